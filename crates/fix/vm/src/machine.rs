@@ -63,8 +63,7 @@ pub unsafe trait Machine: Sync + Sized {
     /// [has it](Format::HAS_KERNEL).
     fn begin_root(&self, _table: Frame) {}
 
-    /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them, and of tables
-    /// on the way there. When it
+    /// Has the CPUs of `on` flush what `pages` says of a space. When it
     /// returns none of them uses it any more, nor will they: an access that comes after reads the tables
     /// as they were when this was called, or later. The calling CPU may be one of them.
     ///
@@ -86,7 +85,8 @@ pub unsafe trait Machine: Sync + Sized {
         None
     }
 
-    /// Has the calling CPU alone flush what [`shoot_down`](Machine::shoot_down) would have all flush.
+    /// Has the calling CPU alone flush what [`shoot_down`](Machine::shoot_down) would have all flush: when it returns
+    /// the CPU uses none of it, and an access that comes after reads the tables as they are now.
     ///
     /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it, and
     /// `unmap` in [lazy](crate::Space::set_lazy) spaces.
@@ -103,8 +103,15 @@ pub unsafe trait Machine: Sync + Sized {
 /// What a CPU has to flush from its TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// All entries for these pages.
+    /// The entries for these pages in tables that stay where they are: `invlpg`, `tlbi vale1`, `sfence.vma` with an
+    /// address.
     Range(Pages),
+    /// The same, and whatever the CPU has cached of the tables above these entries, as some were freed or added:
+    /// `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
+    ///
+    /// On RISC-V an `sfence.vma` with an address orders no entries that point to tables, so a CPU could
+    /// walk through a table after it was freed.
+    Tables(Pages),
     /// All entries for the space.
     All,
 }

@@ -150,7 +150,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
 
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         self.tlbs[cpu].lock().unwrap().retain(|&(of, page), _| match pages {
-            Flush::Range(pages) => of != space || !pages.contains(page),
+            Flush::Range(pages) | Flush::Tables(pages) => of != space || !pages.contains(page),
             Flush::All => of != space,
         });
     }

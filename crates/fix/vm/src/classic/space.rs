@@ -230,7 +230,8 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
         if M::FAULT_FLUSH != FaultFlush::Never {
-            let pages = Flush::Range(Pages::new(page, 1));
+            // The CPU may have cached the page's entry, or that there was no table for it.
+            let pages = Flush::Tables(Pages::new(page, 1));
             // SAFETY: a `Cpu` stays on its CPU.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
         }

@@ -21,6 +21,10 @@ pub trait Architecture: Format + sealed::Sealed {
     /// Whether a walk that ends at an absent entry is cached, and faults until software invalidates it.
     #[doc(hidden)]
     const CACHES_ABSENT: bool;
+    /// Whether a flush of [`Flush::Range`](crate::Flush::Range) leaves what is cached of tables. On x86-64 `invlpg` drops
+    /// that for all addresses.
+    #[doc(hidden)]
+    const CACHES_TABLES: bool;
 
     /// Whether this entry for a page matches in all address spaces.
     #[doc(hidden)]
@@ -32,6 +36,7 @@ pub trait Architecture: Format + sealed::Sealed {
 impl Architecture for X86_64 {
     const FAULT_DROPS_ENTRY: bool = true;
     const CACHES_ABSENT: bool = false;
+    const CACHES_TABLES: bool = false;
 
     fn is_global(entry: u64) -> bool {
         entry & 1 << 8 != 0
@@ -39,10 +44,11 @@ impl Architecture for X86_64 {
 }
 
 /// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached. One that lacks a permission may be, and
-/// a permission fault leaves it there.
+/// a permission fault leaves it there. `tlbi vale1` leaves what is cached of tables.
 impl Architecture for AArch64 {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = false;
+    const CACHES_TABLES: bool = true;
 
     fn is_global(entry: u64) -> bool {
         // The bit is nG, "not global".
@@ -50,10 +56,12 @@ impl Architecture for AArch64 {
     }
 }
 
-/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached, absent ones too, until a fence.
+/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached, absent ones too, until a fence. A fence with an address
+/// orders entries for pages alone.
 impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = true;
+    const CACHES_TABLES: bool = true;
 
     fn is_global(entry: u64) -> bool {
         entry & 1 << 5 != 0

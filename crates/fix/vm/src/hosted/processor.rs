@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::mailbox::Mailbox;
-use super::tlb::Translation;
+use super::tlb::{CachedTable, Translation};
 use super::{Architecture, Hosted};
 use crate::address_space::AddressSpace;
 use crate::cpu::{Cpu, table_at};
@@ -163,14 +163,33 @@ impl<'m, A: Architecture> Processor<'m, A> {
         }
         // SAFETY: this is the CPU's thread.
         let tlb = unsafe { self.mailbox().tlb() };
-        let mut table = space.table();
-        for level in (0..A::LEVELS).rev() {
-            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between.
-            let entries = unsafe { table_at(self.machine, table).as_ref() };
-            let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
-            let entry = entries[slot].load(Acquire);
+        let cached = tlb.find_table(space.number(), page, A::LEVELS).filter(|_| A::CACHES_TABLES);
+        let root = (space.table(), self.machine.generation(space.table()));
+        let (levels, mut table) = match cached {
+            Some(CachedTable { level, table: Some(table), .. }) => (level, table),
+            Some(_) => return Err(Source::Cache),
+            None => (A::LEVELS, root),
+        };
+        for level in (0..levels).rev() {
+            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between. Those that
+            // should have been flushed are frames of the machine, which are read as atomics.
+            let entries = unsafe { table_at(self.machine, table.0).as_ref() };
+            let index = page >> (BITS * u32::from(level));
+            let entry = entries[index as usize % ENTRIES].load(Acquire);
+            let is_stale = self.machine.generation(table.0) != table.1;
+            assert!(
+                !is_stale,
+                "CPU {} walks a freed table of page {page:#x}: it was not flushed",
+                self.cpu.number()
+            );
             match A::read(entry, level) {
-                Entry::Table(next) => table = next,
+                Entry::Table(next) => {
+                    table = (next, self.machine.generation(next));
+                    if A::CACHES_TABLES {
+                        let (space, table) = (space.number(), Some(table));
+                        tlb.insert_table(CachedTable { space, level, index, table });
+                    }
+                }
                 Entry::Page { frame, protection, .. } => {
                     // The entry may have gone since: then whoever took it out waits for our answer.
                     let translation = Translation {
@@ -187,11 +206,15 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                     return if is_allowed { Ok(translation) } else { Err(Source::Tables) };
                 }
-                _ if A::CACHES_ABSENT => {
-                    tlb.insert(Translation::absent(space.number(), page));
+                _ => {
+                    if A::CACHES_ABSENT && level > 0 {
+                        let (space, table) = (space.number(), None);
+                        tlb.insert_table(CachedTable { space, level, index, table });
+                    } else if A::CACHES_ABSENT {
+                        tlb.insert(Translation::absent(space.number(), page));
+                    }
                     break;
                 }
-                _ => break,
             }
         }
         Err(Source::Tables)

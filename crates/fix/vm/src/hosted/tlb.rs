@@ -3,10 +3,13 @@
 use std::cell::Cell;
 
 use crate::machine::Flush;
-use crate::page::{Frame, Protection};
+use crate::page::{BITS, Frame, Pages, Protection};
 
 /// Entries, each for pages with the same lowest bits of their numbers.
 const ENTRIES: usize = 256;
+
+/// Entries for tables.
+const TABLES: usize = 64;
 
 /// A flush of more pages than this drops all entries of the space, which is faster than to look for each.
 const ONE_BY_ONE: u64 = 64;
@@ -36,19 +39,64 @@ impl Translation {
 /// No space has number 0.
 const EMPTY: Translation = Translation::absent(0, 0);
 
-/// A translation lookaside buffer.
+/// An entry above those of pages, which has pages `index << 9 * level` and so on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CachedTable {
+    pub(super) space: u64,
+    pub(super) level: u8,
+    pub(super) index: u64,
+    /// The table that it points to, with its generation then, or none.
+    pub(super) table: Option<(Frame, u64)>,
+}
+
+/// No space has number 0.
+const NO_TABLE: CachedTable = CachedTable { space: 0, level: 0, index: 0, table: None };
+
+impl CachedTable {
+    fn pages(&self) -> Pages {
+        let shift = BITS * u32::from(self.level);
+        Pages::new(self.index << shift, 1 << shift)
+    }
+}
+
+/// A translation lookaside buffer, and a cache of the tables that walks have found.
 #[derive(Debug)]
-pub(super) struct Tlb(Box<[Cell<Translation>]>);
+pub(super) struct Tlb {
+    pages: Box<[Cell<Translation>]>,
+    tables: Box<[Cell<CachedTable>]>,
+}
 
 impl Default for Tlb {
     fn default() -> Tlb {
-        Tlb(vec![Cell::new(EMPTY); ENTRIES].into())
+        Tlb {
+            pages: vec![Cell::new(EMPTY); ENTRIES].into(),
+            tables: vec![Cell::new(NO_TABLE); TABLES].into(),
+        }
     }
 }
 
 impl Tlb {
     fn entry(&self, page: u64) -> &Cell<Translation> {
-        &self.0[page as usize % ENTRIES]
+        &self.pages[page as usize % ENTRIES]
+    }
+
+    fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
+        // Neighbours of one level do not replace each other, nor do those on the way to one page.
+        &self.tables[(index as usize + 16 * usize::from(level)) % TABLES]
+    }
+
+    /// What is cached of the lowest entry above that of a page.
+    pub(super) fn find_table(&self, space: u64, page: u64, levels: u8) -> Option<CachedTable> {
+        (1..levels).find_map(|level| {
+            let index = page >> (BITS * u32::from(level));
+            let cached = self.table_entry(level, index).get();
+            let is_it = (cached.space, cached.level, cached.index) == (space, level, index);
+            is_it.then_some(cached)
+        })
+    }
+
+    pub(super) fn insert_table(&self, cached: CachedTable) {
+        self.table_entry(cached.level, cached.index).set(cached);
     }
 
     /// # Panics
@@ -69,9 +117,9 @@ impl Tlb {
         self.entry(translation.page).set(translation);
     }
 
-    pub(super) fn flush(&self, space: u64, pages: Flush) {
-        match pages {
-            Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
+    pub(super) fn flush(&self, space: u64, what: Flush) {
+        match what {
+            Flush::Range(pages) | Flush::Tables(pages) if pages.count() <= ONE_BY_ONE => {
                 for page in pages.start..pages.end {
                     let entry = self.entry(page);
                     if (entry.get().space, entry.get().page) == (space, page) {
@@ -79,13 +127,26 @@ impl Tlb {
                     }
                 }
             }
-            _ => self.0.iter().filter(|entry| entry.get().space == space).for_each(|entry| {
+            _ => self.pages.iter().filter(|entry| entry.get().space == space).for_each(|entry| {
                 entry.set(EMPTY);
             }),
+        }
+        let is_flushed = |cached: CachedTable| match what {
+            Flush::Range(_) => false,
+            Flush::Tables(pages) => cached.pages().overlaps(pages),
+            Flush::All => true,
+        };
+        if !matches!(what, Flush::Range(_)) {
+            for entry in &self.tables {
+                if entry.get().space == space && is_flushed(entry.get()) {
+                    entry.set(NO_TABLE);
+                }
+            }
         }
     }
 
     pub(super) fn flush_all(&self) {
-        self.0.iter().for_each(|entry| entry.set(EMPTY));
+        self.pages.iter().for_each(|entry| entry.set(EMPTY));
+        self.tables.iter().for_each(|entry| entry.set(NO_TABLE));
     }
 }

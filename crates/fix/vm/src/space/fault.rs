@@ -21,8 +21,10 @@ use crate::tree::{Locked, lock};
 pub(super) enum Before {
     /// No page, or one that no CPU may have cached.
     Absent,
-    /// The page, which may have allowed less.
-    Present,
+    /// The page, which allowed less than the access.
+    Less,
+    /// The page, which allowed the access: the CPU has faulted by what it had cached.
+    Enough,
 }
 
 /// What a fault comes to.
@@ -59,15 +61,18 @@ impl<'m, M: Machine> Space<'m, M> {
     /// See [`Fault`].
     pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
         let before = self.make_present(cpu, page, access)?;
-        let may_be_cached = match M::FAULT_FLUSH {
-            FaultFlush::Never => false,
-            FaultFlush::IfPresent => before == Before::Present,
-            FaultFlush::Always => true,
+        let page = Pages::new(page, 1);
+        let flush = match (M::FAULT_FLUSH, before) {
+            (FaultFlush::Never, _) | (FaultFlush::IfPresent, Before::Absent) => return Ok(()),
+            // If a table has come as well, and the CPU has cached that there was none, it faults once more.
+            (_, Before::Absent | Before::Less) => Flush::Range(page),
+            (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
+            // It may be an entry of a table above, which another CPU has changed.
+            (_, Before::Enough) => Flush::Tables(page),
         };
-        if may_be_cached {
-            let pages = Flush::Range(Pages::new(page, 1));
+        if !is_mutant!("fault_no_flush") {
             // SAFETY: a `Cpu` stays on its CPU.
-            unsafe { self.machine.flush_local(cpu.number(), self.number(), pages) };
+            unsafe { self.machine.flush_local(cpu.number(), self.number(), flush) };
         }
         Ok(())
     }
@@ -179,7 +184,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
-        let done = Ok(Step::Done(Ok(Before::Present)));
+        let done = Ok(Step::Done(Ok(Before::Enough)));
         let Some(entries) = leaf.table() else { return done };
         if self.tree().forking.is_on() {
             return Ok(Step::Wait(leaf));
@@ -408,7 +413,11 @@ impl<'m, M: Machine> Space<'m, M> {
         // Release: who finds the frame finds zeros.
         entry.store(M::Format::page_or_parked(frame, protection), Release);
         if is_known {
-            return Ok(Step::Done(Ok(Before::Present)));
+            return Ok(Step::Done(Ok(if old.allows(access) {
+                Before::Enough
+            } else {
+                Before::Less
+            })));
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::Came)

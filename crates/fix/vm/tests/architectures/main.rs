@@ -1,6 +1,9 @@
 //! What each architecture demands of whoever changes page tables: the machines cache as much as the manuals
 //! allow, and panic where a program would reach another's memory or fault forever.
 
+mod each;
+
+use each::on_each_architecture;
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{Fault, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing, Space};
 
@@ -10,34 +13,15 @@ fn address(page: u64) -> u64 {
     page * PAGE as u64
 }
 
-/// Runs a test on each architecture.
-macro_rules! on_each_architecture {
-    ($($test:ident),+ $(,)?) => {
-        $(mod $test {
-            #[test]
-            fn x86_64() {
-                super::$test::<knee_vm::X86_64>();
-            }
-
-            #[test]
-            fn aarch64() {
-                super::$test::<knee_vm::AArch64>();
-            }
-
-            #[test]
-            fn sv48() {
-                super::$test::<knee_vm::Sv48>();
-            }
-        })+
-    };
-}
-
 on_each_architecture!(
     a_translation_of_one_space_is_not_used_in_another,
     a_page_of_a_file_that_was_read_is_written,
     a_page_that_may_be_written_again_is_written,
     a_page_of_a_copy_that_was_read_is_written,
     a_page_that_another_cpu_has_made_present_is_found,
+    a_table_that_another_cpu_has_added_is_found,
+    no_cpu_walks_through_tables_that_are_pruned,
+    no_cpu_walks_through_tables_that_go_with_what_is_unmapped,
 );
 
 /// A CPU that keeps translations by address-space identifier stays in both spaces.
@@ -117,4 +101,51 @@ fn a_page_that_another_cpu_has_made_present_is_found<A: Architecture>() {
     space.map(&other, Pages::new(16, 4), WRITE).unwrap();
     other.store(&space, address(16), 7).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Ok(7));
+}
+
+/// A CPU may have cached that there was no table at any level.
+fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 2);
+    let (cpu, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&cpu).unwrap();
+    for page in [16, 16 + (1 << 9), 16 + (1 << 18), 16 + (1 << 27)] {
+        assert_eq!(cpu.load(&space, address(page)), Err(Fault::Unmapped));
+        space.map(&other, Pages::new(page, 2), WRITE).unwrap();
+        other.store(&space, address(page), page).unwrap();
+        assert_eq!(cpu.load(&space, address(page)), Ok(page));
+        cpu.store(&space, address(page + 1), page).unwrap();
+        assert_eq!(other.load(&space, address(page + 1)), Ok(page));
+    }
+}
+
+/// What a CPU has cached of tables is flushed before their frames are used again.
+fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
+    // So few frames that those of tables are used again soon.
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(512 - 1, 2);
+    for round in 0..40 {
+        space.map(&cpu, pages, WRITE).unwrap();
+        for page in [pages.start, pages.start + 1] {
+            cpu.store(&space, address(page), round).unwrap();
+        }
+        space.unmap(&cpu, pages).unwrap();
+        assert!(space.prune(&cpu, space.pages()) > 0);
+        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+    }
+}
+
+/// `unmap` of a gibibyte prunes.
+fn no_cpu_walks_through_tables_that_go_with_what_is_unmapped<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(1 << 18, 2 << 18);
+    for round in 0..40 {
+        space.map(&cpu, pages, WRITE).unwrap();
+        cpu.store(&space, address(pages.start), round).unwrap();
+        space.unmap(&cpu, pages).unwrap();
+        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+    }
 }
