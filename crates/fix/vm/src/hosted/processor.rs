@@ -113,7 +113,11 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 Err(source) => source,
             };
             match space.fault(&self.cpu, page, access) {
-                Err(Fault::Later) => std::thread::yield_now(),
+                Err(Fault::Later) => {
+                    cached_faults = 0;
+                    std::thread::yield_now();
+                    continue;
+                }
                 result => result?,
             }
             cached_faults = if source == Source::Cache { cached_faults + 1 } else { 0 };
