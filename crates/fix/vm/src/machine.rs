@@ -18,11 +18,18 @@ use crate::ticks::Ticks;
 /// A kernel's, hypervisor's or emulator's memory and CPUs.
 ///
 /// # Safety
-/// Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are
-/// [freed](Machine::free). [`address`](Machine::address) is the same for a frame at any time and good
-/// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) and
-/// [`flush_local`](Machine::flush_local) do what they say, and [`begin_root`](Machine::begin_root) writes to the kernel's half
-/// alone. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
+/// * Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are [freed](Machine::free).
+/// * [`address`](Machine::address) is the same for a frame at any time, and good for 4 KiB of reads and writes, at a
+///   multiple of 4096. Where programs go there within the same abstract machine, as in an emulator, they
+///   do so by atomics: this crate reads an object's frame by atomics of 64 bits while others write to it.
+/// * [`note`](Machine::note) is another one for each frame, always the same one, and zero at first.
+/// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
+/// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
+///   [`Flush`]: frames are freed on their word.
+/// * [`wait_while`](Machine::wait_while) returns only after `condition` was false: locks are built of it.
+/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) is what the CPUs require, or more.
+/// * [`begin_root`](Machine::begin_root) writes to the kernel's half alone.
+/// * [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
     /// The fence and the clock.
     type Platform: Platform;

@@ -802,6 +802,45 @@ fn what_grows_where_others_are_moves_to_where_nobody_is() {
     assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }
 
+/// A private mapping is copied while others write to the object through a shared one. Every word of the copy is one
+/// that was written, and ThreadSanitizer finds no data race.
+fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
+    const WORDS: u64 = PAGE as u64 / 8;
+    let machine = Hosted::<A>::with_architecture(1024, 4);
+    let all = machine.free_frames();
+    {
+        let object = Object::new(&machine.cpu(0), 1).unwrap();
+        let [shared, private] = [0, 1].map(|_| Space::new(&machine.cpu(0)).unwrap());
+        let pages = Pages::new(16, 1);
+        shared.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+        let address = |word: u64| 16 * PAGE as u64 + 8 * word;
+        // Both halves of a word are the same.
+        let is_whole = |word: u64| word >> 32 == word & u64::from(u32::MAX);
+        storm(
+            &machine,
+            200,
+            &[
+                &|cpu, round| {
+                    for word in 1..WORDS {
+                        cpu.store(&shared, address(word), round << 32 | round).unwrap();
+                    }
+                },
+                &|cpu, _| {
+                    let sharing = Sharing::Private;
+                    private.map_object(cpu, pages, &object, 0, WRITE, sharing).unwrap();
+                    cpu.store(&private, address(0), 1).unwrap();
+                    for word in 1..WORDS {
+                        let found = cpu.load(&private, address(word)).unwrap();
+                        assert!(is_whole(found), "word {word} is {found:#x}");
+                    }
+                    private.unmap(cpu, pages).unwrap();
+                },
+            ],
+        );
+    }
+    assert_eq!(machine.free_frames(), all);
+}
+
 on_each_architecture!(
     what_is_mapped_lives,
     nothing_that_was_written_is_lost_while_pages_come_and_go,
@@ -809,5 +848,6 @@ on_each_architecture!(
     pages_that_go_in_parts_are_forgotten_before_their_frames_go,
     pages_do_not_go_while_a_copy_gets_them,
     pages_beyond_the_end_do_not_come,
+    a_page_is_copied_while_others_write_to_it,
     parts_of_a_mapping_that_two_move_stay_what_they_are,
 );

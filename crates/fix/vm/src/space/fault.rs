@@ -242,18 +242,24 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().account.came(cpu.number(), 1);
         }
         let own = cpu.with_spare(Spare::page).expect("it was there, and is the CPU's");
-        let (from, to) = (self.machine.address(frame), self.machine.address(own));
-        // SAFETY: the new frame is ours, and of the old one the entry has a part until we release it:
-        // nobody frees it, or writes there if it is not an object's. Who frees an object's waits until
-        // the leaf is flushed; who writes there meanwhile does so by words.
-        unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        let is_private = !self.machine.note(frame).is_object();
+        if is_private {
+            let (from, to) = (self.machine.address(frame), self.machine.address(own));
+            // SAFETY: the new frame is ours. The entry has a part of the old one until we release it below, so
+            // nobody frees it, and while two have it nobody may write there.
+            unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        } else {
+            // SAFETY: the new frame is ours. The old one stays: whoever takes it out of the object waits until the
+            // leaf is flushed. Spaces that have it shared may write there, which programs do by atomics or
+            // outside of the language ([`Machine`]), so these words are read by atomics as well.
+            unsafe { copy_words(self.machine, frame, own) };
+        }
         self.machine.note(own).set_origin(self.tree().lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the entry is in it");
         // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
         // frame finds the copy.
         let new = M::Format::page_or_parked(own, attributes.protection);
-        let is_private = !self.machine.note(frame).is_object();
         entries[leaf.slot(page)].store(new, Release);
         leaf.leaving().set(leaf.leaving().get() - 1);
         leaf.unlock();
@@ -449,5 +455,20 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
         Protection::GUARD => Err(Fault::Guard),
         protection if protection.allows(access) => Ok(()),
         _ => Err(Fault::Forbidden),
+    }
+}
+
+/// Copies a frame that others may write to meanwhile: no word is torn, and each is one that was there during the
+/// copy. More than that hardware does not promise either.
+///
+/// # Safety
+/// Both frames are the machine's, and whatever writes to them meanwhile does so by atomics.
+unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
+    let [from, to] = [from, to].map(|frame| table_at(machine, frame));
+    // SAFETY: a table is a frame full of atomic words, for which any content is valid; the caller says the rest.
+    let (from, to) = unsafe { (from.as_ref(), to.as_ref()) };
+    for (from, to) in from.iter().zip(to) {
+        // Relaxed: the entry that has the copy is published by a Release.
+        to.store(from.load(Relaxed), Relaxed);
     }
 }
