@@ -43,6 +43,11 @@ pub enum FaultFlush {
 }
 
 /// A format of page tables with entries of 64 bits, 512 in each table.
+///
+/// A CPU may cache entries in its TLB. This crate has [`Machine::shoot_down`](crate::Machine::shoot_down) flush them before
+/// anything that was taken away is used again, and [`Space::fault`](crate::Space::fault) flush what would raise the same
+/// fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) says. An entry that gives a CPU more rights, or
+/// a page that was absent, is stored without a flush: a CPU that has cached the old one faults once.
 pub trait Format: Sync + 'static {
     /// Tables on the way from the root to a page.
     const LEVELS: u8;
@@ -64,7 +69,8 @@ pub trait Format: Sync + 'static {
     /// An entry for a table.
     fn table(frame: Frame) -> u64;
 
-    /// An entry for a page that user programs may at least read. Accessed and dirty are set if the protection would
+    /// An entry for a page that user programs may at least read. It is not global: the hardware uses it for the
+    /// space in whose tables it is, so that a kernel may keep TLB entries of several spaces by PCID or ASID. Accessed and dirty are set if the protection would
     /// let the hardware set them, so that it need not do it at the first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 

@@ -8,6 +8,12 @@
 //! the time when it was made. A CPU that goes to a frame by an entry that it should have forgotten
 //! notices, and panics: that is a bug in what removes pages.
 //!
+//! The machine is x86-64, unless [`with_architecture`](Hosted::with_architecture) says otherwise. AArch64 keeps
+//! a translation that denies an access until it is flushed, RISC-V keeps absent entries too, and both keep what
+//! they have found of tables until [`Flush::Tables`]. A CPU whose handler does not flush such an entry
+//! panics as well, after 64 faults without an end, and so does one that would use a global translation of another
+//! space.
+//!
 //! A CPU that has been in a space has to answer. A thread that waits for another one, or does something else for
 //! long, while it is a CPU [rests](Processor::rest), or those who unmap wait for it for ever:
 //!

@@ -167,8 +167,11 @@ impl<'m, A: Architecture> Processor<'m, A> {
         }
         // SAFETY: this is the CPU's thread.
         let tlb = unsafe { self.mailbox().tlb() };
-        let cached = tlb.find_table(space.number(), page, A::LEVELS).filter(|_| A::CACHES_TABLES);
-        let root = (space.table(), self.machine.generation(space.table()));
+        // Tables that are not cached are there: whoever frees them waits for our answer.
+        let generation = |table| if A::CACHES_TABLES { self.machine.generation(table) } else { 0 };
+        let find_table = || tlb.find_table(space.number(), page, A::LEVELS);
+        let cached = A::CACHES_TABLES.then(find_table).flatten();
+        let root = (space.table(), generation(space.table()));
         let (levels, mut table) = match cached {
             Some(CachedTable { level, table: Some(table), .. }) => (level, table),
             Some(_) => return Err(Source::Cache),
@@ -180,7 +183,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page >> (BITS * u32::from(level));
             let entry = entries[index as usize % ENTRIES].load(Acquire);
-            let is_stale = self.machine.generation(table.0) != table.1;
+            let is_stale = generation(table.0) != table.1;
             assert!(
                 !is_stale,
                 "CPU {} walks a freed table of page {page:#x}: it was not flushed",
@@ -188,7 +191,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             );
             match A::read(entry, level) {
                 Entry::Table(next) => {
-                    table = (next, self.machine.generation(next));
+                    table = (next, generation(next));
                     if A::CACHES_TABLES {
                         let (space, table) = (space.number(), Some(table));
                         tlb.insert_table(CachedTable { space, level, index, table });
