@@ -421,7 +421,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 400 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 600 }, ..ProptestConfig::default() })]
 
     #[test]
     fn objects_are_what_was_stored_and_are_found_where_they_are(
