@@ -98,59 +98,61 @@ impl<'m, A: Architecture> Processor<'m, A> {
         let mut cached_faults = 0;
         loop {
             self.answer();
-            let source = match self.translate(space, page, access) {
-                Ok(cached) => {
-                    let result = with(self.machine.word(cached.frame, address as usize % PAGE / 8));
-                    // Nobody frees the frame before we answer, which we do not do in between.
-                    let is_stale = self.machine.generation(cached.frame) != cached.generation;
-                    assert!(
-                        !is_stale,
-                        "CPU {} has kept page {page:#x} too long",
-                        self.cpu.number()
-                    );
-                    return Ok(result);
-                }
-                Err(source) => source,
+            // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
+            let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
+            let translation = match cached {
+                Some(cached) if cached.protection.allows(access) => cached,
+                _ => match self.miss(space, page, access, cached.is_some(), &mut cached_faults)? {
+                    Some(translation) => translation,
+                    None => continue,
+                },
             };
-            match space.fault(&self.cpu, page, access) {
-                Err(Fault::Later) => {
-                    cached_faults = 0;
-                    std::thread::yield_now();
-                    continue;
-                }
-                result => result?,
-            }
-            cached_faults = if source == Source::Cache { cached_faults + 1 } else { 0 };
-            assert!(
-                cached_faults < MOST_CACHED_FAULTS,
-                "CPU {} faults on page {page:#x} forever: the handler does not flush its stale entry",
-                self.cpu.number()
-            );
+            let result = with(self.machine.word(translation.frame, address as usize % PAGE / 8));
+            // Nobody frees the frame before we answer, which we do not do in between.
+            let is_stale = self.machine.generation(translation.frame) != translation.generation;
+            assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
+            return Ok(result);
         }
     }
 
-    /// Translates a page as the hardware does, or raises a page fault.
-    #[inline]
-    fn translate(
+    /// Translates a page of which the TLB has no translation for this access, or raises a page fault: none if the
+    /// access may be tried again. `is_cached` is whether the TLB has one that denies it.
+    #[cold]
+    fn miss(
         &self,
         space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
-    ) -> Result<Translation, Source> {
-        // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
-        let tlb = unsafe { self.mailbox().tlb() };
-        let is_cached = match tlb.find(space.number(), page) {
-            Some(cached) if cached.protection.allows(access) => return Ok(cached),
-            cached => cached.is_some(),
+        is_cached: bool,
+        cached_faults: &mut u32,
+    ) -> Result<Option<Translation>, Fault> {
+        let source = if is_cached && !A::FAULT_DROPS_ENTRY {
+            Source::Cache
+        } else {
+            match self.walk(space, page, access) {
+                Ok(translation) => return Ok(Some(translation)),
+                Err(source) => source,
+            }
         };
-        if is_cached && !A::FAULT_DROPS_ENTRY {
-            return Err(Source::Cache);
+        if is_cached && A::FAULT_DROPS_ENTRY {
+            // SAFETY: this is the CPU's thread.
+            unsafe { self.mailbox().flush(space.number(), Flush::Range(Pages::new(page, 1))) };
         }
-        let result = self.walk(space, page, access);
-        if is_cached && result.is_err() {
-            tlb.flush(space.number(), Flush::Range(Pages::new(page, 1)));
+        match space.fault(&self.cpu, page, access) {
+            Err(Fault::Later) => {
+                *cached_faults = 0;
+                std::thread::yield_now();
+                return Ok(None);
+            }
+            result => result?,
         }
-        result
+        *cached_faults = if source == Source::Cache { *cached_faults + 1 } else { 0 };
+        assert!(
+            *cached_faults < MOST_CACHED_FAULTS,
+            "CPU {} faults on page {page:#x} forever: the handler does not flush its stale entry",
+            self.cpu.number()
+        );
+        Ok(None)
     }
 
     /// Walks the tables of the space, and caches what the architecture may cache.

@@ -29,8 +29,10 @@ pub(super) enum Before {
 
 /// What a fault comes to.
 enum Step<'a, 'm, M: Machine> {
-    /// It goes on as it was, or can not.
-    Done(Result<Before, Fault>),
+    /// The page is present, and allows what it may; or the access is invalid.
+    Done(Result<(), Fault>),
+    /// It was present, and allowed the access.
+    Spurious,
     /// It goes on, with a page more.
     Came,
     /// CPUs have to forget something first.
@@ -59,6 +61,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// See [`Fault`].
+    #[inline]
     pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
         let before = self.make_present(cpu, page, access)?;
         let page = Pages::new(page, 1);
@@ -78,7 +81,6 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Makes a page present for this access. The CPU may still have cached the entry of before.
-    #[inline]
     pub(super) fn make_present(
         &self,
         cpu: &Cpu<'m, M>,
@@ -118,7 +120,7 @@ impl<'m, M: Machine> Space<'m, M> {
         self.go_on(cpu, page, |spare| {
             let Some(leaf) = first_leaf(Any::Branch(self.tree().root()), Pages::new(page, 1))
             else {
-                return Ok(Step::Done(Ok(Before::Absent)));
+                return Ok(Step::Done(Ok(())));
             };
             leaf.lock(self.machine.epoch().platform());
             let step = self.own_in(leaf, page, alone, spare);
@@ -156,7 +158,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 next
             };
             match next {
-                Ok(Step::Done(result)) => return result,
+                Ok(Step::Done(result)) => return result.map(|()| Before::Less),
+                Ok(Step::Spurious) => return Ok(Before::Enough),
                 Ok(Step::Came) => {
                     self.tree().account.came(cpu.number(), 1);
                     return Ok(Before::Absent);
@@ -184,7 +187,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_stray() {
             return Err(Lack::Nothing);
         }
-        let done = Ok(Step::Done(Ok(Before::Enough)));
+        let done = Ok(Step::Done(Ok(())));
         let Some(entries) = leaf.table() else { return done };
         if self.tree().forking.is_on() {
             return Ok(Step::Wait(leaf));
@@ -231,6 +234,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    #[inline(never)]
     fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
         let flush = || self.tree().shoot_down(cpu, Flush::Range(Pages::new(page, 1)));
@@ -419,11 +423,9 @@ impl<'m, M: Machine> Space<'m, M> {
         // Release: who finds the frame finds zeros.
         entry.store(M::Format::page_or_parked(frame, protection), Release);
         if is_known {
-            return Ok(Step::Done(Ok(if old.allows(access) {
-                Before::Enough
-            } else {
-                Before::Less
-            })));
+            let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
+            let is_spurious = flushes && old.allows(access);
+            return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::Came)
@@ -463,6 +465,7 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
 ///
 /// # Safety
 /// Both frames are the machine's, and whatever writes to them meanwhile does so by atomics.
+#[inline(never)]
 unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
     let [from, to] = [from, to].map(|frame| table_at(machine, frame));
     // SAFETY: a table is a frame full of atomic words, for which any content is valid; the caller says the rest.
