@@ -55,9 +55,9 @@ struct Shared<'a> {
 impl<'m, M: Machine> Space<'m, M> {
     /// Handles a page fault: makes a page present for an access of this CPU, or says why the access is invalid.
     ///
-    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) whatever it may have cached that would raise the
-    /// same fault again, so the program can go on at once. Another CPU that has cached the old entry faults
-    /// once more.
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) what its hardware may have cached of the page's old
+    /// entry, so the program can try again. A RISC-V CPU that has cached that a table was missing faults once
+    /// more, and then has that flushed as well. So does another CPU that has cached the old entry.
     ///
     /// # Errors
     /// See [`Fault`].
