@@ -30,7 +30,24 @@ pub enum Entry {
 /// An entry that is 0 is absent in all formats.
 pub const ABSENT: u64 = 0;
 
+/// Which TLB entries may outlive a page fault that they raised, and so have to be flushed by the handler: else the
+/// CPU faults again forever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultFlush {
+    /// None: the fault itself drops the entry, and absent entries are never cached.
+    Never,
+    /// Those of pages that were present and allowed less.
+    IfPresent,
+    /// Those of pages that were absent, too.
+    Always,
+}
+
 /// A format of page tables with entries of 64 bits, 512 in each table.
+///
+/// A CPU may cache entries in its TLB. This crate has [`Machine::shoot_down`](crate::Machine::shoot_down) flush them before
+/// anything that was taken away is used again, and [`Space::fault`](crate::Space::fault) flush what would raise the same
+/// fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) says. An entry that gives a CPU more rights, or
+/// a page that was absent, is stored without a flush: a CPU that has cached the old one faults once.
 pub trait Format: Sync + 'static {
     /// Tables on the way from the root to a page.
     const LEVELS: u8;
@@ -38,6 +55,9 @@ pub trait Format: Sync + 'static {
     /// Whether one register has both halves of addresses: the upper half of the root's entries is the kernel's
     /// then, and spaces have the lower one.
     const HAS_KERNEL: bool = false;
+
+    /// What the handler of page faults flushes on the CPU that faulted. The default is right for any hardware.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
 
     /// Pages that spaces have. It is as it is for all formats.
     #[inline]
@@ -49,7 +69,8 @@ pub trait Format: Sync + 'static {
     /// An entry for a table.
     fn table(frame: Frame) -> u64;
 
-    /// An entry for a page that user programs may at least read. Accessed and dirty are set if the protection would
+    /// An entry for a page that user programs may at least read. It is not global: the hardware uses it for the
+    /// space in whose tables it is, so that a kernel may keep TLB entries of several spaces by PCID or ASID. Accessed and dirty are set if the protection would
     /// let the hardware set them, so that it need not do it at the first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
@@ -112,6 +133,8 @@ mod x86_64 {
 impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
+    /// "Software Developer's Manual", volume 3, 4.10.4.1 and 4.10.2.3.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Never;
 
     fn table(frame: Frame) -> u64 {
         use x86_64::{PRESENT, USER, WRITE};
@@ -177,6 +200,8 @@ mod riscv {
 impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;
+    /// "Privileged Architecture", 12.2.1: even an absent entry may be cached until `sfence.vma`.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << riscv::FRAME | riscv::VALID
@@ -216,6 +241,10 @@ impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
 }
 
 /// AArch64, granule of 4 KiB, 48 bits: Arm, "Architecture Reference Manual", D8.3.
+///
+/// Entries for pages are not global (nG), so a kernel may keep the TLB entries of several spaces, each under its own
+/// ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
+/// (`0xff`) before it loads a table.
 #[derive(Debug)]
 pub enum AArch64 {}
 
@@ -229,15 +258,20 @@ mod aarch64 {
     /// Shared by all CPUs.
     pub(super) const INNER_SHAREABLE: u64 = 0b11 << 8;
     pub(super) const ACCESSED: u64 = 1 << 10;
-    /// The hardware may make it writable, and so tells that it was written: FEAT_HAFDBS. An entry of
-    /// ours that allows to write is writable and dirty from the start.
+    /// nG: the translation is for the current ASID only. Without it every space would use it.
+    pub(super) const NOT_GLOBAL: u64 = 1 << 11;
+    /// PXN: the kernel never executes what user programs may write.
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;
+    /// UXN.
     pub(super) const USER_NO_EXECUTE: u64 = 1 << 54;
     pub(super) const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 }
 
 impl Format for AArch64 {
     const LEVELS: u8 = 4;
+    /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached; one
+    /// that raises a permission fault may be.
+    const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << 12 | aarch64::VALID
@@ -245,10 +279,16 @@ impl Format for AArch64 {
 
     fn page(frame: Frame, protection: Protection) -> u64 {
         use aarch64::{
-            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, READ_ONLY, USER, USER_NO_EXECUTE, VALID,
+            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
+            USER_NO_EXECUTE, VALID,
         };
-        let mut entry =
-            frame.0 << 12 | VALID | USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
+        let mut entry = frame.0 << 12
+            | VALID
+            | USER
+            | INNER_SHAREABLE
+            | ACCESSED
+            | NOT_GLOBAL
+            | KERNEL_NO_EXECUTE;
         if !protection.allows(Protection::WRITE) {
             entry |= READ_ONLY;
         }
@@ -313,7 +353,7 @@ mod tests {
         entries_say_what_they_were_made_of::<AArch64>();
     }
 
-    /// Entries that Linux made, as its documentation and dumps show them.
+    /// Entries as Linux makes them for user pages: `PAGE_READONLY` of AArch64 ends in `fc3`.
     #[test]
     fn entries_are_those_of_the_manuals() {
         let (read, write) = (Protection::READ, Protection::READ | Protection::WRITE);
@@ -321,6 +361,6 @@ mod tests {
         assert_eq!(X86_64::page(Frame(0x1_2345), read | Protection::EXECUTE), 0x1234_5025);
         assert_eq!(Sv39::page(Frame(0x8_0000), write), 0x2000_00d7);
         assert_eq!(Sv39::table(Frame(0x8_0000)), 0x2000_0001);
-        assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_07c3);
+        assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_0fc3);
     }
 }

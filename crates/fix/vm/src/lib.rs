@@ -135,7 +135,7 @@ pub use audit::Audit;
 pub use cpu::Cpu;
 pub use cpus::CpuSet;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
-pub use format::{AArch64, ABSENT, Entry, Format, RiscV, Sv39, Sv48, X86_64};
+pub use format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
 pub use machine::{Flush, Machine, Note};
 pub use object::{Object, Pager, PagerError, Sharing};
 pub use page::{Frame, PAGE, Pages, Protection};

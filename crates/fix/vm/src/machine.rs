@@ -9,7 +9,7 @@ use knee_sync::Platform;
 use knee_sync::epoch::Domain;
 
 use crate::cpus::CpuSet;
-use crate::format::Format;
+use crate::format::{FaultFlush, Format};
 use crate::lineage::Origin;
 use crate::page::{Frame, Pages};
 use crate::primitive::AtomicU64;
@@ -18,11 +18,20 @@ use crate::ticks::Ticks;
 /// A kernel's, hypervisor's or emulator's memory and CPUs.
 ///
 /// # Safety
-/// Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are
-/// [freed](Machine::free). [`address`](Machine::address) is the same for a frame at any time and good
-/// for 4 KiB of reads and writes, at a multiple of 4096. [`shoot_down`](Machine::shoot_down) and
-/// [`forget`](Machine::forget) do what they say, and [`begin_root`](Machine::begin_root) writes to the kernel's half
-/// alone. [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
+/// * Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are [freed](Machine::free).
+/// * [`address`](Machine::address) is the same for a frame at any time, and good for 4 KiB of reads and writes, at a
+///   multiple of 4096. Where programs go there within the same abstract machine, as in an emulator, they
+///   do so by atomics: this crate reads an object's frame by atomics of 64 bits while others write to it.
+/// * [`note`](Machine::note) is another one for each frame, always the same one, and zero at first.
+/// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
+/// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
+///   [`Flush`]: frames are freed on their word.
+/// * [`wait_while`](Machine::wait_while) returns only after `condition` was false: locks are built of it.
+/// * The CPUs read entries as the [format](Machine::Format) does, and its [`read`](Format::read) returns what the entry
+///   was made of: frames are freed on its word as well.
+/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) is what the CPUs require, or more.
+/// * [`begin_root`](Machine::begin_root) writes to the kernel's half alone.
+/// * [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
     /// The fence and the clock.
     type Platform: Platform;
@@ -32,6 +41,10 @@ pub unsafe trait Machine: Sync + Sized {
     /// Frames that are allocated have zeros. Then they are given back to the machine one by one, which
     /// zeroes them when it has time.
     const ZEROED: bool = false;
+
+    /// What [`Space::fault`](crate::Space::fault) has the CPU [flush](Machine::flush_local) before it returns `Ok`. A
+    /// RISC-V machine whose CPUs all have Svvptc may say [`FaultFlush::IfPresent`].
+    const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
     /// Who may hold nodes of maps.
     fn epoch(&self) -> &Domain<Self::Platform>;
@@ -59,8 +72,7 @@ pub unsafe trait Machine: Sync + Sized {
     /// [has it](Format::HAS_KERNEL).
     fn begin_root(&self, _table: Frame) {}
 
-    /// Has the CPUs of `on` forget what they know of some pages of a space, or of all of them, and of tables
-    /// on the way there. When it
+    /// Has the CPUs of `on` flush what `pages` says of a space. When it
     /// returns none of them uses it any more, nor will they: an access that comes after reads the tables
     /// as they were when this was called, or later. The calling CPU may be one of them.
     ///
@@ -82,26 +94,34 @@ pub unsafe trait Machine: Sync + Sized {
         None
     }
 
-    /// Has the calling CPU alone forget what [`shoot_down`](Machine::shoot_down) would. Of machines that have
-    /// [`ticks`](Machine::ticks).
+    /// Has the calling CPU alone flush what [`shoot_down`](Machine::shoot_down) would have all flush: when it returns
+    /// the CPU uses none of it, and an access that comes after reads the tables as they are now.
+    ///
+    /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it, and
+    /// `unmap` in [lazy](crate::Space::set_lazy) spaces.
     ///
     /// # Safety
     /// The caller is CPU `cpu`.
-    unsafe fn forget(&self, _cpu: usize, _space: u64, _pages: Flush) {
-        unimplemented!("a machine with ticks has this");
-    }
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
     /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
     /// else without being freed in between.
     fn reuse(&self, _frame: Frame) {}
 }
 
-/// Of which pages CPUs have to forget what they know.
+/// What a CPU has to flush from its TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// Of these.
-    Some(Pages),
-    /// Of all pages of the space.
+    /// The entries for these pages in tables that stay where they are: `invlpg`, `tlbi vale1`, `sfence.vma` with an
+    /// address.
+    Range(Pages),
+    /// The same, and whatever the CPU has cached of the tables above these entries, as some were freed or added:
+    /// `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
+    ///
+    /// On RISC-V an `sfence.vma` with an address orders no entries that point to tables, so a CPU could
+    /// walk through a table after it was freed.
+    Tables(Pages),
+    /// All entries for the space.
     All,
 }
 

@@ -16,7 +16,7 @@ use loom::sync::Mutex;
 use crate::cpu::{Cpu, table_at};
 use crate::cpus::CpuSet;
 use crate::error::Fault;
-use crate::format::{Entry, Format, X86_64};
+use crate::format::{Entry, FaultFlush, Format, X86_64};
 use crate::machine::{Flush, Machine, Note};
 use crate::node::Table;
 use crate::page::{BITS, ENTRIES, Frame, Protection};
@@ -61,6 +61,7 @@ pub(crate) enum Levels<const LEVELS: u8> {}
 
 impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
+    const FAULT_FLUSH: FaultFlush = X86_64::FAULT_FLUSH;
 
     fn table(frame: Frame) -> u64 {
         X86_64::table(frame)
@@ -142,11 +143,16 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         fence(SeqCst);
         for cpu in on.iter() {
-            self.tlbs[cpu].lock().unwrap().retain(|&(of, page), _| match pages {
-                Flush::Some(pages) => of != space || !pages.contains(page),
-                Flush::All => of != space,
-            });
+            // SAFETY: the TLB has a lock.
+            unsafe { self.flush_local(cpu, space, pages) };
         }
+    }
+
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
+        self.tlbs[cpu].lock().unwrap().retain(|&(of, page), _| match pages {
+            Flush::Range(pages) | Flush::Tables(pages) => of != space || !pages.contains(page),
+            Flush::All => of != space,
+        });
     }
 }
 

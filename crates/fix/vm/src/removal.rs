@@ -313,7 +313,9 @@ impl Removal {
         let mut leaves = self.leaves;
         if !is_mutant!("keeps_what_lingers") {
             // SAFETY: a `Cpu` stays on its CPU.
-            unsafe { cpu.machine().forget(cpu.number(), tree.number(), Flush::Some(self.pages)) };
+            unsafe {
+                cpu.machine().flush_local(cpu.number(), tree.number(), Flush::Range(self.pages))
+            };
         }
         while let Some(leaf) = leaves {
             // SAFETY: leaves stay as long as their space, and we have begun.
@@ -355,7 +357,7 @@ impl Removal {
     /// # Safety
     /// As of [`finish`](Removal::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
-        let flush = || tree.shoot_down(cpu, Flush::Some(self.pages));
+        let flush = || tree.shoot_down(cpu, Flush::Range(self.pages));
         if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
         {
             flush();

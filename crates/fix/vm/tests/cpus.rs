@@ -1,18 +1,21 @@
 //! CPUs of the hosted machine that come, go, and are wanted for something by others.
 
+#[path = "architectures/each.rs"]
+mod each;
+
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use knee_vm::hosted::Hosted;
+use each::on_each_architecture;
+use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{PAGE, Pages, Protection, Space};
 
 const WRITE: Protection = Protection::READ_WRITE;
 
 /// The other CPU is on this thread: if it was waited for, that would be for ever.
-#[test]
-fn a_cpu_that_has_left_a_space_is_not_waited_for() {
-    let machine = Hosted::new(64, 2);
+fn a_cpu_that_has_left_a_space_is_not_waited_for<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let (space, next) = (Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap());
     let (pages, address) = (Pages::new(16, 4), 16 * PAGE as u64);
@@ -26,10 +29,9 @@ fn a_cpu_that_has_left_a_space_is_not_waited_for() {
     assert_eq!(other.load(&next, address), Ok(7));
 }
 
-#[test]
-fn a_cpu_that_only_maps_answers_others() {
+fn a_cpu_that_only_maps_answers_others<A: Architecture>() {
     const MOST: u32 = 20_000_000;
-    let machine = Hosted::new(64, 2);
+    let machine = Hosted::<A>::with_architecture(64, 2);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let (there, over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -56,3 +58,8 @@ fn a_cpu_that_only_maps_answers_others() {
         over.store(true, Relaxed);
     });
 }
+
+on_each_architecture!(
+    a_cpu_that_has_left_a_space_is_not_waited_for,
+    a_cpu_that_only_maps_answers_others,
+);

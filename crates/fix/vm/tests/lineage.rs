@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Fault, PAGE, Pages, Protection, Space};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
+use knee_vm::{AArch64, Fault, PAGE, Pages, Protection, Space, Sv48, X86_64};
 use proptest::prelude::*;
 
 /// Pages of each space: around the end of a leaf.
@@ -44,9 +44,9 @@ fn operation() -> impl Strategy<Value = Operation> {
 /// Whether a page may be written to, and what was.
 type Model = BTreeMap<u64, (bool, u64)>;
 
-fn apply<'m>(
-    cpu: &Processor<'m>,
-    all: &mut Vec<(Space<'m, Hosted>, Model)>,
+fn apply<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    all: &mut Vec<(Space<'m, Hosted<A>>, Model)>,
     operation: &Operation,
 ) -> Result<(), TestCaseError> {
     let count = all.len();
@@ -105,50 +105,61 @@ fn apply<'m>(
     Ok(())
 }
 
+/// Compares copies of copies with their models.
+fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), TestCaseError> {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let free = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let first = Space::new(&cpu).unwrap();
+        let pages = Pages::new(FIRST, PAGES);
+        first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+        let model = (pages.start..pages.end).map(|page| (page, (true, 0))).collect();
+        let mut all = vec![(first, model)];
+        for operation in operations {
+            apply(&cpu, &mut all, operation)?;
+            let mut places: BTreeMap<_, BTreeSet<(u64, u64)>> = BTreeMap::new();
+            for (space, _) in &all {
+                for page in pages.start..pages.end {
+                    if let Some(frame) = space.frame(&cpu, page) {
+                        places.entry(frame).or_default().insert((space.number(), page));
+                    }
+                }
+            }
+            for (space, _) in &all {
+                for page in pages.start..pages.end {
+                    let mut found = BTreeSet::new();
+                    space.sharers(&cpu, page, |space, page| assert!(found.insert((space, page))));
+                    let frame = space.frame(&cpu, page);
+                    let expected = frame.map(|frame| places[&frame].clone()).unwrap_or_default();
+                    prop_assert_eq!(found, expected);
+                }
+                space.audit(&cpu);
+            }
+        }
+        for (space, model) in &all {
+            for (&page, &(_, word)) in model {
+                prop_assert_eq!(cpu.load(space, page * PAGE as u64), Ok(word));
+            }
+        }
+    }
+    prop_assert_eq!(machine.free_frames(), free, "all frames come back");
+    Ok(())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
     #[test]
     fn who_shares_a_page_is_found_and_nobody_else(
-        operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 })
+        operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
+        architecture in 0..3
     ) {
-        let machine = Hosted::new(4096, 1);
-        let free = machine.free_frames();
-        {
-            let cpu = machine.cpu(0);
-            let first = Space::new(&cpu).unwrap();
-            let pages = Pages::new(FIRST, PAGES);
-            first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
-            let model = (pages.start..pages.end).map(|page| (page, (true, 0))).collect();
-            let mut all = vec![(first, model)];
-            for operation in &operations {
-                apply(&cpu, &mut all, operation)?;
-                let mut places: BTreeMap<_, BTreeSet<(u64, u64)>> = BTreeMap::new();
-                for (space, _) in &all {
-                    for page in pages.start..pages.end {
-                        if let Some(frame) = space.frame(&cpu, page) {
-                            places.entry(frame).or_default().insert((space.number(), page));
-                        }
-                    }
-                }
-                for (space, _) in &all {
-                    for page in pages.start..pages.end {
-                        let mut found = BTreeSet::new();
-                        space.sharers(&cpu, page, |space, page| assert!(found.insert((space, page))));
-                        let frame = space.frame(&cpu, page);
-                        let expected = frame.map(|frame| places[&frame].clone()).unwrap_or_default();
-                        prop_assert_eq!(found, expected);
-                    }
-                    space.audit(&cpu);
-                }
-            }
-            for (space, model) in &all {
-                for (&page, &(_, word)) in model {
-                    prop_assert_eq!(cpu.load(space, page * PAGE as u64), Ok(word));
-                }
-            }
+        match architecture {
+            0 => are_as_modelled::<X86_64>(&operations)?,
+            1 => are_as_modelled::<AArch64>(&operations)?,
+            _ => are_as_modelled::<Sv48>(&operations)?,
         }
-        prop_assert_eq!(machine.free_frames(), free, "all frames come back");
     }
 }
 

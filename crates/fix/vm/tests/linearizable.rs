@@ -7,6 +7,8 @@
 //! notice that another was refused. Who changes the same pages comes before what is said or after what is
 //! flushed.
 
+#[path = "architectures/each.rs"]
+mod each;
 mod random;
 
 use std::collections::HashSet;
@@ -15,9 +17,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Space};
 
+use each::on_each_architecture;
 use random::{Random, patience};
 
 const NONE: Protection = Protection::NONE;
@@ -105,7 +108,11 @@ fn address(place: usize) -> u64 {
     (FIRST + place as u64) * PAGE as u64
 }
 
-fn execute<'m>(cpu: &Processor<'m>, space: &Space<'m, Hosted>, operation: Operation) -> Found {
+fn execute<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    space: &Space<'m, Hosted<A>>,
+    operation: Operation,
+) -> Found {
     match operation {
         Operation::Load(place) => Found::Word(cpu.load(space, address(place))),
         Operation::Store(place, value) => {
@@ -311,7 +318,7 @@ fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) ->
 }
 
 /// CPUs come here, and go on together.
-fn meet(cpu: &Processor<'_>, arrived: &AtomicU64, of_round: u64) {
+fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u64) {
     arrived.fetch_add(1, SeqCst);
     let mut spins = 0_u32;
     while arrived.load(SeqCst) < of_round * CPUS as u64 {
@@ -335,8 +342,8 @@ impl Drop for Meets<'_> {
 }
 
 /// Histories in one space, each of which begins with nothing mapped, or with all.
-fn histories(seed: u64, count: u64) {
-    let machine = Hosted::new(1 << 10, CPUS);
+fn histories<A: Architecture>(seed: u64, count: u64) {
+    let machine = Hosted::<A>::with_architecture(1 << 10, CPUS);
     let all = machine.free_frames();
     {
         let space = Space::new(&machine.cpu(0)).unwrap();
@@ -404,12 +411,13 @@ fn histories(seed: u64, count: u64) {
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-#[test]
-fn every_history_has_an_order() {
-    for seed in 0..20 * patience(100) {
-        histories(seed, 40);
+fn every_history_has_an_order<A: Architecture>() {
+    for seed in 0..10 * patience(100) {
+        histories::<A>(seed, 40);
     }
 }
+
+on_each_architecture!(every_history_has_an_order);
 
 fn done(cpu: usize, begin: u64, end: u64, operation: Operation, found: Found) -> Done {
     Done { cpu, operation, found, begin, end }

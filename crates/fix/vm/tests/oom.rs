@@ -96,6 +96,8 @@ unsafe impl Machine for Small {
     }
 
     unsafe fn shoot_down(&self, _: usize, _: &CpuSet, _: u64, _: Flush) {}
+
+    unsafe fn flush_local(&self, _: usize, _: u64, _: Flush) {}
 }
 
 #[derive(Debug, Clone, Copy)]

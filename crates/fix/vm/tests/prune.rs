@@ -1,17 +1,20 @@
 //! Tables of empty parts go when they are asked for, under whatever others do.
 
+#[path = "architectures/each.rs"]
+mod each;
+
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use knee_vm::hosted::Hosted;
+use each::on_each_architecture;
+use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{PAGE, Pages, Protection, Space};
 
 const WRITE: Protection = Protection::READ_WRITE;
 const GIBIBYTE: u64 = 512 * 512;
 
-#[test]
-fn what_is_empty_goes_and_nothing_else() {
-    let machine = Hosted::new(4096, 1);
+fn what_is_empty_goes_and_nothing_else<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let tables = || space.audit(&cpu).tables;
@@ -43,9 +46,8 @@ fn what_is_empty_goes_and_nothing_else() {
     assert_eq!(cpu.load(&space, 3 * PAGE as u64), Ok(0));
 }
 
-#[test]
-fn much_that_is_unmapped_at_once_leaves_no_tables() {
-    let machine = Hosted::new(4096, 1);
+fn much_that_is_unmapped_at_once_leaves_no_tables<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let before = space.audit(&cpu).tables;
@@ -60,11 +62,10 @@ fn much_that_is_unmapped_at_once_leaves_no_tables() {
 }
 
 /// Threads that map, touch and unmap in the same leaves and in their own, while one takes what is empty away.
-#[test]
-fn nothing_is_lost_with_tables_that_go() {
+fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
     const THREADS: u64 = 3;
-    const ROUNDS: u64 = if cfg!(miri) { 8 } else { 3000 };
-    let machine = Hosted::new(4096, THREADS as usize + 1);
+    const ROUNDS: u64 = if cfg!(miri) { 8 } else { 1500 };
+    let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
     let all = machine.free_frames();
     {
         let space = Space::new(&machine.cpu(0)).unwrap();
@@ -113,3 +114,9 @@ fn nothing_is_lost_with_tables_that_go() {
     }
     assert_eq!(machine.free_frames(), all);
 }
+
+on_each_architecture!(
+    what_is_empty_goes_and_nothing_else,
+    much_that_is_unmapped_at_once_leaves_no_tables,
+    nothing_is_lost_with_tables_that_go,
+);

@@ -67,7 +67,7 @@ impl<R: Reverse> Pmap<R> {
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
         // SAFETY: a `Cpu` stays on its CPU. Whoever waits for a lock that we have answers: see `OnCpu`.
         unsafe {
-            cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Some(pages));
+            cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
     }
 }

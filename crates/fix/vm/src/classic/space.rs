@@ -16,8 +16,8 @@ use super::strategies::{MapOf, Strategies};
 use crate::address_space::AddressSpace;
 use crate::cpu::Cpu;
 use crate::error::{Fault, MapError, OutOfMemory};
-use crate::format::{Entry as TableEntry, Format};
-use crate::machine::Machine;
+use crate::format::{Entry as TableEntry, FaultFlush, Format};
+use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Pages, Protection};
 
 type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
@@ -229,6 +229,12 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         });
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
+        if M::FAULT_FLUSH != FaultFlush::Never {
+            // The CPU may have cached the page's entry, or that there was no table for it.
+            let pages = Flush::Tables(Pages::new(page, 1));
+            // SAFETY: a `Cpu` stays on its CPU.
+            unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
+        }
         Ok(())
     }
 

@@ -59,7 +59,7 @@ impl Mailbox {
     /// # Safety
     /// By its thread.
     pub(super) unsafe fn go(&self) {
-        self.tlb.forget_all();
+        self.tlb.flush_all();
         let mut inbox = self.inbox();
         inbox.there = false;
         if !is_mutant!("hosted_goes_unanswered") {
@@ -75,7 +75,7 @@ impl Mailbox {
     /// By the CPU's thread.
     pub(super) unsafe fn leave(&self, space: u64, leave: impl FnOnce()) {
         if !is_mutant!("hosted_leaves_knowing") {
-            self.tlb.forget(space, Flush::All);
+            self.tlb.flush(space, Flush::All);
         }
         let mut inbox = self.inbox();
         leave();
@@ -132,7 +132,7 @@ impl Mailbox {
         self.full.swap(false, AcqRel);
         for Message { space, pages, answers } in inbox.messages.drain(..) {
             if !is_mutant!("hosted_answers_only") {
-                self.tlb.forget(space, pages);
+                self.tlb.flush(space, pages);
             }
             // SAFETY: who waits for it is there. Release: our accesses by what is forgotten came before.
             unsafe { &*answers }.fetch_add(1, order!(Release, "hosted_answer"));
@@ -157,20 +157,20 @@ impl Mailbox {
         });
     }
 
-    /// Forgets pages.
+    /// Flushes pages from the CPU's own TLB.
     ///
     /// # Safety
     /// By the CPU's thread.
-    pub(super) unsafe fn forget(&self, space: u64, pages: Flush) {
-        self.tlb.forget(space, pages);
+    pub(super) unsafe fn flush(&self, space: u64, pages: Flush) {
+        self.tlb.flush(space, pages);
     }
 
-    /// Forgets everything.
+    /// Flushes the CPU's own TLB.
     ///
     /// # Safety
     /// By the CPU's thread.
-    pub(super) unsafe fn forget_all(&self) {
-        self.tlb.forget_all();
+    pub(super) unsafe fn flush_all(&self) {
+        self.tlb.flush_all();
     }
 
     /// # Safety
@@ -208,7 +208,7 @@ pub(super) unsafe fn shoot_down(
     }
     if on.contains(cpu) {
         // SAFETY: said by the caller.
-        unsafe { mailboxes[cpu].forget(space, pages) };
+        unsafe { mailboxes[cpu].flush(space, pages) };
     }
     // Acquire: what others did by what they have forgotten came before.
     let waits = || answers.load(order!(Acquire, "hosted_answered")) < asked;

@@ -8,6 +8,12 @@
 //! the time when it was made. A CPU that goes to a frame by an entry that it should have forgotten
 //! notices, and panics: that is a bug in what removes pages.
 //!
+//! The machine is x86-64, unless [`with_architecture`](Hosted::with_architecture) says otherwise. AArch64 keeps
+//! a translation that denies an access until it is flushed, RISC-V keeps absent entries too, and both keep what
+//! they have found of tables until [`Flush::Tables`]. A CPU whose handler does not flush such an entry
+//! panics as well, after 64 faults without an end, and so does one that would use a global translation of another
+//! space.
+//!
 //! A CPU that has been in a space has to answer. A thread that waits for another one, or does something else for
 //! long, while it is a CPU [rests](Processor::rest), or those who unmap wait for it for ever:
 //!
@@ -39,6 +45,7 @@
 //! assert!(cpu.load(&space, 16 * PAGE as u64).is_err());
 //! ```
 
+mod architecture;
 mod frames;
 mod mailbox;
 mod processor;
@@ -46,6 +53,7 @@ mod tlb;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -53,6 +61,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use knee_sync::System;
 use knee_sync::epoch::Domain;
 
+pub use self::architecture::Architecture;
 use self::frames::Frames;
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;
@@ -62,8 +71,9 @@ use crate::machine::{Flush, Machine, Note};
 use crate::page::{Frame, PAGE};
 use crate::ticks::Ticks;
 
-/// A machine in a process.
-pub struct Hosted {
+/// A machine in a process: x86-64, unless another [`Architecture`] is given.
+pub struct Hosted<A: Architecture = X86_64> {
+    architecture: PhantomData<fn() -> A>,
     epoch: Domain<System>,
     memory: NonNull<u8>,
     layout: Layout,
@@ -75,20 +85,40 @@ pub struct Hosted {
 }
 
 // SAFETY: frames belong to whoever has allocated them, or are shared by CPUs as atomics.
-unsafe impl Sync for Hosted {}
+unsafe impl<A: Architecture> Sync for Hosted<A> {}
 // SAFETY: as above.
-unsafe impl Send for Hosted {}
+unsafe impl<A: Architecture> Send for Hosted<A> {}
 
 impl Hosted {
-    /// A machine with so many frames of 4 KiB and so many CPUs. The process has the memory when it is
+    /// An x86-64 machine with this many frames of 4 KiB and CPUs. The process gets the memory when it is first
     /// written to.
     pub fn new(frames: usize, cpus: usize) -> Hosted {
+        Hosted::with_architecture(frames, cpus)
+    }
+}
+
+impl<A: Architecture> Hosted<A> {
+    /// As [`new`](Hosted::new), for any architecture.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{AArch64, Pages, Protection, Space};
+    ///
+    /// let machine = Hosted::<AArch64>::with_architecture(1024, 2);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// space.map(&cpu, Pages::new(16, 4), Protection::READ)?;
+    /// assert_eq!(cpu.load(&space, 16 << 12), Ok(0));
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    pub fn with_architecture(frames: usize, cpus: usize) -> Hosted<A> {
         let layout =
             Layout::from_size_align(frames.max(1) * PAGE, PAGE).expect("it is addressable");
         // SAFETY: it is not empty.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
         let memory = memory.unwrap_or_else(|| handle_alloc_error(layout));
         Hosted {
+            architecture: PhantomData,
             epoch: Domain::new(System::detect()),
             memory,
             layout,
@@ -105,7 +135,7 @@ impl Hosted {
     ///
     /// # Panics
     /// If there is no such CPU, or it is there already.
-    pub fn cpu(&self, number: usize) -> Processor<'_> {
+    pub fn cpu(&self, number: usize) -> Processor<'_, A> {
         Processor::new(self, number)
     }
 
@@ -128,9 +158,9 @@ impl Hosted {
 
 // SAFETY: frames are taken from lists under locks; their memory stays where it is; `shoot_down` waits
 // until each CPU has answered; and a CPU that is there has said so to `ticks`.
-unsafe impl Machine for Hosted {
+unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
-    type Format = X86_64;
+    type Format = A;
 
     fn epoch(&self) -> &Domain<System> {
         &self.epoch
@@ -175,9 +205,9 @@ unsafe impl Machine for Hosted {
         Some(&self.ticks)
     }
 
-    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         // SAFETY: the caller is this CPU.
-        unsafe { self.mailboxes[cpu].forget(space, pages) };
+        unsafe { self.mailboxes[cpu].flush(space, pages) };
     }
 
     unsafe fn wait_while(&self, cpu: usize, condition: impl FnMut() -> bool) {
@@ -186,14 +216,14 @@ unsafe impl Machine for Hosted {
     }
 }
 
-impl Drop for Hosted {
+impl<A: Architecture> Drop for Hosted<A> {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout, and nobody has any of it any more.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
-impl fmt::Debug for Hosted {
+impl<A: Architecture> fmt::Debug for Hosted<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (frames, cpus) = (self.notes.len(), self.mailboxes.len());
         f.debug_struct("Hosted")

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::mailbox::{Mailbox, shoot_down};
+use super::tlb::Translation;
 use crate::cpus::CpuSet;
 use crate::machine::Flush;
 use crate::model::Fences;
@@ -80,7 +81,14 @@ impl Processor {
         if is_there {
             // SAFETY: as above.
             let tlb = unsafe { self.mailbox().tlb() };
-            tlb.learn(SPACE, page as u64, Frame(0), Protection::READ, 0);
+            tlb.insert(Translation {
+                space: SPACE,
+                page: page as u64,
+                frame: Frame(0),
+                protection: Protection::READ,
+                is_global: false,
+                generation: 0,
+            });
         }
         is_there
     }
@@ -89,7 +97,7 @@ impl Processor {
     fn unmap(&self, page: usize) {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
-        let pages = Flush::Some(Pages::new(page as u64, 1));
+        let pages = Flush::Range(Pages::new(page as u64, 1));
         // SAFETY: as above.
         unsafe { shoot_down(mailboxes, &Fences, self.number, active, SPACE, pages) };
         self.take(page);

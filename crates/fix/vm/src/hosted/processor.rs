@@ -5,24 +5,37 @@ use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::Hosted;
 use super::mailbox::Mailbox;
-use super::tlb::Known;
+use super::tlb::{CachedTable, Translation};
+use super::{Architecture, Hosted};
 use crate::address_space::AddressSpace;
 use crate::cpu::{Cpu, table_at};
 use crate::error::Fault;
-use crate::format::{Entry, Format};
-use crate::machine::{Flush, Machine};
-use crate::page::{BITS, ENTRIES, PAGE, Protection};
+use crate::format::{Entry, X86_64};
+use crate::machine::Flush;
+use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
 
-/// A CPU of a [`Hosted`] machine, which its thread is.
-pub struct Processor<'m> {
-    machine: &'m Hosted,
-    cpu: Cpu<'m, Hosted>,
+/// Faults in a row that a CPU may raise from cached entries while its handler says that the access may be tried again.
+/// One is enough, as the handler invalidates the entry; but others may take the page away in between.
+const MOST_CACHED_FAULTS: u32 = 64;
+
+/// What made a CPU raise a page fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The tables as they were during the access.
+    Tables,
+    /// An entry that the CPU had cached before.
+    Cache,
 }
 
-impl<'m> Processor<'m> {
-    pub(super) fn new(machine: &'m Hosted, number: usize) -> Processor<'m> {
+/// A CPU of a [`Hosted`] machine, which its thread is.
+pub struct Processor<'m, A: Architecture = X86_64> {
+    machine: &'m Hosted<A>,
+    cpu: Cpu<'m, Hosted<A>>,
+}
+
+impl<'m, A: Architecture> Processor<'m, A> {
+    pub(super) fn new(machine: &'m Hosted<A>, number: usize) -> Processor<'m, A> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");
@@ -48,7 +61,7 @@ impl<'m> Processor<'m> {
     #[inline]
     pub fn load(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
     ) -> Result<u64, Fault> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
@@ -64,7 +77,7 @@ impl<'m> Processor<'m> {
     #[inline]
     pub fn store(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
         value: u64,
     ) -> Result<(), Fault> {
@@ -74,74 +87,151 @@ impl<'m> Processor<'m> {
     #[inline]
     fn access<R>(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         address: u64,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
         assert!(address.is_multiple_of(8), "words are at multiples of eight");
         let page = address / PAGE as u64;
+        // Faults in a row that cached entries raised.
+        let mut cached_faults = 0;
         loop {
             self.answer();
             // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
-            let known = unsafe { self.mailbox().tlb() }.find(space.number(), page);
-            let known = known.filter(|known| known.protection.allows(access));
-            if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
-                let result = with(self.machine.word(known.frame, address as usize % PAGE / 8));
-                // Nobody frees the frame before we answer, which we do not do in between.
-                let is_stale = self.machine.generation(known.frame) != known.generation;
-                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
-                return Ok(result);
-            }
-            // What the tables have is more than what we know, or less than what we want.
-            // SAFETY: as above.
-            unsafe {
-                self.mailbox().forget(space.number(), Flush::Some(crate::Pages::new(page, 1)))
+            let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
+            let translation = match cached {
+                Some(cached) if cached.protection.allows(access) => cached,
+                _ => match self.miss(space, page, access, cached.is_some(), &mut cached_faults)? {
+                    Some(translation) => translation,
+                    None => continue,
+                },
             };
-            match space.fault(&self.cpu, page, access) {
-                Err(Fault::Later) => std::thread::yield_now(),
-                result => result?,
-            }
+            let result = with(self.machine.word(translation.frame, address as usize % PAGE / 8));
+            // Nobody frees the frame before we answer, which we do not do in between.
+            let is_stale = self.machine.generation(translation.frame) != translation.generation;
+            assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
+            return Ok(result);
         }
     }
 
-    /// Finds a page in the tables, as the hardware does, and remembers it.
+    /// Translates a page of which the TLB has no translation for this access, or raises a page fault: none if the
+    /// access may be tried again. `is_cached` is whether the TLB has one that denies it.
+    #[cold]
+    fn miss(
+        &self,
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        page: u64,
+        access: Protection,
+        is_cached: bool,
+        cached_faults: &mut u32,
+    ) -> Result<Option<Translation>, Fault> {
+        let source = if is_cached && !A::FAULT_DROPS_ENTRY {
+            Source::Cache
+        } else {
+            match self.walk(space, page, access) {
+                Ok(translation) => return Ok(Some(translation)),
+                Err(source) => source,
+            }
+        };
+        if is_cached && A::FAULT_DROPS_ENTRY {
+            // SAFETY: this is the CPU's thread.
+            unsafe { self.mailbox().flush(space.number(), Flush::Range(Pages::new(page, 1))) };
+        }
+        match space.fault(&self.cpu, page, access) {
+            Err(Fault::Later) => {
+                *cached_faults = 0;
+                std::thread::yield_now();
+                return Ok(None);
+            }
+            result => result?,
+        }
+        *cached_faults = if source == Source::Cache { *cached_faults + 1 } else { 0 };
+        assert!(
+            *cached_faults < MOST_CACHED_FAULTS,
+            "CPU {} faults on page {page:#x} forever: the handler does not flush its stale entry",
+            self.cpu.number()
+        );
+        Ok(None)
+    }
+
+    /// Walks the tables of the space, and caches what the architecture may cache.
     #[cold]
     fn walk(
         &self,
-        space: &(impl AddressSpace<'m, Hosted> + ?Sized),
+        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
-    ) -> Option<Known> {
-        type Tables = <Hosted as Machine>::Format;
+    ) -> Result<Translation, Source> {
         space.activate(&self.cpu);
         if !space.pages().contains(page) {
-            return None;
+            return Err(Source::Tables);
         }
-        let mut frame = space.table();
-        for level in (0..Tables::LEVELS).rev() {
-            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between.
-            let table = unsafe { table_at(self.machine, frame).as_ref() };
-            let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
-            match Tables::read(table[slot].load(Acquire), level) {
-                Entry::Table(next) => frame = next,
-                Entry::Page { frame, protection, .. } if protection.allows(access) => {
-                    let generation = self.machine.generation(frame);
-                    // The entry may have gone since: then whoever took it out waits for our answer.
-                    // SAFETY: this is the CPU's thread.
-                    let tlb = unsafe { self.mailbox().tlb() };
-                    tlb.learn(space.number(), page, frame, protection, generation);
-                    return tlb.find(space.number(), page);
+        // SAFETY: this is the CPU's thread.
+        let tlb = unsafe { self.mailbox().tlb() };
+        // Tables that are not cached are there: whoever frees them waits for our answer.
+        let generation = |table| if A::CACHES_TABLES { self.machine.generation(table) } else { 0 };
+        let find_table = || tlb.find_table(space.number(), page, A::LEVELS);
+        let cached = A::CACHES_TABLES.then(find_table).flatten();
+        let root = (space.table(), generation(space.table()));
+        let (levels, mut table) = match cached {
+            Some(CachedTable { level, table: Some(table), .. }) => (level, table),
+            Some(_) => return Err(Source::Cache),
+            None => (A::LEVELS, root),
+        };
+        for level in (0..levels).rev() {
+            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between. Those that
+            // should have been flushed are frames of the machine, which are read as atomics.
+            let entries = unsafe { table_at(self.machine, table.0).as_ref() };
+            let index = page >> (BITS * u32::from(level));
+            let entry = entries[index as usize % ENTRIES].load(Acquire);
+            let is_stale = generation(table.0) != table.1;
+            assert!(
+                !is_stale,
+                "CPU {} walks a freed table of page {page:#x}: it was not flushed",
+                self.cpu.number()
+            );
+            match A::read(entry, level) {
+                Entry::Table(next) => {
+                    table = (next, generation(next));
+                    if A::CACHES_TABLES {
+                        let (space, table) = (space.number(), Some(table));
+                        tlb.insert_table(CachedTable { space, level, index, table });
+                    }
                 }
-                _ => return None,
+                Entry::Page { frame, protection, .. } => {
+                    // The entry may have gone since: then whoever took it out waits for our answer.
+                    let translation = Translation {
+                        space: space.number(),
+                        page,
+                        frame,
+                        protection,
+                        is_global: A::is_global(entry),
+                        generation: self.machine.generation(frame),
+                    };
+                    let is_allowed = protection.allows(access);
+                    if is_allowed || !A::FAULT_DROPS_ENTRY {
+                        tlb.insert(translation);
+                    }
+                    return if is_allowed { Ok(translation) } else { Err(Source::Tables) };
+                }
+                _ => {
+                    if A::CACHES_ABSENT && level > 0 {
+                        let (space, table) = (space.number(), None);
+                        tlb.insert_table(CachedTable { space, level, index, table });
+                    } else if A::CACHES_ABSENT {
+                        tlb.insert(Translation::absent(space.number(), page));
+                    }
+                    break;
+                }
             }
         }
-        None
+        Err(Source::Tables)
     }
 
     /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is
     /// there again.
-    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted> + ?Sized)) {
+    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, which knows nothing of the space then.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
@@ -158,7 +248,7 @@ impl<'m> Processor<'m> {
     pub fn tick(&self) {
         self.answer();
         // SAFETY: this is the CPU's thread.
-        self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().forget_all() });
+        self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().flush_all() });
     }
 
     fn go(&self) {
@@ -170,8 +260,8 @@ impl<'m> Processor<'m> {
     /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing. So a thread that
     /// is a CPU waits for others by `cpu.rest(|| thread.join())`.
     pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
-        struct Back<'a, 'm>(&'a Processor<'m>);
-        impl Drop for Back<'_, '_> {
+        struct Back<'a, 'm, A: Architecture>(&'a Processor<'m, A>);
+        impl<A: Architecture> Drop for Back<'_, '_, A> {
             fn drop(&mut self) {
                 self.0.mailbox().come();
                 self.0.machine.ticks.come(self.0.cpu.number());
@@ -185,23 +275,23 @@ impl<'m> Processor<'m> {
 
 /// What the operations of an address space want. Each time it is asked for the CPU answers others first: so one that
 /// only maps answers as well.
-impl<'m> Deref for Processor<'m> {
-    type Target = Cpu<'m, Hosted>;
+impl<'m, A: Architecture> Deref for Processor<'m, A> {
+    type Target = Cpu<'m, Hosted<A>>;
 
     #[inline]
-    fn deref(&self) -> &Cpu<'m, Hosted> {
+    fn deref(&self) -> &Cpu<'m, Hosted<A>> {
         self.answer();
         &self.cpu
     }
 }
 
-impl Drop for Processor<'_> {
+impl<A: Architecture> Drop for Processor<'_, A> {
     fn drop(&mut self) {
         self.go();
     }
 }
 
-impl fmt::Debug for Processor<'_> {
+impl<A: Architecture> fmt::Debug for Processor<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Processor").field("number", &self.cpu.number()).finish_non_exhaustive()
     }

@@ -1,79 +1,152 @@
-//! What a CPU remembers of tables.
+//! What a CPU caches of page tables.
 
 use std::cell::Cell;
 
 use crate::machine::Flush;
-use crate::page::{Frame, Protection};
+use crate::page::{BITS, Frame, Pages, Protection};
 
 /// Entries, each for pages with the same lowest bits of their numbers.
 const ENTRIES: usize = 256;
 
-/// Of more pages than this all entries of the space are forgotten: to look at each is faster then.
+/// Entries for tables.
+const TABLES: usize = 64;
+
+/// A flush of more pages than this drops all entries of the space, which is faster than to look for each.
 const ONE_BY_ONE: u64 = 64;
 
 /// A translation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    space: u64,
-    page: u64,
+pub(super) struct Translation {
+    /// The address-space identifier: the number of the space whose tables the walk went through.
+    pub(super) space: u64,
+    pub(super) page: u64,
     pub(super) frame: Frame,
     pub(super) protection: Protection,
-    /// The frame's, when this was made.
+    /// Hardware uses it in all spaces.
+    pub(super) is_global: bool,
+    /// The frame's when the translation was made.
     pub(super) generation: u64,
 }
 
-/// No space has number 0.
-const NOTHING: Known =
-    Known { space: 0, page: 0, frame: Frame(0), protection: Protection::NONE, generation: 0 };
+impl Translation {
+    /// One that allows nothing: the entry of the page was absent.
+    pub(super) const fn absent(space: u64, page: u64) -> Translation {
+        let (frame, protection) = (Frame(0), Protection::NONE);
+        Translation { space, page, frame, protection, is_global: false, generation: 0 }
+    }
+}
 
-/// A translation lookaside buffer.
+/// No space has number 0.
+const EMPTY: Translation = Translation::absent(0, 0);
+
+/// An entry above those of pages, which has pages `index << 9 * level` and so on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CachedTable {
+    pub(super) space: u64,
+    pub(super) level: u8,
+    pub(super) index: u64,
+    /// The table that it points to, with its generation then, or none.
+    pub(super) table: Option<(Frame, u64)>,
+}
+
+/// No space has number 0.
+const NO_TABLE: CachedTable = CachedTable { space: 0, level: 0, index: 0, table: None };
+
+impl CachedTable {
+    fn pages(&self) -> Pages {
+        let shift = BITS * u32::from(self.level);
+        Pages::new(self.index << shift, 1 << shift)
+    }
+}
+
+/// A translation lookaside buffer, and a cache of the tables that walks have found.
 #[derive(Debug)]
-pub(super) struct Tlb(Box<[Cell<Known>]>);
+pub(super) struct Tlb {
+    pages: Box<[Cell<Translation>]>,
+    tables: Box<[Cell<CachedTable>]>,
+}
 
 impl Default for Tlb {
     fn default() -> Tlb {
-        Tlb(vec![Cell::new(NOTHING); ENTRIES].into())
+        Tlb {
+            pages: vec![Cell::new(EMPTY); ENTRIES].into(),
+            tables: vec![Cell::new(NO_TABLE); TABLES].into(),
+        }
     }
 }
 
 impl Tlb {
-    fn entry(&self, page: u64) -> &Cell<Known> {
-        &self.0[page as usize % ENTRIES]
+    fn entry(&self, page: u64) -> &Cell<Translation> {
+        &self.pages[page as usize % ENTRIES]
     }
 
+    fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
+        // Neighbours of one level do not replace each other, nor do those on the way to one page.
+        &self.tables[(index as usize + 16 * usize::from(level)) % TABLES]
+    }
+
+    /// What is cached of the lowest entry above that of a page.
+    pub(super) fn find_table(&self, space: u64, page: u64, levels: u8) -> Option<CachedTable> {
+        (1..levels).find_map(|level| {
+            let index = page >> (BITS * u32::from(level));
+            let cached = self.table_entry(level, index).get();
+            let is_it = (cached.space, cached.level, cached.index) == (space, level, index);
+            is_it.then_some(cached)
+        })
+    }
+
+    pub(super) fn insert_table(&self, cached: CachedTable) {
+        self.table_entry(cached.level, cached.index).set(cached);
+    }
+
+    /// # Panics
+    /// If hardware would use a global translation of another space.
     #[inline]
-    pub(super) fn find(&self, space: u64, page: u64) -> Option<Known> {
-        let known = self.entry(page).get();
-        (known.space == space && known.page == page).then_some(known)
+    pub(super) fn find(&self, space: u64, page: u64) -> Option<Translation> {
+        let cached = self.entry(page).get();
+        if cached.space == space && cached.page == page {
+            return Some(cached);
+        }
+        let other = cached.space;
+        let is_hit = cached.is_global && cached.page == page;
+        assert!(!is_hit, "space {space} uses the global translation of page {page:#x} of {other}");
+        None
     }
 
-    pub(super) fn learn(
-        &self,
-        space: u64,
-        page: u64,
-        frame: Frame,
-        protection: Protection,
-        generation: u64,
-    ) {
-        self.entry(page).set(Known { space, page, frame, protection, generation });
+    pub(super) fn insert(&self, translation: Translation) {
+        self.entry(translation.page).set(translation);
     }
 
-    pub(super) fn forget(&self, space: u64, pages: Flush) {
-        match pages {
-            Flush::Some(pages) if pages.count() <= ONE_BY_ONE => {
+    pub(super) fn flush(&self, space: u64, what: Flush) {
+        match what {
+            Flush::Range(pages) | Flush::Tables(pages) if pages.count() <= ONE_BY_ONE => {
                 for page in pages.start..pages.end {
-                    if self.find(space, page).is_some() {
-                        self.entry(page).set(NOTHING);
+                    let entry = self.entry(page);
+                    if (entry.get().space, entry.get().page) == (space, page) {
+                        entry.set(EMPTY);
                     }
                 }
             }
-            _ => self.0.iter().filter(|entry| entry.get().space == space).for_each(|entry| {
-                entry.set(NOTHING);
+            _ => self.pages.iter().filter(|entry| entry.get().space == space).for_each(|entry| {
+                entry.set(EMPTY);
             }),
+        }
+        let is_flushed = |cached: CachedTable| match what {
+            Flush::Range(_) => false,
+            Flush::Tables(pages) => cached.pages().overlaps(pages),
+            Flush::All => true,
+        };
+        if !matches!(what, Flush::Range(_)) {
+            for entry in &self.tables {
+                if entry.get().space == space && is_flushed(entry.get()) {
+                    entry.set(NO_TABLE);
+                }
+            }
         }
     }
 
-    pub(super) fn forget_all(&self) {
-        self.0.iter().for_each(|entry| entry.set(NOTHING));
+    pub(super) fn flush_all(&self) {
+        self.pages.iter().for_each(|entry| entry.set(EMPTY));
+        self.tables.iter().for_each(|entry| entry.set(NO_TABLE));
     }
 }

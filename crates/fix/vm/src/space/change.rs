@@ -235,7 +235,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// [`Fault::BeyondEnd`] (`EFAULT`); and where there is no memory, or the pager fails or may have it come
     /// [again later](Fault::Later).
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::READ))
+        // No CPU has faulted: one that has cached an absent entry does, once.
+        let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
+        (pages.start..pages.end).try_for_each(read)
     }
 
     /// Changes what may be done with these pages, all of which are mapped.

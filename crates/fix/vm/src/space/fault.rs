@@ -6,7 +6,7 @@ use super::Space;
 use crate::attributes::Attributes;
 use crate::cpu::{Cpu, Lack, Spare, table_at};
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{Entry, Format};
+use crate::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::node::{Any, Leaf, first_leaf};
@@ -16,10 +16,23 @@ use crate::primitive::AtomicU64;
 use crate::removal::release;
 use crate::tree::{Locked, lock};
 
+/// What a fault has found in the entry of its page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// No page, or one that no CPU may have cached.
+    Absent,
+    /// The page, which allowed less than the access.
+    Less,
+    /// The page, which allowed the access: the CPU has faulted by what it had cached.
+    Enough,
+}
+
 /// What a fault comes to.
 enum Step<'a, 'm, M: Machine> {
-    /// It goes on as it was, or can not.
+    /// The page is present, and allows what it may; or the access is invalid.
     Done(Result<(), Fault>),
+    /// It was present, and allowed the access.
+    Spurious,
     /// It goes on, with a page more.
     Came,
     /// CPUs have to forget something first.
@@ -40,12 +53,40 @@ struct Shared<'a> {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Makes a page present that a CPU has gone to for this access, or says why not: the handler of page
-    /// faults.
+    /// Handles a page fault: makes a page present for an access of this CPU, or says why the access is invalid.
+    ///
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) what its hardware may have cached of the page's old
+    /// entry, so the program can try again. A RISC-V CPU that has cached that a table was missing faults once
+    /// more, and then has that flushed as well. So does another CPU that has cached the old entry.
     ///
     /// # Errors
     /// See [`Fault`].
+    #[inline]
     pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        let before = self.make_present(cpu, page, access)?;
+        let page = Pages::new(page, 1);
+        let flush = match (M::FAULT_FLUSH, before) {
+            (FaultFlush::Never, _) | (FaultFlush::IfPresent, Before::Absent) => return Ok(()),
+            // If a table has come as well, and the CPU has cached that there was none, it faults once more.
+            (_, Before::Absent | Before::Less) => Flush::Range(page),
+            (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
+            // It may be an entry of a table above, which another CPU has changed.
+            (_, Before::Enough) => Flush::Tables(page),
+        };
+        if !is_mutant!("fault_no_flush") {
+            // SAFETY: a `Cpu` stays on its CPU.
+            unsafe { self.machine.flush_local(cpu.number(), self.number(), flush) };
+        }
+        Ok(())
+    }
+
+    /// Makes a page present for this access. The CPU may still have cached the entry of before.
+    pub(super) fn make_present(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: u64,
+        access: Protection,
+    ) -> Result<Before, Fault> {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
             return Err(Fault::Unmapped);
@@ -68,13 +109,14 @@ impl<'m, M: Machine> Space<'m, M> {
         while let Some(span) = next(pages) {
             let own = pages.and(span);
             pages.start = span.end;
-            let result = (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone));
+            let result =
+                (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone).map(drop));
             result.map_err(|_: Fault| OutOfMemory)?;
         }
         Ok(())
     }
 
-    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<(), Fault> {
+    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<Before, Fault> {
         self.go_on(cpu, page, |spare| {
             let Some(leaf) = first_leaf(Any::Branch(self.tree().root()), Pages::new(page, 1))
             else {
@@ -94,7 +136,7 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         page: u64,
         mut step: impl FnMut(&mut Spare) -> Result<Step<'a, 'm, M>, Lack>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Before, Fault> {
         let mut turn = None;
         loop {
             // Most faults need one, and those that do not should not fail for it.
@@ -116,16 +158,18 @@ impl<'m, M: Machine> Space<'m, M> {
                 next
             };
             match next {
-                Ok(Step::Done(result)) => return result,
+                Ok(Step::Done(result)) => return result.map(|()| Before::Less),
+                Ok(Step::Spurious) => return Ok(Before::Enough),
                 Ok(Step::Came) => {
                     self.tree().account.came(cpu.number(), 1);
-                    return Ok(());
+                    return Ok(Before::Absent);
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::Wait(_)) => unreachable!("it has waited"),
                 Ok(Step::Unshare(shared)) => {
                     self.unshare(cpu, page, shared);
-                    return Ok(());
+                    // Its CPUs have flushed the old page while the entry was absent.
+                    return Ok(Before::Absent);
                 }
                 Err(lack) => cpu.stock(lack)?,
             }
@@ -190,9 +234,10 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    #[inline(never)]
     fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
-        let flush = || self.tree().shoot_down(cpu, Flush::Some(Pages::new(page, 1)));
+        let flush = || self.tree().shoot_down(cpu, Flush::Range(Pages::new(page, 1)));
         if is_known {
             if !is_mutant!("unshare_no_flush", "unshare_flush_last") {
                 flush();
@@ -201,18 +246,24 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().account.came(cpu.number(), 1);
         }
         let own = cpu.with_spare(Spare::page).expect("it was there, and is the CPU's");
-        let (from, to) = (self.machine.address(frame), self.machine.address(own));
-        // SAFETY: the new frame is ours, and of the old one the entry has a part until we release it:
-        // nobody frees it, or writes there if it is not an object's. Who frees an object's waits until
-        // the leaf is flushed; who writes there meanwhile does so by words.
-        unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        let is_private = !self.machine.note(frame).is_object();
+        if is_private {
+            let (from, to) = (self.machine.address(frame), self.machine.address(own));
+            // SAFETY: the new frame is ours. The entry has a part of the old one until we release it below, so
+            // nobody frees it, and while two have it nobody may write there.
+            unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+        } else {
+            // SAFETY: the new frame is ours. The old one stays: whoever takes it out of the object waits until the
+            // leaf is flushed. Spaces that have it shared may write there, which programs do by atomics or
+            // outside of the language ([`Machine`]), so these words are read by atomics as well.
+            unsafe { copy_words(self.machine, frame, own) };
+        }
         self.machine.note(own).set_origin(self.tree().lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the entry is in it");
         // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
         // frame finds the copy.
         let new = M::Format::page_or_parked(own, attributes.protection);
-        let is_private = !self.machine.note(frame).is_object();
         entries[leaf.slot(page)].store(new, Release);
         leaf.leaving().set(leaf.leaving().get() - 1);
         leaf.unlock();
@@ -372,7 +423,9 @@ impl<'m, M: Machine> Space<'m, M> {
         // Release: who finds the frame finds zeros.
         entry.store(M::Format::page_or_parked(frame, protection), Release);
         if is_known {
-            return Ok(Step::Done(Ok(())));
+            let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
+            let is_spurious = flushes && old.allows(access);
+            return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::Came)
@@ -404,5 +457,21 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
         Protection::GUARD => Err(Fault::Guard),
         protection if protection.allows(access) => Ok(()),
         _ => Err(Fault::Forbidden),
+    }
+}
+
+/// Copies a frame that others may write to meanwhile: no word is torn, and each is one that was there during the
+/// copy. More than that hardware does not promise either.
+///
+/// # Safety
+/// Both frames are the machine's, and whatever writes to them meanwhile does so by atomics.
+#[inline(never)]
+unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
+    let [from, to] = [from, to].map(|frame| table_at(machine, frame));
+    // SAFETY: a table is a frame full of atomic words, for which any content is valid; the caller says the rest.
+    let (from, to) = unsafe { (from.as_ref(), to.as_ref()) };
+    for (from, to) in from.iter().zip(to) {
+        // Relaxed: the entry that has the copy is published by a Release.
+        to.store(from.load(Relaxed), Relaxed);
     }
 }

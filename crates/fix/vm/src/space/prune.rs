@@ -7,6 +7,7 @@ use super::Space;
 use crate::cpu::Cpu;
 use crate::format::ABSENT;
 use crate::machine::{Flush, Machine};
+use crate::mutant::is_mutant;
 use crate::node::{Any, Branch, Node};
 use crate::page::{Frame, Pages};
 
@@ -42,8 +43,12 @@ impl<'m, M: Machine> Space<'m, M> {
         });
         debug_assert!(done.is_ok(), "it lacks nothing");
         if !pruned.pages.is_empty() {
-            // CPUs may be on their way through these tables.
-            self.tree().shoot_down(cpu, Flush::Some(pruned.pages));
+            // CPUs may be on their way through these tables, or have cached where they are.
+            let flush = match is_mutant!("prune_keeps_tables") {
+                true => Flush::Range(pruned.pages),
+                false => Flush::Tables(pruned.pages),
+            };
+            self.tree().shoot_down(cpu, flush);
         }
         let mut count = 0;
         while let Some(frame) = pruned.tables {

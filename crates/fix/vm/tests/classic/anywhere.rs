@@ -1,11 +1,10 @@
 //! Where spaces map what is to be mapped anywhere.
 
-use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, MapError, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::designs::{Design, for_each_design};
+use crate::designs::{Design, MachineOf, for_each_design};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -32,7 +31,7 @@ fn what_is_mapped_anywhere_was_free<D: Design>() {
     let operations = prop::collection::vec(operation(), 1..100);
     let config = ProptestConfig { cases: 100, ..ProptestConfig::default() };
     let result = TestRunner::new(config).run(&operations, |operations| {
-        let machine = Hosted::new(256, 1);
+        let machine = MachineOf::<D>::with_architecture(256, 1);
         let cpu = machine.cpu(0);
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
@@ -80,7 +79,7 @@ fn what_is_mapped_anywhere_was_free<D: Design>() {
 for_each_design!(what_is_mapped_anywhere_was_free);
 
 fn too_much_or_nothing_has_no_range<D: Design>() {
-    let machine = Hosted::new(256, 1);
+    let machine = MachineOf::<D>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
     let space = D::space(&shared, &cpu);

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, PAGE, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::choices::{address, patience};
-use crate::designs::{Design, for_each_design};
+use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 use crate::random::Random;
 use crate::storm::storm;
 
@@ -59,7 +58,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 type Words = BTreeMap<u64, u64>;
 
-fn check<'m>(cpu: &Processor<'m>, space: &impl AddressSpace<'m, Hosted>, words: &Words) {
+fn check<'m, D: Design>(cpu: &ProcessorOf<'m, D>, space: &D::Space<'m>, words: &Words) {
     for page in (0..NUMBERS).map(page) {
         let word = cpu.load(space, page * PAGE as u64).expect("all is mapped");
         assert_eq!(word, words.get(&page).copied().unwrap_or(0), "page {page:#x}");
@@ -70,7 +69,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
     let config = ProptestConfig { cases: D::rounds(200, 25) as u32, ..ProptestConfig::default() };
     let operations = prop::collection::vec((0..FAMILY, operation()), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
-        let machine = Hosted::new(4096, 1);
+        let machine = MachineOf::<D>::with_architecture(4096, 1);
         let all = machine.free_frames();
         {
             let cpu = machine.cpu(0);
@@ -110,7 +109,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
                     Operation::End => (),
                 }
                 for (space, words) in family.iter().flatten() {
-                    check(&cpu, space, words);
+                    check::<D>(&cpu, space, words);
                     assert_eq!(D::audit(space, &cpu).present, space.resident());
                 }
                 let spaces: Vec<_> = family.iter().flatten().map(|(space, _)| space).collect();
@@ -139,7 +138,7 @@ impl Drop for Over<'_> {
 fn a_space_is_forked_while_others_write_to_it<D: Design>() {
     const PAGES: u64 = 40;
     const FORKS: usize = 60;
-    let machine = Hosted::new(8192, 3);
+    let machine = MachineOf::<D>::with_architecture(8192, 3);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(2);
@@ -235,7 +234,7 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
     const PAGES: u64 = 24;
     let pages = Pages::new(505, PAGES);
     for round in 0..10 * patience() {
-        let machine = Hosted::new(8192, 3);
+        let machine = MachineOf::<D>::with_architecture(8192, 3);
         let all = machine.free_frames();
         {
             let shared = D::shared(&machine, u64::MAX);

@@ -7,18 +7,26 @@ use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots};
 use knee_vm::classic::{
     self, Memory, OneCounter, PerBacking, PerCpu, PerPage, RcuTree, Strategies, Tree,
 };
-use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{AddressSpace, Audit, Quota, Space};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
+use knee_vm::{AddressSpace, Audit, Quota, Space, X86_64};
+
+/// The machine of a design.
+pub(crate) type MachineOf<D> = Hosted<<D as Design>::Architecture>;
+
+/// A CPU of it.
+pub(crate) type ProcessorOf<'m, D> = Processor<'m, <D as Design>::Architecture>;
 
 /// A design of spaces.
-pub(crate) trait Design: 'static {
+pub(crate) trait Design: Sized + 'static {
     /// Whether what is mapped anywhere is in the first gap that has room.
     const IS_FIRST_FIT: bool;
     /// Whether no CPU goes to what is unmapped.
     const FORGETS_AT_ONCE: bool = true;
+    /// Of the machine that it runs on.
+    type Architecture: Architecture;
     /// What its spaces have together.
     type Shared<'m>: Sync;
-    type Space<'m>: AddressSpace<'m, Hosted>;
+    type Space<'m>: AddressSpace<'m, MachineOf<Self>>;
 
     /// So many rounds of a test are for it, of which the older designs have fewer.
     fn rounds(_default: u64, older: u64) -> u64 {
@@ -26,32 +34,37 @@ pub(crate) trait Design: 'static {
     }
 
     /// `limit` is the most that all may have mapped.
-    fn shared(machine: &Hosted, limit: u64) -> Self::Shared<'_>;
-    fn space<'m>(shared: &Self::Shared<'m>, cpu: &Processor<'m>) -> Self::Space<'m>;
+    fn shared(machine: &MachineOf<Self>, limit: u64) -> Self::Shared<'_>;
+    fn space<'m>(shared: &Self::Shared<'m>, cpu: &ProcessorOf<'m, Self>) -> Self::Space<'m>;
     /// Pages that are charged.
     fn used(shared: &Self::Shared<'_>) -> u64;
-    fn audit<'m>(space: &Self::Space<'m>, cpu: &Processor<'m>) -> Audit;
+    fn audit<'m>(space: &Self::Space<'m>, cpu: &ProcessorOf<'m, Self>) -> Audit;
     /// Compares whatever there is of a reverse map with all tables, while all is quiet.
-    fn audit_all<'m>(shared: &Self::Shared<'m>, spaces: &[&Self::Space<'m>], cpu: &Processor<'m>);
+    fn audit_all<'m>(
+        shared: &Self::Shared<'m>,
+        spaces: &[&Self::Space<'m>],
+        cpu: &ProcessorOf<'m, Self>,
+    );
 }
 
 /// The default design.
-pub(crate) struct Default;
+pub(crate) struct Default<A = X86_64>(PhantomData<A>);
 
-impl Design for Default {
+impl<A: Architecture> Design for Default<A> {
     const IS_FIRST_FIT: bool = false;
+    type Architecture = A;
     type Shared<'m> = Arc<Quota>;
-    type Space<'m> = Space<'m, Hosted>;
+    type Space<'m> = Space<'m, Hosted<A>>;
 
     fn rounds(default: u64, _older: u64) -> u64 {
         default
     }
 
-    fn shared(machine: &Hosted, limit: u64) -> Arc<Quota> {
+    fn shared(machine: &Hosted<A>, limit: u64) -> Arc<Quota> {
         Arc::new(Quota::new(machine, limit).unwrap())
     }
 
-    fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m>) -> Space<'m, Hosted> {
+    fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m, A>) -> Space<'m, Hosted<A>> {
         Space::with_quota(cpu, Arc::clone(shared)).unwrap()
     }
 
@@ -59,28 +72,29 @@ impl Design for Default {
         shared.used()
     }
 
-    fn audit<'m>(space: &Space<'m, Hosted>, cpu: &Processor<'m>) -> Audit {
+    fn audit<'m>(space: &Space<'m, Hosted<A>>, cpu: &Processor<'m, A>) -> Audit {
         space.audit(cpu)
     }
 
-    fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted>], _: &Processor<'m>) {}
+    fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted<A>>], _: &Processor<'m, A>) {}
 }
 
 /// The default design, lazy.
-pub(crate) struct Lazy;
+pub(crate) struct Lazy<A = X86_64>(PhantomData<A>);
 
-impl Design for Lazy {
+impl<A: Architecture> Design for Lazy<A> {
     const IS_FIRST_FIT: bool = false;
     const FORGETS_AT_ONCE: bool = false;
+    type Architecture = A;
     type Shared<'m> = Arc<Quota>;
-    type Space<'m> = Space<'m, Hosted>;
+    type Space<'m> = Space<'m, Hosted<A>>;
 
-    fn shared(machine: &Hosted, limit: u64) -> Arc<Quota> {
-        Default::shared(machine, limit)
+    fn shared(machine: &Hosted<A>, limit: u64) -> Arc<Quota> {
+        Default::<A>::shared(machine, limit)
     }
 
-    fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m>) -> Space<'m, Hosted> {
-        let space = Default::space(shared, cpu);
+    fn space<'m>(shared: &Arc<Quota>, cpu: &Processor<'m, A>) -> Space<'m, Hosted<A>> {
+        let space = Default::<A>::space(shared, cpu);
         space.set_lazy(true);
         space
     }
@@ -89,11 +103,11 @@ impl Design for Lazy {
         shared.used()
     }
 
-    fn audit<'m>(space: &Space<'m, Hosted>, cpu: &Processor<'m>) -> Audit {
+    fn audit<'m>(space: &Space<'m, Hosted<A>>, cpu: &Processor<'m, A>) -> Audit {
         space.audit(cpu)
     }
 
-    fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted>], _: &Processor<'m>) {}
+    fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted<A>>], _: &Processor<'m, A>) {}
 }
 
 /// An older one.
@@ -133,6 +147,7 @@ pub(crate) const FRAMES: usize = 1 << 13;
 
 impl<S: Strategies<Invalidation: Make>> Design for Classic<S> {
     const IS_FIRST_FIT: bool = true;
+    type Architecture = X86_64;
     type Shared<'m> = Arc<Memory<'m, Hosted, S>>;
     type Space<'m> = classic::Space<'m, Hosted, S>;
 
@@ -171,7 +186,7 @@ pub(crate) type DragonFly = Classic<(Tree, PerBacking, Epoch, OneCounter)>;
 pub(crate) type NewLinux = Classic<(RcuTree, PerBacking, Slots, PerCpu)>;
 pub(crate) type Mixed = Classic<(RcuTree, PerPage, Slots, PerCpu)>;
 
-/// Runs a test for each design, and for the lazy one as well if that is said.
+/// Runs a test for each design, and for the lazy one as well if it is named; these two on each architecture.
 macro_rules! for_each_design {
     ($test:ident $(, $lazy:ident)?) => {
         mod $test {
@@ -180,11 +195,31 @@ macro_rules! for_each_design {
                 fn lazy() {
                     super::$test::<crate::designs::$lazy>();
                 }
+
+                #[test]
+                fn lazy_on_aarch64() {
+                    super::$test::<crate::designs::$lazy<knee_vm::AArch64>>();
+                }
+
+                #[test]
+                fn lazy_on_sv48() {
+                    super::$test::<crate::designs::$lazy<knee_vm::Sv48>>();
+                }
             )?
 
             #[test]
             fn default() {
                 super::$test::<crate::designs::Default>();
+            }
+
+            #[test]
+            fn default_on_aarch64() {
+                super::$test::<crate::designs::Default<knee_vm::AArch64>>();
+            }
+
+            #[test]
+            fn default_on_sv48() {
+                super::$test::<crate::designs::Default<knee_vm::Sv48>>();
             }
 
             #[test]

@@ -1,11 +1,10 @@
 //! A space against a map of pages: what is mapped, what may be done, and what was stored.
 
-use knee_vm::hosted::Hosted;
 use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::designs::{Design, for_each_design};
+use crate::designs::{Design, MachineOf, for_each_design};
 use crate::random::Random;
 use crate::reference::{Model, Operation, READ, WRITE, apply};
 use crate::strategies::operation;
@@ -17,7 +16,7 @@ fn a_space_does_what_a_map_of_pages_does<D: Design>() {
     let config = ProptestConfig { cases: 60, ..ProptestConfig::default() };
     let operations = prop::collection::vec(operation(), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
-        let machine = Hosted::new(4096, 1);
+        let machine = MachineOf::<D>::with_architecture(4096, 1);
         let all = machine.free_frames();
         {
             let cpu = machine.cpu(0);
@@ -54,7 +53,7 @@ for_each_design!(a_space_does_what_a_map_of_pages_does);
 /// levels. They come and go in stretches, so that nodes become empty from either end and are filled again.
 fn entries_by_the_hundred_are_found<D: Design>() {
     const COUNT: u64 = 700;
-    let machine = Hosted::new(4096, 1);
+    let machine = MachineOf::<D>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
     for seed in 0..4 {
@@ -93,7 +92,7 @@ for_each_design!(entries_by_the_hundred_are_found);
 
 /// Frames end in the middle: what is there stays, and can be gone to.
 fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
-    let machine = Hosted::new(100, 1);
+    let machine = MachineOf::<D>::with_architecture(100, 1);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
@@ -125,7 +124,7 @@ for_each_design!(who_has_no_frame_left_keeps_what_is_there);
 
 /// As Linux' `MADV_POPULATE_READ`.
 fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>() {
-    let machine = Hosted::new(256, 1);
+    let machine = MachineOf::<D>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
     let space = D::space(&shared, &cpu);

@@ -6,11 +6,10 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::{panic, thread};
 
-use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, Fault, MapError, Pages, Protection};
 
 use crate::choices::{address, patience};
-use crate::designs::{Design, FRAMES, for_each_design};
+use crate::designs::{Design, FRAMES, MachineOf, ProcessorOf, for_each_design};
 use crate::random::Random;
 
 const NONE: Protection = Protection::NONE;
@@ -26,12 +25,12 @@ const BRANCH: u64 = 512 * LEAF;
 /// Runs `work` on each CPU of a machine, in a space where `before` has done something and which `after`
 /// looks at. All frames come back.
 pub(crate) fn storm<D: Design>(
-    before: impl for<'m> FnOnce(&Processor<'m>, &D::Space<'m>),
-    work: impl for<'m> Fn(Processor<'m>, &D::Space<'m>) + Sync,
-    after: impl for<'m> FnOnce(&Processor<'m>, &D::Space<'m>),
+    before: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
+    work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
+    after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
     // To make a machine takes as long as many operations.
-    let machine = Hosted::new(FRAMES / 2, CPUS as usize);
+    let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
         let shared = D::shared(&machine, u64::MAX);
@@ -64,7 +63,7 @@ pub(crate) fn storm<D: Design>(
 }
 
 /// What CPUs do now and then between operations.
-fn pause<'m, D: Design>(cpu: &mut Processor<'m>, space: &D::Space<'m>, random: &mut Random) {
+fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, random: &mut Random) {
     match random.below(200) {
         0..3 => cpu.rest(thread::yield_now),
         3 => drop(D::audit(space, cpu)),
@@ -81,10 +80,10 @@ struct Own {
 }
 
 impl Own {
-    fn step<'m>(
+    fn step<'m, D: Design>(
         &mut self,
-        cpu: &Processor<'m>,
-        space: &impl AddressSpace<'m, Hosted>,
+        cpu: &ProcessorOf<'m, D>,
+        space: &D::Space<'m>,
         random: &mut Random,
     ) {
         let (first, last) = random.places(self.pages.len());
@@ -166,7 +165,7 @@ fn apart<D: Design>(first: u64, each: u64, mapped: Option<Pages>, rounds: u64) {
                 let new = mapped.map(|_| (READ | WRITE, 0));
                 let mut own = Own { first: first + number * each, pages: vec![new; each as usize] };
                 for _ in 0..150 {
-                    own.step(&cpu, space, &mut random);
+                    own.step::<D>(&cpu, space, &mut random);
                     pause::<D>(&mut cpu, space, &mut random);
                 }
                 counted.fetch_add(own.pages.iter().flatten().count() as u64, SeqCst);
@@ -252,7 +251,7 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
                 let mut random = Random::new(1 + round * CPUS + number as u64);
                 for step in 0..steps {
                     if random.below(4) == 0 {
-                        change(&cpu, space, &mut random, &places[number], &said[number]);
+                        change::<D>(&cpu, space, &mut random, &places[number], &said[number]);
                     }
                     let owner = random.below(CPUS) as usize;
                     let place = random.below(places[owner].len() as u64) as usize;
@@ -285,9 +284,9 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
 }
 
 /// Changes some of one's own pages.
-fn change<'m>(
-    cpu: &Processor<'m>,
-    space: &impl AddressSpace<'m, Hosted>,
+fn change<'m, D: Design>(
+    cpu: &ProcessorOf<'m, D>,
+    space: &D::Space<'m>,
     random: &mut Random,
     places: &[u64],
     said: &[Said],

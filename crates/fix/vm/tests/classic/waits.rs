@@ -12,7 +12,7 @@ use knee_vm::classic::{
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{AddressSpace, PAGE, Pages, Protection};
 
-use crate::designs::{Design, Make, for_each_design};
+use crate::designs::{Design, MachineOf, Make, ProcessorOf, for_each_design};
 
 const PAGE_7: Pages = Pages { start: 7, end: 8 };
 const ADDRESS: u64 = 7 * PAGE as u64;
@@ -115,8 +115,8 @@ fn who_changes_a_page_waits<D: Design>() {
     who_changes_waits::<D>(|cpu, space| drop(space.fork(cpu).unwrap()));
 }
 
-fn who_changes_waits<D: Design>(what: impl for<'m> Fn(&Processor<'m>, &D::Space<'m>) + Sync) {
-    let machine = Hosted::new(1024, 2);
+fn who_changes_waits<D: Design>(what: impl for<'m> Fn(&ProcessorOf<'m, D>, &D::Space<'m>) + Sync) {
+    let machine = MachineOf::<D>::with_architecture(1024, 2);
     let shared = D::shared(&machine, u64::MAX);
     let space = {
         let cpu = machine.cpu(0);

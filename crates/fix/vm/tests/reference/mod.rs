@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use knee_vm::hosted::{Hosted, Processor};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection, Quota, Space};
 
 pub(crate) const READ: Protection = Protection::READ;
@@ -106,10 +106,10 @@ impl Model {
         Ok(0)
     }
 
-    pub(crate) fn check_pages<'m>(
+    pub(crate) fn check_pages<'m, A: Architecture>(
         &self,
-        cpu: &Processor<'m>,
-        space: &impl AddressSpace<'m, Hosted>,
+        cpu: &Processor<'m, A>,
+        space: &impl AddressSpace<'m, Hosted<A>>,
     ) {
         for number in 0..NUMBERS {
             let page = page(number);
@@ -132,9 +132,9 @@ impl Model {
     }
 }
 
-pub(crate) fn apply<'m>(
-    cpu: &Processor<'m>,
-    space: &impl AddressSpace<'m, Hosted>,
+pub(crate) fn apply<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    space: &impl AddressSpace<'m, Hosted<A>>,
     operation: &Operation,
 ) -> Result<u64, Wrong> {
     let address = |page: u64| page * PAGE as u64;

@@ -1,25 +1,26 @@
 //! What is weaker in spaces that are lazy: CPUs go on to use what was unmapped until they tick, and nothing
 //! else.
 
+use knee_vm::hosted::Architecture;
 use knee_vm::{Cpu, Fault, Object, Pages, Protection, Sharing, Space};
 
+use crate::each::on_each_architecture;
 use crate::machine::Stepped;
 use crate::{ALL, FAR, HERE, NEXT, WRITE, only, with_space};
 
 /// A lazy space where `HERE` has 7, and the first CPU knows it.
-fn with_lazy_space(
-    with: impl for<'m> FnOnce(&'m Stepped, &Space<'m, Stepped>, [&Cpu<'m, Stepped>; 3]),
+fn with_lazy_space<A: Architecture>(
+    with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
-    with_space(|machine, space, cpus| {
+    with_space::<A>(|machine, space, cpus| {
         space.set_lazy(true);
         machine.store(cpus[0], space, HERE, 7).unwrap();
         with(machine, space, cpus);
     });
 }
 
-#[test]
-fn who_unmaps_interrupts_nobody_and_forgets_at_once() {
-    with_lazy_space(|machine, space, [first, _, changer]| {
+fn who_unmaps_interrupts_nobody_and_forgets_at_once<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(changer, space, HERE, 8).unwrap();
         assert!(!machine.interrupts(|| space.unmap(changer, only(HERE)).unwrap()));
         assert_eq!(machine.load(changer, space, HERE), Err(Fault::Unmapped));
@@ -32,9 +33,8 @@ fn who_unmaps_interrupts_nobody_and_forgets_at_once() {
 }
 
 /// Frames come back with the next that the CPU unmaps when all have ticked, and not before.
-#[test]
-fn frames_are_not_used_again_before_the_last_has_ticked() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn frames_are_not_used_again_before_the_last_has_ticked<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         let before = space.resident();
         let goes_on = |page| {
@@ -59,9 +59,8 @@ fn frames_are_not_used_again_before_the_last_has_ticked() {
 }
 
 /// What a CPU learns in the interrupt, after it has forgotten, it forgets with the next.
-#[test]
-fn what_is_learnt_in_a_tick_is_not_forgotten_by_it() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn what_is_learnt_in_a_tick_is_not_forgotten_by_it<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         machine.tick(first, || {
             assert_eq!(machine.load(first, space, HERE), Ok(7));
             space.unmap(changer, only(HERE)).unwrap();
@@ -76,9 +75,8 @@ fn what_is_learnt_in_a_tick_is_not_forgotten_by_it() {
 }
 
 /// Nobody finds old content where something is mapped, whoever has mapped it.
-#[test]
-fn who_maps_what_others_know_has_them_forget_it() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn who_maps_what_others_know_has_them_forget_it<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         for pages in [only(HERE), Pages::new(HERE, 600)] {
             machine.store(first, space, HERE, 7).unwrap();
             space.unmap(changer, only(HERE)).unwrap();
@@ -93,9 +91,8 @@ fn who_maps_what_others_know_has_them_forget_it() {
 }
 
 /// And their addresses are nobody's before that.
-#[test]
-fn what_lingers_is_not_mapped_where_there_is_room() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn what_lingers_is_not_mapped_where_there_is_room<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         let map = || space.map_anywhere(changer, 3, WRITE).unwrap();
         let pages = map();
         machine.store(first, space, pages.start, 1).unwrap();
@@ -110,9 +107,8 @@ fn what_lingers_is_not_mapped_where_there_is_room() {
     });
 }
 
-#[test]
-fn what_lingers_comes_back_when_memory_is_scarce() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn what_lingers_comes_back_when_memory_is_scarce<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         let before = space.resident();
         space.unmap(changer, only(HERE)).unwrap();
         space.unmap(second, only(NEXT)).unwrap();
@@ -130,9 +126,8 @@ fn what_lingers_comes_back_when_memory_is_scarce() {
 }
 
 /// What is unmapped of an object, or of which much is present: as ever.
-#[test]
-fn not_all_that_is_unmapped_lingers() {
-    with_lazy_space(|machine, space, [first, _, changer]| {
+fn not_all_that_is_unmapped_lingers<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let object = Object::new(changer, 4).unwrap();
         let pages = Pages::new(1000, 4);
         space.map_object(changer, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
@@ -153,9 +148,8 @@ fn not_all_that_is_unmapped_lingers() {
 }
 
 /// CPUs that do not tick are interrupted once for many ranges.
-#[test]
-fn many_that_linger_are_forgotten_together() {
-    with_lazy_space(|machine, space, [first, _, changer]| {
+fn many_that_linger_are_forgotten_together<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let many = Pages::new(1000, 100);
         space.map(changer, many, WRITE).unwrap();
         let before = space.resident();
@@ -174,9 +168,8 @@ fn many_that_linger_are_forgotten_together() {
 }
 
 /// A copy has nothing of what lingers, and is lazy itself.
-#[test]
-fn what_lingers_is_not_copied() {
-    with_lazy_space(|machine, space, [first, second, changer]| {
+fn what_lingers_is_not_copied<A: Architecture>() {
+    with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         let copy = space.fork(changer).unwrap();
         assert_eq!(machine.load(second, &copy, HERE), Err(Fault::Unmapped));
@@ -190,10 +183,22 @@ fn what_lingers_is_not_copied() {
 }
 
 /// A space ends with what lingers in it.
-#[test]
-fn what_lingers_ends_with_its_space() {
-    with_lazy_space(|_, space, [_, _, changer]| {
+fn what_lingers_ends_with_its_space<A: Architecture>() {
+    with_lazy_space::<A>(|_, space, [_, _, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         assert_eq!(space.resident(), 1);
     });
 }
+
+on_each_architecture!(
+    who_unmaps_interrupts_nobody_and_forgets_at_once,
+    frames_are_not_used_again_before_the_last_has_ticked,
+    what_is_learnt_in_a_tick_is_not_forgotten_by_it,
+    who_maps_what_others_know_has_them_forget_it,
+    what_lingers_is_not_mapped_where_there_is_room,
+    what_lingers_comes_back_when_memory_is_scarce,
+    not_all_that_is_unmapped_lingers,
+    many_that_linger_are_forgotten_together,
+    what_lingers_is_not_copied,
+    what_lingers_ends_with_its_space,
+);

@@ -10,10 +10,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use knee_sync::epoch::Domain;
-use knee_vm::hosted::Hosted;
+use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, Note, PAGE, Protection, Space, Ticks,
-    X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Frame, Machine, Note, PAGE, Pages, Protection, Space, Ticks,
 };
 
 use crate::turns::{InTurns, Turns};
@@ -21,25 +20,62 @@ use crate::turns::{InTurns, Turns};
 /// What a CPU does when it would wait: only the test can go on.
 pub(crate) struct Waits;
 
-/// What a CPU remembers of a page: for ever, unless it is told to forget.
+/// A translation that a CPU has cached: it stays until it is flushed.
 #[derive(Clone, Copy)]
-struct Known {
+struct Translation {
     frame: Frame,
     protection: Protection,
+    is_global: bool,
     /// The frame's, when this was made.
     generation: u64,
 }
 
-type Tlb = BTreeMap<(u64, u64), Known>;
+/// A table that a CPU has found on a walk, with the generation of its frame.
+type CachedTable = Option<(Frame, u64)>;
+
+/// What a CPU has cached. What was absent is `None`.
+#[derive(Default)]
+struct Tlb {
+    /// By space and page.
+    pages: BTreeMap<(u64, u64), Option<Translation>>,
+    /// By space, level, and number of the entry among all of the level.
+    tables: BTreeMap<(u64, u8, u64), CachedTable>,
+}
+
+/// Pages of an entry are `1 << shift(level)`.
+fn shift(level: u8) -> u32 {
+    9 * u32::from(level)
+}
+
+impl Tlb {
+    fn flush(&mut self, space: u64, what: Flush) {
+        let is_flushed = |pages: Pages| match what {
+            Flush::Range(flushed) | Flush::Tables(flushed) => pages.overlaps(flushed),
+            Flush::All => true,
+        };
+        self.pages.retain(|&(of, page), _| of != space || !is_flushed(Pages::new(page, 1)));
+        if !matches!(what, Flush::Range(_)) {
+            self.tables.retain(|&(of, level, index), _| {
+                of != space || !is_flushed(Pages::new(index << shift(level), 1 << shift(level)))
+            });
+        }
+    }
+}
+
+/// What made a CPU raise a page fault: the tables as they are, or what it has cached of them.
+enum Source {
+    Tables,
+    Cache,
+}
 
 /// The kernel's entry in all uppermost tables: of a table that nobody else frees.
 pub(crate) const KERNEL: u64 = 0x7777_7003;
 
 /// CPUs of which one runs at a time. Its frames are those of a hosted machine.
-pub(crate) struct Stepped {
+pub(crate) struct Stepped<A: Architecture> {
     turns: Arc<Turns>,
     epoch: Domain<InTurns>,
-    hosted: Hosted,
+    hosted: Hosted<A>,
     generations: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
     ticks: Ticks,
@@ -63,15 +99,17 @@ enum At {
 
 // SAFETY: `with_machine` alone makes it, and its users stay on that thread but for those that run in turns
 // with it.
-unsafe impl Sync for Stepped {}
+unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
 /// Calls `with` with a machine and its three CPUs. All frames come back.
-pub(crate) fn with_machine(with: impl for<'m> FnOnce(&'m Stepped, [Cpu<'m, Stepped>; 3])) {
+pub(crate) fn with_machine<A: Architecture>(
+    with: impl for<'m> FnOnce(&'m Stepped<A>, [Cpu<'m, Stepped<A>>; 3]),
+) {
     let turns = Arc::new(Turns::default());
     let machine = Stepped {
         epoch: Domain::new(InTurns(Arc::clone(&turns))),
         turns,
-        hosted: Hosted::new(512, 3),
+        hosted: Hosted::with_architecture(512, 3),
         generations: RefCell::default(),
         tlbs: (0..3).map(|_| RefCell::default()).collect(),
         ticks: Ticks::new(3).unwrap(),
@@ -95,7 +133,7 @@ pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
     }
 }
 
-impl Stepped {
+impl<A: Architecture> Stepped<A> {
     /// Runs `operation`, and `others` where it first has CPUs asked to forget pages, before any has.
     pub(crate) fn meanwhile<R>(&self, others: impl FnMut(), operation: impl FnOnce() -> R) -> R {
         self.at(At::Interrupt, others, operation)
@@ -141,14 +179,14 @@ impl Stepped {
     }
 
     /// A CPU forgets everything, and then does something before it is back.
-    pub(crate) fn tick(&self, cpu: &Cpu<'_, Stepped>, then: impl FnOnce()) {
+    pub(crate) fn tick(&self, cpu: &Cpu<'_, Stepped<A>>, then: impl FnOnce()) {
         self.ticks.tick(cpu.number(), || {
-            self.tlbs[cpu.number()].borrow_mut().clear();
+            *self.tlbs[cpu.number()].borrow_mut() = Tlb::default();
             then();
         });
     }
 
-    pub(crate) fn tick_all<const COUNT: usize>(&self, cpus: [&Cpu<'_, Stepped>; COUNT]) {
+    pub(crate) fn tick_all<const COUNT: usize>(&self, cpus: [&Cpu<'_, Stepped<A>>; COUNT]) {
         cpus.iter().for_each(|cpu| self.tick(cpu, || ()));
     }
 
@@ -169,10 +207,10 @@ impl Stepped {
     }
 
     /// A CPU goes to another space.
-    pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped>, space: &Space<'m, Stepped>) {
+    pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped<A>>, space: &Space<'m, Stepped<A>>) {
         // SAFETY: it is this thread, and the CPU knows nothing of the space then.
         unsafe {
-            self.forget(cpu.number(), space.number(), Flush::All);
+            self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
     }
@@ -189,8 +227,8 @@ impl Stepped {
 
     pub(crate) fn load<'m>(
         &'m self,
-        cpu: &Cpu<'m, Stepped>,
-        space: &Space<'m, Stepped>,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
         page: u64,
     ) -> Result<u64, Fault> {
         self.access(cpu, space, page, Protection::READ, |word| word.load(Relaxed))
@@ -198,8 +236,8 @@ impl Stepped {
 
     pub(crate) fn store<'m>(
         &'m self,
-        cpu: &Cpu<'m, Stepped>,
-        space: &Space<'m, Stepped>,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
         page: u64,
         value: u64,
     ) -> Result<(), Fault> {
@@ -208,52 +246,107 @@ impl Stepped {
 
     fn access<'m, R>(
         &'m self,
-        cpu: &Cpu<'m, Stepped>,
-        space: &Space<'m, Stepped>,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
         page: u64,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        let tlb = &self.tlbs[cpu.number()];
-        let key = (space.number(), page);
+        // Faults in a row that cached entries raised.
+        let mut cached_faults = 0;
         loop {
-            let known = tlb.borrow().get(&key).copied();
-            let known = known.filter(|known| known.protection.allows(access));
-            if let Some(known) = known.or_else(|| self.walk(cpu, space, page, access)) {
-                let is_stale = self.generation(known.frame) != known.generation;
-                assert!(!is_stale, "CPU {} has kept page {page:#x} too long", cpu.number());
-                // SAFETY: the machine's memory, at a word.
-                return Ok(with(unsafe { self.address(known.frame).cast().as_ref() }));
+            match self.translate(cpu, space, page, access) {
+                Ok(cached) => {
+                    let is_stale = self.generation(cached.frame) != cached.generation;
+                    assert!(!is_stale, "CPU {} has kept page {page:#x} too long", cpu.number());
+                    // SAFETY: the machine's memory, at a word.
+                    return Ok(with(unsafe { self.address(cached.frame).cast().as_ref() }));
+                }
+                Err(Source::Tables) => cached_faults = 0,
+                Err(Source::Cache) => cached_faults += 1,
             }
-            tlb.borrow_mut().remove(&key);
+            assert!(cached_faults < 10, "CPU {} faults on page {page:#x} forever", cpu.number());
             space.fault(cpu, page, access)?;
         }
     }
 
-    fn walk<'m>(
+    /// Translates a page as the hardware does, or raises a page fault.
+    fn translate<'m>(
         &'m self,
-        cpu: &Cpu<'m, Stepped>,
-        space: &Space<'m, Stepped>,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
         page: u64,
         access: Protection,
-    ) -> Option<Known> {
-        space.activate(cpu);
-        let mut frame = space.table();
-        for level in (0..X86_64::LEVELS).rev() {
-            let slot = (page >> (9 * u32::from(level))) as usize % 512;
-            // SAFETY: tables stay as long as the space.
-            let entry = unsafe { self.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
-            match X86_64::read(entry.load(Relaxed), level) {
-                Entry::Table(next) => frame = next,
-                Entry::Page { frame, protection, .. } if protection.allows(access) => {
-                    let known = Known { frame, protection, generation: self.generation(frame) };
-                    self.tlbs[cpu.number()].borrow_mut().insert((space.number(), page), known);
-                    return Some(known);
-                }
-                _ => return None,
+    ) -> Result<Translation, Source> {
+        let tlb = &self.tlbs[cpu.number()];
+        let of_other = tlb.borrow().pages.iter().any(|(&(of, at), cached)| {
+            of != space.number() && at == page && cached.is_some_and(|cached| cached.is_global)
+        });
+        assert!(!of_other, "a global translation of page {page:#x} is used in another space");
+        let key = (space.number(), page);
+        if let Some(&cached) = tlb.borrow().pages.get(&key) {
+            match cached.filter(|cached| cached.protection.allows(access)) {
+                Some(cached) => return Ok(cached),
+                None if !A::FAULT_DROPS_ENTRY => return Err(Source::Cache),
+                None => (),
             }
         }
-        None
+        tlb.borrow_mut().pages.remove(&key);
+        self.walk(cpu, space, page, access)
+    }
+
+    fn walk<'m>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
+        page: u64,
+        access: Protection,
+    ) -> Result<Translation, Source> {
+        space.activate(cpu);
+        let tlb = &self.tlbs[cpu.number()];
+        let mut table = (space.table(), self.generation(space.table()));
+        for level in (0..A::LEVELS).rev() {
+            let index = page >> shift(level);
+            let cached = tlb.borrow().tables.get(&(space.number(), level, index)).copied();
+            if let Some(cached) = cached {
+                table = cached.ok_or(Source::Cache)?;
+                continue;
+            }
+            // SAFETY: a word of a frame.
+            let entry = unsafe {
+                self.address(table.0).cast::<AtomicU64>().add(index as usize % 512).as_ref()
+            };
+            let (entry, is_stale) = (entry.load(Relaxed), self.generation(table.0) != table.1);
+            assert!(!is_stale, "CPU {} walks a table of page {page:#x} that is free", cpu.number());
+            let mut tlb = tlb.borrow_mut();
+            match A::read(entry, level) {
+                Entry::Table(next) => {
+                    table = (next, self.generation(next));
+                    if A::CACHES_TABLES {
+                        tlb.tables.insert((space.number(), level, index), Some(table));
+                    }
+                }
+                Entry::Page { frame, protection, .. } => {
+                    let generation = self.generation(frame);
+                    let is_global = A::is_global(entry);
+                    let found = Translation { frame, protection, is_global, generation };
+                    let is_allowed = protection.allows(access);
+                    if is_allowed || !A::FAULT_DROPS_ENTRY {
+                        tlb.pages.insert((space.number(), page), Some(found));
+                    }
+                    return if is_allowed { Ok(found) } else { Err(Source::Tables) };
+                }
+                _ => {
+                    if A::CACHES_ABSENT && level > 0 {
+                        tlb.tables.insert((space.number(), level, index), None);
+                    } else if A::CACHES_ABSENT {
+                        tlb.pages.insert((space.number(), page), None);
+                    }
+                    break;
+                }
+            }
+        }
+        Err(Source::Tables)
     }
 
     fn generation(&self, frame: Frame) -> u64 {
@@ -262,9 +355,9 @@ impl Stepped {
 }
 
 // SAFETY: frames are the hosted machine's; CPUs forget at once.
-unsafe impl Machine for Stepped {
+unsafe impl<A: Architecture> Machine for Stepped<A> {
     type Platform = InTurns;
-    type Format = X86_64;
+    type Format = A;
 
     fn epoch(&self) -> &Domain<Self::Platform> {
         self.turns.point();
@@ -305,7 +398,9 @@ unsafe impl Machine for Stepped {
     }
 
     fn begin_root(&self, table: Frame) {
-        self.kernel_of(table).store(KERNEL, Relaxed);
+        if A::HAS_KERNEL {
+            self.kernel_of(table).store(KERNEL, Relaxed);
+        }
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
@@ -316,7 +411,7 @@ unsafe impl Machine for Stepped {
         *self.interrupted.borrow_mut() = on.iter().collect();
         for cpu in on.iter() {
             // SAFETY: as with all others, it is this thread.
-            unsafe { self.forget(cpu, space, pages) };
+            unsafe { self.flush_local(cpu, space, pages) };
         }
     }
 
@@ -324,10 +419,8 @@ unsafe impl Machine for Stepped {
         Some(&self.ticks)
     }
 
-    unsafe fn forget(&self, cpu: usize, space: u64, pages: Flush) {
-        self.tlbs[cpu].borrow_mut().retain(|&(of, page), _| {
-            of != space || matches!(pages, Flush::Some(pages) if !pages.contains(page))
-        });
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
+        self.tlbs[cpu].borrow_mut().flush(space, pages);
     }
 
     unsafe fn wait_while(&self, _: usize, mut condition: impl FnMut() -> bool) {

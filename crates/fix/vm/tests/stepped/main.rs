@@ -1,6 +1,8 @@
 //! What other CPUs find before, while and after one has them forget pages: in this order, each time. The
 //! machine notices who goes to a frame that he should have forgotten.
 
+#[path = "../architectures/each.rs"]
+mod each;
 mod lazy;
 mod machine;
 mod races;
@@ -9,8 +11,10 @@ mod turns;
 use std::sync::Arc;
 
 use knee_vm::classic::{self, Memory, PerBacking, PerCpu, Tree};
+use knee_vm::hosted::Architecture;
 use knee_vm::{AddressSpace, Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
 
+use each::on_each_architecture;
 use machine::{KERNEL, Stepped, waits, with_machine};
 
 const READ: Protection = Protection::READ;
@@ -29,8 +33,10 @@ fn only(page: u64) -> Pages {
 
 /// A space of a machine of three CPUs, where `ALL` may be written. They are numbered so that the one who
 /// changes things, the last of them, is not the one who comes first when CPUs are asked.
-fn with_space(with: impl for<'m> FnOnce(&'m Stepped, &Space<'m, Stepped>, [&Cpu<'m, Stepped>; 3])) {
-    with_machine(|machine, [first, second, changer]| {
+fn with_space<A: Architecture>(
+    with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
+) {
+    with_machine::<A>(|machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();
         space.map(&changer, ALL, WRITE).unwrap();
         // They are CPUs of the space, in any case.
@@ -42,18 +48,19 @@ fn with_space(with: impl for<'m> FnOnce(&'m Stepped, &Space<'m, Stepped>, [&Cpu<
 }
 
 /// The same, and again with a space that is lazy: that is to make no difference.
-fn with_any_space(with: impl for<'m> Fn(&'m Stepped, &Space<'m, Stepped>, [&Cpu<'m, Stepped>; 3])) {
+fn with_any_space<A: Architecture>(
+    with: impl for<'m> Fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
+) {
     for is_lazy in [false, true] {
-        with_space(|machine, space, cpus| {
+        with_space::<A>(|machine, space, cpus| {
             space.set_lazy(is_lazy);
             with(machine, space, cpus);
         });
     }
 }
 
-#[test]
-fn what_is_unmapped_is_forgotten_by_all() {
-    with_space(|machine, space, [first, second, changer]| {
+fn what_is_unmapped_is_forgotten_by_all<A: Architecture>() {
+    with_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
             machine.store(second, space, page, 2).unwrap();
@@ -67,9 +74,8 @@ fn what_is_unmapped_is_forgotten_by_all() {
     });
 }
 
-#[test]
-fn what_is_discarded_is_forgotten_by_all() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn what_is_discarded_is_forgotten_by_all<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
             machine.load(second, space, page).unwrap();
@@ -83,9 +89,8 @@ fn what_is_discarded_is_forgotten_by_all() {
     });
 }
 
-#[test]
-fn what_may_not_be_written_any_more_is_written_by_nobody() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn what_may_not_be_written_any_more_is_written_by_nobody<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
             machine.store(second, space, page, 2).unwrap();
@@ -101,9 +106,8 @@ fn what_may_not_be_written_any_more_is_written_by_nobody() {
 }
 
 /// By what its CPU has not forgotten yet, a program goes to a frame until it is told to forget it.
-#[test]
-fn frames_are_not_used_again_before_all_have_forgotten_them() {
-    with_space(|machine, space, [first, second, changer]| {
+fn frames_are_not_used_again_before_all_have_forgotten_them<A: Architecture>() {
+    with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         let others = || assert_eq!(machine.load(first, space, HERE), Ok(7));
         machine.meanwhile(others, || space.discard(changer, ALL).unwrap());
@@ -114,9 +118,10 @@ fn frames_are_not_used_again_before_all_have_forgotten_them() {
 }
 
 /// The same where two spaces have the frame, and the other one lets go of it first.
-#[test]
-fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them() {
-    with_space(|machine, space, [first, second, changer]| {
+fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them<
+    A: Architecture,
+>() {
+    with_space::<A>(|machine, space, [first, second, changer]| {
         for removes in [Space::discard, Space::unmap] {
             machine.store(first, space, HERE, 7).unwrap();
             let copy = space.fork(changer).unwrap();
@@ -131,9 +136,8 @@ fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotte
 }
 
 /// Frames of two spaces whose entries have all gone are free.
-#[test]
-fn frames_of_two_spaces_come_back() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn frames_of_two_spaces_come_back<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         machine.store(first, space, FAR, 8).unwrap();
         let copy = space.fork(changer).unwrap();
@@ -149,9 +153,8 @@ fn frames_of_two_spaces_come_back() {
 
 /// Otherwise it would be over while CPUs can go to the page still, and what is mapped there then would
 /// be seen to have the old content.
-#[test]
-fn who_changes_pages_that_are_being_flushed_waits() {
-    with_space(|machine, space, [first, second, changer]| {
+fn who_changes_pages_that_are_being_flushed_waits<A: Architecture>() {
+    with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
         let others = || {
             assert!(waits(|| space.map(first, only(HERE), WRITE)));
@@ -169,9 +172,8 @@ fn who_changes_pages_that_are_being_flushed_waits() {
 }
 
 /// Who has gone to another space knows nothing that could go.
-#[test]
-fn who_has_left_a_space_is_not_interrupted_until_it_is_back() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn who_has_left_a_space_is_not_interrupted_until_it_is_back<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(second, space, HERE, 2).unwrap();
         machine.leave(first, space);
@@ -190,10 +192,13 @@ fn who_has_left_a_space_is_not_interrupted_until_it_is_back() {
     });
 }
 
-/// The kernel's half of the tables is in each space, and none of it is a program's.
-#[test]
-fn what_the_kernel_has_in_tables_stays() {
-    with_any_space(|machine, space, [first, _, changer]| {
+/// The kernel's half of the tables is in each space, and none of it is a program's. On AArch64 the kernel has
+/// tables of its own.
+fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
+    if !A::HAS_KERNEL {
+        return;
+    }
+    with_any_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = space.fork(changer).unwrap();
         let end = space.pages().end;
@@ -210,10 +215,12 @@ fn what_the_kernel_has_in_tables_stays() {
     });
 }
 
-#[test]
-fn what_the_kernel_has_in_tables_of_older_designs_stays() {
+fn what_the_kernel_has_in_tables_of_older_designs_stays<A: Architecture>() {
+    if !A::HAS_KERNEL {
+        return;
+    }
     type Design = (Tree, PerBacking, knee_sync::invalidation::Slots, PerCpu);
-    with_machine(|machine, [cpu, _, _]| {
+    with_machine::<A>(|machine, [cpu, _, _]| {
         let form = knee_sync::invalidation::Slots::new();
         let memory = Arc::new(Memory::<_, Design>::new(machine, 512, 100, form).unwrap());
         let space = classic::Space::new(&memory, &cpu).unwrap();
@@ -228,9 +235,8 @@ fn what_the_kernel_has_in_tables_of_older_designs_stays() {
     });
 }
 
-#[test]
-fn nobody_waits_when_pages_have_been_flushed() {
-    with_any_space(|machine, space, [first, _, changer]| {
+fn nobody_waits_when_pages_have_been_flushed<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, FAR, 1).unwrap();
         machine.meanwhile(|| (), || space.discard(changer, ALL).unwrap());
@@ -240,9 +246,8 @@ fn nobody_waits_when_pages_have_been_flushed() {
 }
 
 /// What others wrote before they were told is in the copy, and nothing that comes later.
-#[test]
-fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = machine.meanwhile(
             || {
@@ -264,9 +269,8 @@ fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write() {
     });
 }
 
-#[test]
-fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = space.fork(changer).unwrap();
         // He knows the page that both have.
@@ -278,9 +282,8 @@ fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own() {
 }
 
 /// One who has the new page and one who has the old one would each not see what the other writes.
-#[test]
-fn nobody_has_the_new_page_while_another_has_the_old_one() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn nobody_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
         assert_eq!(machine.load(first, space, HERE), Ok(1));
@@ -297,9 +300,8 @@ fn nobody_has_the_new_page_while_another_has_the_old_one() {
 }
 
 /// The flush of a copy would be over with that of somebody else's pages.
-#[test]
-fn who_needs_a_copy_waits_for_the_flush_of_other_pages() {
-    with_space(|machine, space, [first, second, changer]| {
+fn who_needs_a_copy_waits_for_the_flush_of_other_pages<A: Architecture>() {
+    with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, NEXT, 1).unwrap();
         let copy = space.fork(changer).unwrap();
@@ -313,9 +315,8 @@ fn who_needs_a_copy_waits_for_the_flush_of_other_pages() {
 }
 
 /// What is discarded is still what others of the space have, until they have forgotten it.
-#[test]
-fn who_goes_to_a_page_that_is_on_its_way_out_waits() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn who_goes_to_a_page_that_is_on_its_way_out_waits<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
         assert_eq!(machine.load(first, space, HERE), Ok(1));
@@ -331,9 +332,8 @@ fn who_goes_to_a_page_that_is_on_its_way_out_waits() {
 
 /// An object finds where it is mapped until all CPUs have forgotten all of that: else its pages would be
 /// somebody else's while one of them goes there.
-#[test]
-fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others() {
-    with_any_space(|machine, space, [first, second, changer]| {
+fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
         // Two pages at the end of a table, and two of the next.
         let (ones, others) = (Pages::new(1534, 2), Pages::new(1536, 2));
@@ -349,3 +349,75 @@ fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others() {
         object.discard(changer, 0..4);
     });
 }
+
+/// What a CPU has cached of a table, or of its absence, is flushed when it is freed, or after one fault too many.
+fn tables_are_not_used_again_before_all_have_flushed_them<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
+        for page in [HERE, FAR] {
+            machine.store(first, space, page, 1).unwrap();
+            machine.store(second, space, page, 2).unwrap();
+        }
+        space.unmap(changer, ALL).unwrap();
+        space.settle(changer);
+        assert!(space.prune(changer, space.pages()) > 0);
+        // Frames that were tables are pages now.
+        let others = Pages::new(1 << 20, 64);
+        space.map(changer, others, WRITE).unwrap();
+        for page in others.start..others.end {
+            machine.store(changer, space, page, u64::MAX).unwrap();
+        }
+        for cpu in [first, second] {
+            assert_eq!(machine.load(cpu, space, HERE), Err(Fault::Unmapped));
+        }
+        space.map(changer, ALL, WRITE).unwrap();
+        for cpu in [first, second, changer] {
+            assert_eq!(machine.load(cpu, space, FAR), Ok(0));
+        }
+    });
+}
+
+/// A CPU that has cached that a page may only be read, or is not there, faults until that is flushed.
+fn a_page_that_was_read_is_written_by_all<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
+        let cpus = [first, second, changer];
+        space.protect(changer, ALL, READ).unwrap();
+        for cpu in cpus {
+            for page in [HERE, FAR] {
+                assert_eq!(machine.load(cpu, space, page), Ok(0));
+                assert_eq!(machine.store(cpu, space, page, 1), Err(Fault::Forbidden));
+            }
+        }
+        space.protect(changer, ALL, WRITE).unwrap();
+        for cpu in cpus {
+            machine.store(cpu, space, HERE, cpu.number() as u64).unwrap();
+            assert_eq!(machine.load(cpu, space, HERE), Ok(cpu.number() as u64));
+        }
+        let _copy = space.fork(changer).unwrap();
+        for cpu in cpus {
+            machine.store(cpu, space, FAR, 5 + cpu.number() as u64).unwrap();
+            assert_eq!(machine.load(first, space, FAR), Ok(5 + cpu.number() as u64));
+        }
+    });
+}
+
+on_each_architecture!(
+    what_is_unmapped_is_forgotten_by_all,
+    tables_are_not_used_again_before_all_have_flushed_them,
+    a_page_that_was_read_is_written_by_all,
+    what_is_discarded_is_forgotten_by_all,
+    what_may_not_be_written_any_more_is_written_by_nobody,
+    frames_are_not_used_again_before_all_have_forgotten_them,
+    frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them,
+    frames_of_two_spaces_come_back,
+    who_changes_pages_that_are_being_flushed_waits,
+    who_has_left_a_space_is_not_interrupted_until_it_is_back,
+    what_the_kernel_has_in_tables_stays,
+    what_the_kernel_has_in_tables_of_older_designs_stays,
+    nobody_waits_when_pages_have_been_flushed,
+    a_copy_is_what_there_was_when_all_had_forgotten_how_to_write,
+    what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own,
+    nobody_has_the_new_page_while_another_has_the_old_one,
+    who_needs_a_copy_waits_for_the_flush_of_other_pages,
+    who_goes_to_a_page_that_is_on_its_way_out_waits,
+    who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others,
+);

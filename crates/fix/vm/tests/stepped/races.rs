@@ -3,23 +3,24 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use knee_vm::hosted::Architecture;
 use knee_vm::{Cpu, Object, Pages, Sharing, Space};
 
+use crate::each::on_each_architecture;
 use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
 /// A copy has a page that an object has lost only if the object has not lost it: whoever takes pages out finds
 /// the copy, and its entries, whenever it is made.
-#[test]
-fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made() {
+fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: Architecture>() {
     // The copy is found by the object before the space, and after another.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
     for ((forks, discards), forks_first) in
         cpus.into_iter().flat_map(|cpus| [(cpus, true), (cpus, false)])
     {
-        at_each_point(|run| {
-            with_machine(|machine, cpus| {
+        at_each_point::<A>(|run| {
+            with_machine::<A>(|machine, cpus| {
                 let object = Object::new(&cpus[0], 1).unwrap();
                 let map = |cpu| {
                     let space = Space::new(cpu).unwrap();
@@ -46,9 +47,8 @@ fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made() {
 }
 
 /// Who takes pages out looks again for each copy that comes, but not for ever: they wait then.
-#[test]
-fn those_who_copy_without_end_wait_for_who_takes_pages_out() {
-    with_machine(|machine, [first, second, changer]| {
+fn those_who_copy_without_end_wait_for_who_takes_pages_out<A: Architecture>() {
+    with_machine::<A>(|machine, [first, second, changer]| {
         let object = Object::new(&changer, 1).unwrap();
         let space = Space::new(&changer).unwrap();
         space.map_object(&changer, only(7), &object, 0, WRITE, Sharing::Shared).unwrap();
@@ -77,11 +77,10 @@ fn those_who_copy_without_end_wait_for_who_takes_pages_out() {
 
 /// Wherever a copy begins beside who maps, writes and unmaps again and again: what was begun is done, and what
 /// comes next waits.
-#[test]
-fn who_copies_does_not_wait_for_who_comes_after() {
+fn who_copies_does_not_wait_for_who_comes_after<A: Architecture>() {
     for is_lazy in [false, true] {
-        at_each_point(|run| {
-            with_machine(|machine, [changer, second, forker]| {
+        at_each_point::<A>(|run| {
+            with_machine::<A>(|machine, [changer, second, forker]| {
                 let space = Space::new(&changer).unwrap();
                 space.set_lazy(is_lazy);
                 space.map(&changer, only(HERE), WRITE).unwrap();
@@ -113,14 +112,13 @@ fn who_copies_does_not_wait_for_who_comes_after() {
 }
 
 /// Who copies again and again lets others do something in between.
-#[test]
-fn who_waits_for_a_copy_does_not_wait_for_the_next() {
-    type Operation = for<'m> fn(&'m Stepped, &Space<'m, Stepped>, &Cpu<'m, Stepped>);
-    let map: Operation = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();
-    let store: Operation = |machine, space, cpu| machine.store(cpu, space, HERE, 5).unwrap();
+fn who_waits_for_a_copy_does_not_wait_for_the_next<A: Architecture>() {
+    type Operation<A> = for<'m> fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, &Cpu<'m, Stepped<A>>);
+    let map: Operation<A> = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();
+    let store: Operation<A> = |machine, space, cpu| machine.store(cpu, space, HERE, 5).unwrap();
     for operation in [map, store] {
-        at_each_point(|run| {
-            with_machine(|machine, [forker, other, _]| {
+        at_each_point::<A>(|run| {
+            with_machine::<A>(|machine, [forker, other, _]| {
                 let space = Space::new(&forker).unwrap();
                 space.map(&forker, only(HERE), WRITE).unwrap();
                 let (is_done, has_begun) = (Cell::new(false), Cell::new(false));
@@ -146,11 +144,10 @@ fn who_waits_for_a_copy_does_not_wait_for_the_next() {
 }
 
 /// Two move pages of one mapping in tables of their own.
-#[test]
-fn parts_of_a_mapping_that_two_move_stay_what_they_are() {
+fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
     const PLACES: [u64; 2] = [5, 520];
-    at_each_point(|run| {
-        with_machine(|machine, cpus| {
+    at_each_point::<A>(|run| {
+        with_machine::<A>(|machine, cpus| {
             let object = Object::new(&cpus[0], 600).unwrap();
             let space = Space::new(&cpus[0]).unwrap();
             let all = Pages::new(0, 600);
@@ -175,3 +172,11 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are() {
         });
     });
 }
+
+on_each_architecture!(
+    who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made,
+    those_who_copy_without_end_wait_for_who_takes_pages_out,
+    who_copies_does_not_wait_for_who_comes_after,
+    who_waits_for_a_copy_does_not_wait_for_the_next,
+    parts_of_a_mapping_that_two_move_stay_what_they_are,
+);

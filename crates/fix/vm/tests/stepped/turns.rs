@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 
 use knee_sync::Platform;
+use knee_vm::hosted::Architecture;
 use std::panic::resume_unwind;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
@@ -131,8 +132,8 @@ impl Turns {
 
 /// Does `work` for each point of an operation at which others may come in: it calls what it is given with that
 /// operation and with what the others do.
-pub(crate) fn at_each_point(
-    mut work: impl FnMut(&dyn Fn(&Stepped, &mut dyn FnMut(), &mut dyn FnMut())),
+pub(crate) fn at_each_point<A: Architecture>(
+    mut work: impl FnMut(&dyn Fn(&Stepped<A>, &mut dyn FnMut(), &mut dyn FnMut())),
 ) {
     let reached = std::cell::Cell::new(true);
     let mut point = 0;
@@ -144,8 +145,8 @@ pub(crate) fn at_each_point(
 }
 
 /// Runs both. Whether the operation has as many points.
-fn both(
-    machine: &Stepped,
+fn both<A: Architecture>(
+    machine: &Stepped<A>,
     point: u64,
     operation: &mut dyn FnMut(),
     others: &mut dyn FnMut(),

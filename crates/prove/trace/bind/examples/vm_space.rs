@@ -93,6 +93,8 @@ unsafe impl Machine for Forgetful {
         // Who is to be told is looked up in any case.
         std::hint::black_box(on.iter().count());
     }
+
+    unsafe fn flush_local(&self, _: usize, _: u64, _: Flush) {}
 }
 
 /// A CPU in lines of its own, which a thread is.

@@ -1,0 +1,151 @@
+//! What each architecture demands of whoever changes page tables: the machines cache as much as the manuals
+//! allow, and panic where a program would reach another's memory or fault forever.
+
+mod each;
+
+use each::on_each_architecture;
+use knee_vm::hosted::{Architecture, Hosted};
+use knee_vm::{Fault, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing, Space};
+
+const WRITE: Protection = Protection::READ_WRITE;
+
+fn address(page: u64) -> u64 {
+    page * PAGE as u64
+}
+
+on_each_architecture!(
+    a_translation_of_one_space_is_not_used_in_another,
+    a_page_of_a_file_that_was_read_is_written,
+    a_page_that_may_be_written_again_is_written,
+    a_page_of_a_copy_that_was_read_is_written,
+    a_page_that_another_cpu_has_made_present_is_found,
+    a_table_that_another_cpu_has_added_is_found,
+    no_cpu_walks_through_tables_that_are_pruned,
+    no_cpu_walks_through_tables_that_go_with_what_is_unmapped,
+);
+
+/// A CPU that keeps translations by address-space identifier stays in both spaces.
+fn a_translation_of_one_space_is_not_used_in_another<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let spaces = [Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap()];
+    for space in &spaces {
+        space.map(&cpu, Pages::new(16, 2), WRITE).unwrap();
+    }
+    let [one, other] = &spaces;
+    cpu.store(one, address(16), 1).unwrap();
+    assert_eq!(cpu.load(other, address(16)), Ok(0));
+    assert_eq!(cpu.load(one, address(16)), Ok(1));
+}
+
+/// A file of zeros.
+struct Zeros;
+
+impl Pager for Zeros {
+    fn page_in(&self, _: u64, _: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        Ok(())
+    }
+
+    fn page_out(&self, _: u64, _: &[u8; PAGE]) -> Result<(), PagerError> {
+        Ok(())
+    }
+}
+
+/// The entry has no write permission until the first store, so that the pager learns of it.
+fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let object = Object::with_pager(&cpu, 4, 4, Box::new(Zeros)).unwrap();
+    let space = Space::new(&cpu).unwrap();
+    space.map_object(&cpu, Pages::new(16, 4), &object, 0, WRITE, Sharing::Shared).unwrap();
+    assert_eq!(cpu.load(&space, address(16)), Ok(0));
+    cpu.store(&space, address(16), 7).unwrap();
+    assert_eq!(cpu.load(&space, address(16)), Ok(7));
+}
+
+/// `protect` takes rights away at once, and leaves it to the next fault to give more.
+fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    cpu.store(&space, address(16), 1).unwrap();
+    space.protect(&cpu, Pages::new(16, 4), Protection::READ).unwrap();
+    assert_eq!(cpu.store(&space, address(16), 2), Err(Fault::Forbidden));
+    assert_eq!(cpu.load(&space, address(16)), Ok(1));
+    space.protect(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    cpu.store(&space, address(16), 3).unwrap();
+    assert_eq!(cpu.load(&space, address(16)), Ok(3));
+}
+
+fn a_page_of_a_copy_that_was_read_is_written<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    cpu.store(&space, address(16), 1).unwrap();
+    let copy = space.fork(&cpu).unwrap();
+    for one in [&space, &copy] {
+        assert_eq!(cpu.load(one, address(16)), Ok(1));
+        cpu.store(one, address(16), one.number()).unwrap();
+        assert_eq!(cpu.load(one, address(16)), Ok(one.number()));
+    }
+}
+
+/// A CPU may have cached that the page was absent, or read-only, before another CPU changed that.
+fn a_page_that_another_cpu_has_made_present_is_found<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 2);
+    let (cpu, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&cpu).unwrap();
+    assert_eq!(cpu.load(&space, address(16)), Err(Fault::Unmapped));
+    space.map(&other, Pages::new(16, 4), WRITE).unwrap();
+    other.store(&space, address(16), 7).unwrap();
+    assert_eq!(cpu.load(&space, address(16)), Ok(7));
+}
+
+/// A CPU may have cached that there was no table at any level.
+fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 2);
+    let (cpu, other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&cpu).unwrap();
+    for page in [16, 16 + (1 << 9), 16 + (1 << 18), 16 + (1 << 27)] {
+        assert_eq!(cpu.load(&space, address(page)), Err(Fault::Unmapped));
+        space.map(&other, Pages::new(page, 2), WRITE).unwrap();
+        other.store(&space, address(page), page).unwrap();
+        assert_eq!(cpu.load(&space, address(page)), Ok(page));
+        cpu.store(&space, address(page + 1), page).unwrap();
+        assert_eq!(other.load(&space, address(page + 1)), Ok(page));
+    }
+}
+
+/// What a CPU has cached of tables is flushed before their frames are used again.
+fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
+    // So few frames that those of tables are used again soon.
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(512 - 1, 2);
+    for round in 0..40 {
+        space.map(&cpu, pages, WRITE).unwrap();
+        for page in [pages.start, pages.start + 1] {
+            cpu.store(&space, address(page), round).unwrap();
+        }
+        space.unmap(&cpu, pages).unwrap();
+        assert!(space.prune(&cpu, space.pages()) > 0);
+        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+    }
+}
+
+/// `unmap` of a gibibyte prunes.
+fn no_cpu_walks_through_tables_that_go_with_what_is_unmapped<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(1 << 18, 2 << 18);
+    for round in 0..40 {
+        space.map(&cpu, pages, WRITE).unwrap();
+        cpu.store(&space, address(pages.start), round).unwrap();
+        space.unmap(&cpu, pages).unwrap();
+        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+    }
+}
