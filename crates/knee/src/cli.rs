@@ -1,10 +1,8 @@
 //! The command line: commands and their groups. Each command defines its arguments in its own file.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use knee_host::text::{Screen, to_ascii};
 
 use crate::commands::{explain, machine, measure, prove};
 
@@ -75,19 +73,8 @@ impl Cli {
     /// The parsed arguments of this process. On an error or `--help`, prints clap's message and
     /// exits.
     pub(crate) fn of_process() -> Self {
-        let matches = Self::grouped().try_get_matches();
-        matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
-            if !Screen::of_stdout().is_ascii {
-                error.exit();
-            }
-            let text = to_ascii(&error.render().ansi().to_string()).into_owned();
-            // Ignores write errors, because there is nowhere else to report them.
-            let _ = match error.use_stderr() {
-                true => anstream::stderr().write_all(text.as_bytes()),
-                false => anstream::stdout().write_all(text.as_bytes()),
-            };
-            std::process::exit(error.exit_code())
-        })
+        let matches = Self::grouped().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 
@@ -128,11 +115,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_and_start_page_fit_80_columns() {
-        let help = Cli::grouped().render_help().to_string();
-        for line in help.lines().chain(START.lines()) {
-            assert!(line.chars().count() <= 80, "{line}");
+    fn help_and_start_page_fit_80_columns_and_are_ascii() {
+        fn check(command: &mut clap::Command) {
+            for line in command.render_long_help().to_string().lines() {
+                // A usage line is not wrapped.
+                let fits = line.chars().count() <= 80 || line.starts_with("Usage: ");
+                assert!(fits && line.is_ascii(), "{}: {line}", command.get_name());
+            }
+            command.get_subcommands_mut().for_each(check);
         }
+        let mut command = Cli::grouped().term_width(80);
+        command.build();
+        check(&mut command);
+        assert!(START.lines().all(|line| line.len() <= 80 && line.is_ascii()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::present::commute::conditions as present;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Compute when operations commute, and test whether they share memory
+/// Compute when operations commute, and test if they share memory
 ///
 /// The scalable commutativity rule (Clements et al., SOSP 2013) says: whenever operations commute,
 /// they have an implementation that scales. knee explores a model of an interface symbolically,

@@ -36,7 +36,7 @@ const SEARCH: f64 = 0.3;
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
   knee profile growth page_fault1 -t 1,4,16      at these task counts
-  knee profile growth mmap1 -m threads -o mmap1  keep captures: mmap1/1.json, …
+  knee profile growth mmap1 -m threads -o mmap1  keep the captures in mmap1/
   knee profile growth --from 1.json 16.json      compare existing captures
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {

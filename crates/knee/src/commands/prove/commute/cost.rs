@@ -51,7 +51,7 @@ pub(super) struct Args {
     operations: Vec<String>,
 
     /// Virtual CPU counts; knee always measures one CPU as well
-    #[arg(long, value_name = "N,…", value_delimiter = ',',
+    #[arg(long, value_name = "N,...", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
     cpus: Vec<u32>,
