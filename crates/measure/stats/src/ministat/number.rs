@@ -120,7 +120,7 @@ pub fn general(value: f64, digits: usize) -> String {
     // Rounding can carry into one more digit, so the exponent is read from the rounded number.
     let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').expect("a float has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent of a float is short");
+    let exponent: i32 = exponent.parse().expect("the exponent of a float has few digits");
     if exponent < -4 || exponent >= digits as i32 {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{}e{sign}{:02}", without_trailing_zeros(mantissa), exponent.abs())
