@@ -114,6 +114,8 @@ fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
     let confidence = point.confidence * 100.0;
     match (point.rounds.len(), run.request.rounds as usize) {
         _ if point.confidence >= LEAST_CONFIDENCE => None,
+        // Another warning says how to continue the run.
+        _ if run.end == Some(RunEnd::Interrupted) => None,
         (1, 1) => {
             Some("one round shows no spread; use six rounds for 95% confidence: -r 6".to_owned())
         }

@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_small_machine_shows_every_core() {
-        let text = as_text(&machine(1, 2, 2), &Placement::ALL, Some(2.5));
+        let text = as_text(&machine(1, 2, 2), Placement::ALL, Some(2.5));
         snapbox::assert_data_eq!(
             text,
             str![[r#"
@@ -338,7 +338,7 @@ placement   task 0 goes to the first CPU, task 1 to the second, and so on
 
     #[test]
     fn a_machine_of_256_cpus_fits_a_terminal() {
-        let text = as_text(&machine(2, 8, 8), &Placement::ALL, None);
+        let text = as_text(&machine(2, 8, 8), Placement::ALL, None);
         snapbox::assert_data_eq!(
             text,
             str![[r#"

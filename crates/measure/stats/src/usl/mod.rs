@@ -60,7 +60,9 @@ const UNRESOLVED: f64 = 1e-6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Three coefficients require three different task counts.
-    #[error("only {0} different task counts; the law has three coefficients and requires three")]
+    #[error(
+        "the curve has only {0} of the three task counts that the law requires; measure more (-t)"
+    )]
     TooFewPoints(usize),
     /// Nothing ran at any task count.
     #[error("no throughput at any task count")]
