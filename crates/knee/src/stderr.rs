@@ -10,7 +10,7 @@ use knee_host::text::Screen;
 /// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Sets the progress bar. [`line`] writes above it.
+/// Sets the progress bar. [`line()`] writes above it.
 pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
