@@ -67,8 +67,8 @@ fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, Str
     };
     Ok(match capture.samples() {
         0 => Err(
-            "it contains no samples; expected a capture of knee profile, a file of perf record, \
-             the text of perf script, or folded stacks"
+            "it contains no samples; expected a knee profile capture, a perf.data file, perf \
+             script output, or folded stacks"
                 .to_owned(),
         ),
         _ => Ok(capture),

@@ -27,7 +27,7 @@ pub enum PlotError {
     #[error("the range of the values does not fit a plot of width {0}")]
     NoRange(u16),
     /// Too many values in one column for a plot of this width.
-    #[error("too many values fall into one column; the plot would have over 2 GiB")]
+    #[error("too many values fall into one column; the plot would exceed 2 GiB")]
     TooHigh,
 }
 

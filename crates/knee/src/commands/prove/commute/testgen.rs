@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long)]
     sequential: bool,
 
-    /// Maximum number of patterns of equal values per situation
+    /// Maximum number of equality patterns per situation
     #[arg(long, value_name = "N", default_value_t = Wanted::default().patterns as u32,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     patterns: u32,
