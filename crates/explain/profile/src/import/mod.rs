@@ -66,11 +66,11 @@ fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, Str
         false => script(whole, title)?,
     };
     Ok(match capture.samples() {
-        0 => Err(
-            "it contains no samples; expected a knee profile capture, a perf.data file, perf \
+        0 => {
+            Err("it contains no samples; expected a knee profile capture, a perf.data file, perf \
              script output, or folded stacks"
-                .to_owned(),
-        ),
+                .to_owned())
+        }
         _ => Ok(capture),
     })
 }
