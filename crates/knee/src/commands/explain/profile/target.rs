@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::args::HowArgs;
 use super::watch::Recorder;
 use crate::exit::ExitStatus;
-use crate::progress::{Amount, Progress};
+use crate::progress::Progress;
 
 /// Interval between checks for due progress messages; less than a second.
 const NAP: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ pub(super) fn command<W: Recorder>(
             None if until.is_none_or(|until| Instant::now() < until) => {}
             ended => break ended,
         }
-        show(&mut progress, start, duration, || watch.so_far());
+        watch.show(&mut progress, start.elapsed().as_secs_f64(), duration);
     };
     let taken = watch.finish(words.join(" "), started_at, None)?;
     Ok((taken, Left::Command { held, ended }))
@@ -95,7 +95,7 @@ pub(super) fn running<W: Recorder>(
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
     wait(target, duration, interrupt, || {
-        show(&mut progress, start, duration, || watch.so_far());
+        watch.show(&mut progress, start.elapsed().as_secs_f64(), duration);
     })?;
     drop(progress);
     let title = match target {
@@ -103,25 +103,6 @@ pub(super) fn running<W: Recorder>(
         Target::System => "all CPUs".to_owned(),
     };
     Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
-}
-
-/// Shows the progress of sampling that began at `start`, and that ends after `duration` seconds, if
-/// given.
-fn show(
-    progress: &mut Progress,
-    start: Instant,
-    duration: Option<f64>,
-    so_far: impl Fn() -> String,
-) {
-    match duration {
-        Some(seconds) => {
-            let done = start.elapsed().as_secs_f64().min(seconds);
-            let amount = Amount { done: done as u64, of: seconds.ceil() as u64, unit: "s" };
-            let left = (amount.of - amount.done) as f64;
-            progress.show_with(&amount, Some(left), || format!("{} so far", so_far()));
-        }
-        None => progress.show_text(|| format!("{} so far", so_far())),
-    }
 }
 
 /// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends the sampling; it is

@@ -27,7 +27,7 @@ use super::watch::Recorder;
 use crate::args::existing;
 use crate::exit::{ExitStatus, failed, usage};
 use crate::present::profile::disturbance;
-use crate::progress::{Amount, Progress};
+use crate::progress::Progress;
 use crate::session::{WARMUP, topology};
 use crate::stderr::tell_of_debug_build;
 
@@ -120,11 +120,7 @@ impl<'a> Bench<'a> {
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
                     } else {
-                        let done = (taken as f64 * INTERVAL) as u64;
-                        let amount = Amount { done, of: seconds.ceil() as u64, unit: "s" };
-                        let left = amount.of.saturating_sub(done) as f64;
-                        let about = || format!("{} so far", sampler.so_far());
-                        progress.show_with(&amount, Some(left), about);
+                        sampler.show(&mut progress, taken as f64 * INTERVAL, Some(seconds));
                     }
                 }
             }
@@ -206,8 +202,7 @@ impl<'a> Bench<'a> {
             dir: dir.clone(),
             layout: 0,
         };
-        let launcher = Launcher;
-        let result = launcher.run_watched(&job, interrupt, watch, |_, sample| receive(sample));
+        let result = Launcher.run_watched(&job, interrupt, watch, |_, sample| receive(sample));
         work.end_round(&dir)?;
         Ok(result)
     }

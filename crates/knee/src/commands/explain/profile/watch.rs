@@ -2,6 +2,7 @@
 
 use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target, Watch};
 
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
 /// A sampler of stacks or of lock waits, with messages for people.
@@ -14,6 +15,19 @@ pub(super) trait Recorder: Watch {
 
     /// Prints what the sampler records, and what it cannot see.
     fn describe(&self);
+
+    /// Shows that `done` of `of` seconds are sampled; `of` is `None` if the end is unknown.
+    fn show(&self, progress: &mut Progress, done: f64, of: Option<f64>) {
+        let so_far = || format!("{} so far", self.so_far());
+        match of {
+            Some(seconds) => {
+                let done = done.min(seconds) as u64;
+                let amount = Amount { done, of: seconds.ceil() as u64, unit: "s" };
+                progress.show_with(&amount, Some((amount.of - done) as f64), so_far);
+            }
+            None => progress.show_text(so_far),
+        }
+    }
 }
 
 impl Recorder for Sampler {
