@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   `is_symmetric` is true, and otherwise a fence for the compiler.
 /// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
 ///   `condition` has returned false, and do not call it after that: it may have taken a lock. They call it
-///   on the calling thread. They may unwind instead, and then leave locks taken for ever.
+///   on the calling thread. They may unwind instead, and then leave locks taken forever.
 ///
 /// Safety does not depend on `now` and `thread`, nor on how long `relax` takes. `relax`, `wait_while` and
 /// `sleep_while` may do other work on the calling thread, as a kernel handles interrupts. That work may

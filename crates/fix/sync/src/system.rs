@@ -82,7 +82,7 @@ unsafe impl Platform for System {
     /// slept before, and 50 µs. So the thread notices the end that much later than it comes, or 10 ms later
     /// if that is less. There is no wake-up that could be lost, and nothing in memory that a fork could
     /// leave in the child. A thread of a real-time policy sleeps as well, where yielding would keep a
-    /// reader of lower priority from the CPU for ever.
+    /// reader of lower priority from the CPU forever.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..AWAKE {
             if !condition() {

@@ -1,10 +1,15 @@
 //! Copies of copies against a model: what they have, and who shares it.
 
+#[path = "architectures/each.rs"]
+mod each;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_vm::hosted::{Architecture, Hosted, Processor};
-use knee_vm::{AArch64, Fault, PAGE, Pages, Protection, Space, Sv48, X86_64};
+use knee_vm::{Fault, PAGE, Pages, Protection, Space};
 use proptest::prelude::*;
+
+use each::on_architecture;
 
 /// Pages of each space: around the end of a leaf.
 const FIRST: u64 = 506;
@@ -155,11 +160,7 @@ proptest! {
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
         architecture in 0..3
     ) {
-        match architecture {
-            0 => are_as_modelled::<X86_64>(&operations)?,
-            1 => are_as_modelled::<AArch64>(&operations)?,
-            _ => are_as_modelled::<Sv48>(&operations)?,
-        }
+        on_architecture!(architecture, are_as_modelled(&operations))?;
     }
 }
 

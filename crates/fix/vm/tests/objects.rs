@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use each::on_each_architecture;
+use each::{on_architecture, on_each_architecture};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
-    AArch64, BeyondCapacity, Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection,
-    Sharing, Space, Sv48, X86_64,
+    BeyondCapacity, Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing,
+    Space,
 };
 use proptest::prelude::*;
 
@@ -428,11 +428,7 @@ proptest! {
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
         architecture in 0..3
     ) {
-        match architecture {
-            0 => are_as_modelled::<X86_64>(&operations)?,
-            1 => are_as_modelled::<AArch64>(&operations)?,
-            _ => are_as_modelled::<Sv48>(&operations)?,
-        }
+        on_architecture!(architecture, are_as_modelled(&operations))?;
     }
 }
 

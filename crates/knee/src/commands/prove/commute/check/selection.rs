@@ -10,8 +10,8 @@ use serde::de::IgnoredAny;
 use crate::exit::usage;
 use crate::stderr::tell;
 
-/// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute:
-/// sharing in other tests is no evidence about the kernel.
+/// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute. The
+/// scalable commutativity rule does not require other tests to be free of conflicts.
 pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     #[derive(Deserialize)]
     struct Test {
