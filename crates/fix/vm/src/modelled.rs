@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::attributes::Attributes;
 use crate::error::{Fault, MapError};
-use crate::extents::Extent;
 use crate::model::{Of, Processor, check};
 use crate::page::{Pages, Protection};
-use crate::published::{Copies, Published};
+use crate::tree::attributes::Attributes;
+use crate::tree::extents::Extent;
+use crate::tree::latch::{Copies, Published};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;

@@ -12,8 +12,8 @@ use super::reverse::Reverse;
 use crate::cpu::table_at;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::node::Table;
 use crate::page::Frame;
+use crate::tree::node::Table;
 
 /// A frame. In a line of its own, as `struct page` is: locks of tables are not to disturb each other.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use super::reverse::{Mapping, Reverse};
 use super::strategies::{BackingOf, Strategies};
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{ABSENT, Entry, Format};
 use crate::machine::Machine;
+use crate::machine::format::{ABSENT, Entry, Format};
 use crate::page::{Frame, PAGE, Pages, Protection};
 
 /// What all [spaces](super::Space) of a machine that follow the same strategies have together: where each

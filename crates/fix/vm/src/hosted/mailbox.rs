@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use knee_sync::Platform;
 
 use super::tlb::Tlb;
-use crate::cpus::CpuSet;
 use crate::machine::Flush;
+use crate::machine::cpu_set::CpuSet;
 use crate::mutant::{is_mutant, order};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence};
 

@@ -65,11 +65,12 @@ pub use self::architecture::Architecture;
 use self::frames::Frames;
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;
-use crate::cpus::CpuSet;
-use crate::format::X86_64;
-use crate::machine::{Flush, Machine, Note};
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::X86_64;
+use crate::machine::frame_meta::Note;
+use crate::machine::ticks::Ticks;
+use crate::machine::{Flush, Machine};
 use crate::page::{Frame, PAGE};
-use crate::ticks::Ticks;
 
 /// A machine in a process: x86-64, unless another [`Architecture`] is given.
 pub struct Hosted<A: Architecture = X86_64> {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::mailbox::{Mailbox, shoot_down};
 use super::tlb::Translation;
-use crate::cpus::CpuSet;
 use crate::machine::Flush;
+use crate::machine::cpu_set::CpuSet;
 use crate::model::Fences;
 use crate::page::{Frame, Pages, Protection};
 use crate::primitive::{AtomicU64, Guarded};

@@ -11,8 +11,8 @@ use super::{Architecture, Hosted};
 use crate::address_space::AddressSpace;
 use crate::cpu::{Cpu, table_at};
 use crate::error::Fault;
-use crate::format::{Entry, X86_64};
 use crate::machine::Flush;
+use crate::machine::format::{Entry, X86_64};
 use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
 
 /// Faults in a row that a CPU may raise from cached entries while its handler says that the access may be tried again.

@@ -1,16 +1,18 @@
 //! To map, unmap, protect and discard.
 
 use super::Space;
-use super::said::{Lists, change_all, change_extents, change_leaf, forget_extents, map_leaf};
-use crate::attributes::Attributes;
-use crate::backing::Backing;
+use super::extent_update::{
+    Lists, change_all, change_extents, change_leaf, forget_extents, map_leaf,
+};
+use crate::backing::{Backing, Sharing};
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::error::{Fault, MapError, OutOfMemory};
 use crate::machine::Machine;
-use crate::node::{Any, Branch, reach};
-use crate::object::{Object, Sharing};
+use crate::object::Object;
 use crate::page::{Pages, Protection};
-use crate::removal::Removal;
+use crate::transaction::gather::Removal;
+use crate::tree::attributes::Attributes;
+use crate::tree::node::{Any, Branch, reach};
 
 /// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
 pub(super) const PRUNED_AT_ONCE: u64 = reach(2);

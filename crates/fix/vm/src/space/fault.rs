@@ -3,18 +3,19 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::Space;
-use crate::attributes::Attributes;
+use crate::backing::Sharing;
+use crate::backing::object_core::{Found, Held};
 use crate::cpu::{Cpu, Lack, Spare, table_at};
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{Entry, FaultFlush, Format};
+use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
-use crate::node::{Any, Leaf, first_leaf};
-use crate::object::{Found, Held, Sharing};
 use crate::page::{Frame, PAGE, Pages, Protection};
 use crate::primitive::AtomicU64;
-use crate::removal::release;
-use crate::tree::{Locked, lock};
+use crate::transaction::gather::release;
+use crate::tree::attributes::Attributes;
+use crate::tree::lock::{Locked, lock};
+use crate::tree::node::{Any, Leaf, first_leaf};
 
 /// What a fault has found in the entry of its page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -438,7 +439,7 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf: &'a Leaf,
         page: u64,
         spare: &mut Spare,
-    ) -> Result<&'a crate::node::Table, Lack> {
+    ) -> Result<&'a crate::tree::node::Table, Lack> {
         let frame = spare.table()?;
         // SAFETY: it has none, and the frame is zeroed and ours.
         unsafe { leaf.set_table(frame, table_at(self.machine, frame)) };

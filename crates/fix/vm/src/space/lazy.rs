@@ -6,9 +6,9 @@ use super::Space;
 use super::change::PRUNED_AT_ONCE;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
+use crate::machine::ticks::Ticks;
 use crate::mutant::is_mutant;
 use crate::page::Pages;
-use crate::ticks::Ticks;
 
 /// Ranges that a CPU has waiting for ticks in a space, of 64 pages that are present: so it is 8 MiB at most. With
 /// one more all CPUs are interrupted once for all of them.

@@ -1,11 +1,17 @@
 //! An address space: what is mapped where.
 
+mod anywhere;
+mod arena;
+#[cfg(feature = "std")]
+pub(crate) mod audit;
 mod change;
+mod extent_update;
 mod fault;
+mod fork;
 mod lazy;
+pub(crate) mod lineage;
 mod prune;
 mod remap;
-mod said;
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -14,18 +20,18 @@ use core::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use self::change::mapped;
 pub(crate) use self::lazy::Lingering;
-use crate::arena::Arenas;
 use crate::backing::{Backing, Marked};
 use crate::cpu::Cpu;
-use crate::cpus::CpuSet;
 use crate::error::{MapError, OutOfMemory};
-use crate::format::{ABSENT, Format};
-use crate::lineage::{Held, Lineage, Link, Origin};
 use crate::machine::Machine;
-use crate::node::{Any, MOST_ABOVE};
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::{ABSENT, Format};
 use crate::page::{Frame, Pages, Protection};
 use crate::quota::{Account, Quota};
+use crate::space::arena::Arenas;
+use crate::space::lineage::{Held, Lineage, Link, Origin};
 use crate::tree::Tree;
+use crate::tree::node::{Any, MOST_ABOVE};
 
 /// An address space of a machine.
 ///
@@ -200,7 +206,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub(crate) fn with_root_locked<R>(
         &self,
         cpu: &Cpu<'m, M>,
-        with: impl FnOnce(&crate::node::Branch) -> R,
+        with: impl FnOnce(&crate::tree::node::Branch) -> R,
     ) -> R {
         self.check_cpu(cpu);
         let _guard = cpu.pin();

@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::Space;
 use crate::cpu::Cpu;
-use crate::format::ABSENT;
+use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
-use crate::node::{Any, Branch, Node};
 use crate::page::{Frame, Pages};
+use crate::tree::node::{Any, Branch, Node};
 
 /// Nodes that were taken out of the tree, in lists through what they are made of.
 struct Pruned {

@@ -4,17 +4,17 @@ use core::ptr;
 
 use super::Space;
 use super::change::{is_used, mapped};
-use super::said::{Lists, change_extents, make_room};
-use crate::attributes::Attributes;
+use super::extent_update::{Lists, change_extents, make_room};
+use crate::backing::object_core::Held;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::{Cpu, Lack, Spare};
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::node::{Any, Leaf};
-use crate::object::Held;
 use crate::page::{ENTRIES, Pages};
-use crate::removal::Removal;
-use crate::tree::Locked;
+use crate::transaction::gather::Removal;
+use crate::tree::attributes::Attributes;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Any, Leaf};
 
 /// What a look at what is to be moved comes to.
 enum Outcome<'m, M: Machine> {

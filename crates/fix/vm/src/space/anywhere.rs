@@ -1,13 +1,14 @@
 //! To map where there is room.
 
-use crate::arena::{SLICE, place};
+use crate::backing::Sharing;
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::node::Any;
-use crate::object::{Object, Sharing};
+use crate::object::Object;
 use crate::page::{Pages, Protection};
 use crate::space::Space;
+use crate::space::arena::{SLICE, place};
+use crate::tree::node::Any;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps so many pages of the space's own memory where nothing is mapped, and says where.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use crate::attributes::Attributes;
 use crate::page::ENTRIES;
+use crate::tree::attributes::Attributes;
 
 /// The code of a page where nothing is mapped.
 const NOTHING: u16 = 0;

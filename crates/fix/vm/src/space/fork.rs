@@ -2,18 +2,18 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::backing::object_core::Held;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::{Cpu, Nodes, Spare};
 use crate::error::MapError;
-use crate::extents::Extent;
-use crate::lineage::Links;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
-use crate::node::{Any, Branch, Leaf};
-use crate::object::Held;
-use crate::published::BLOCK;
-use crate::removal::Removal;
+use crate::space::lineage::Links;
 use crate::space::{Space, mapped};
+use crate::transaction::gather::Removal;
+use crate::tree::extents::Extent;
+use crate::tree::latch::BLOCK;
+use crate::tree::node::{Any, Branch, Leaf};
 
 /// What a copy of a tree needs.
 #[derive(Debug, Default)]

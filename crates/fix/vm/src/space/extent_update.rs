@@ -4,16 +4,16 @@ use core::iter;
 use core::sync::atomic::Ordering::Release;
 
 use super::Space;
-use crate::attributes::Attributes;
-use crate::codes::Codes;
 use crate::cpu::{Lack, Spare};
-use crate::extents::Extents;
-use crate::format::Format;
 use crate::machine::Machine;
+use crate::machine::format::Format;
 use crate::mutant::is_mutant;
-use crate::node::{Any, Branch, Leaf, reach};
 use crate::page::Pages;
-use crate::tree::Locked;
+use crate::tree::attributes::Attributes;
+use crate::tree::extents::Extents;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Any, Branch, Leaf, reach};
+use crate::tree::page_states::Codes;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Adds the child that has this page, locked.

@@ -3,9 +3,9 @@
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
-use crate::attributes::Attributes;
 use crate::page::Pages;
-use crate::published::View;
+use crate::tree::attributes::Attributes;
+use crate::tree::latch::View;
 
 /// Pages with the same attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,15 +10,15 @@ use core::ptr::NonNull;
 use knee_sync::epoch::{Guard, Handle};
 
 use crate::backing::Backing;
-use crate::codes::Kinds;
+use crate::backing::index::Block;
 use crate::error::OutOfMemory;
-use crate::extents::Extents;
 use crate::machine::Machine;
-use crate::node::{Branch, Leaf, Node, Table};
-use crate::object::Block;
 use crate::page::{Frame, PAGE};
-use crate::published::Copies;
 use crate::tree::Tree;
+use crate::tree::extents::Extents;
+use crate::tree::latch::Copies;
+use crate::tree::node::{Branch, Leaf, Node, Table};
+use crate::tree::page_states::Kinds;
 
 /// Extents that a branch has mostly, or less.
 const FEW: usize = 8;

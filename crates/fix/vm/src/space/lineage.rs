@@ -16,10 +16,10 @@ use core::ptr::NonNull;
 
 use knee_sync::Platform;
 
+use crate::backing::attachments::{Attachment, Attachments};
 use crate::cpu::{Cpu, try_box};
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::object::{Attachment, Attachments};
 use crate::page::Pages;
 use crate::tree::Tree;
 

@@ -14,12 +14,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::epoch::Entry;
 
-use crate::attributes::Attributes;
 use crate::backing::Backing;
-use crate::extents::Extent;
 use crate::mutant::{is_mutant, order};
 use crate::page::{Pages, Protection};
 use crate::primitive::{AtomicPtr, AtomicU64, Made, fence};
+use crate::tree::attributes::Attributes;
+use crate::tree::extents::Extent;
 
 /// Extents that share lines with no others.
 pub(crate) const BLOCK: usize = 4;

@@ -8,8 +8,8 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use crate::cpus::CpuSet;
 use crate::error::OutOfMemory;
+use crate::machine::cpu_set::CpuSet;
 use crate::mutant::is_mutant;
 use crate::padded::{Padded, for_each};
 use crate::primitive::{AtomicU64, fence};

@@ -6,13 +6,13 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cpu::Cpu;
-use crate::extents::Extent;
-use crate::format::{ABSENT, Entry, Format};
 use crate::machine::Machine;
-use crate::node::{Any, Branch, Leaf, reach};
+use crate::machine::format::{ABSENT, Entry, Format};
 use crate::page::{ENTRIES, Frame, Pages};
 use crate::space::Space;
-use crate::tree::Locked;
+use crate::tree::extents::Extent;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Any, Branch, Leaf, reach};
 
 /// What a space has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

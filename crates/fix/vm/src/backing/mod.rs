@@ -1,17 +1,32 @@
 //! What provides the pages of a mapping that are not the space's own.
 
+pub(crate) mod attachments;
+pub(crate) mod index;
+pub(crate) mod object_core;
+pub(crate) mod pager;
+
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::attributes::Attributes;
+use crate::backing::attachments::Attachment;
+use crate::backing::object_core::{Core, Held};
 use crate::cpu::Cpu;
 use crate::machine::Machine;
-use crate::object::{Attachment, Core, Held, Sharing};
 use crate::page::Pages;
 use crate::tree::Tree;
+use crate::tree::attributes::Attributes;
+
+/// What becomes of writes to pages of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// All see them, `MAP_SHARED`.
+    Shared,
+    /// The page becomes the space's own, `MAP_PRIVATE`.
+    Private,
+}
 
 /// One for each mapping operation, whatever becomes of parts of it later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]

@@ -3,15 +3,15 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::attributes::Attributes;
 use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
-use crate::format::{ABSENT, Entry, Format};
+use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
-use crate::node::Leaf;
 use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
+use crate::tree::attributes::Attributes;
+use crate::tree::node::Leaf;
 
 /// To unmap more pages that are present than these is worth an interrupt.
 const MOST_LINGERING: usize = 64;
