@@ -82,6 +82,7 @@
 extern crate alloc;
 
 mod address_space;
+mod allocate;
 mod backing;
 pub mod classic;
 mod cpu;
@@ -104,6 +105,7 @@ mod model;
 #[cfg(all(test, loom))]
 mod modelled;
 mod mutant;
+mod needed;
 mod object;
 mod padded;
 mod page;

@@ -13,16 +13,17 @@ use knee_sync::Platform;
 use knee_sync::epoch::Domain;
 use loom::sync::Mutex;
 
-use crate::cpu::{Cpu, table_at};
+use crate::cpu::Cpu;
 use crate::error::Fault;
 use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::Table;
 use crate::machine::format::{Entry, FaultFlush, Format, X86_64};
 use crate::machine::frame_meta::Note;
+use crate::machine::table_at;
 use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Protection};
 use crate::primitive::{AtomicU64, fence};
 use crate::space::Space;
-use crate::tree::node::Table;
 
 /// CPUs, of which the first is the main thread's.
 const CPUS: usize = 3;

@@ -7,12 +7,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 
+use crate::allocate::try_box;
+use crate::backing::Backing;
 use crate::backing::attachments::{Attachments, Visit};
 use crate::backing::index::{Index, State};
-use crate::backing::object_core::Core;
+use crate::backing::object_core::{Core, Held};
 use crate::backing::pager::{Pager, PagerError};
-use crate::cpu::{Cpu, try_box};
-use crate::error::{BeyondCapacity, OutOfMemory};
+use crate::cpu::Cpu;
+use crate::error::{BeyondCapacity, Fault, OutOfMemory};
 use crate::machine::Machine;
 use crate::page::{Frame, PAGE, Protection};
 use crate::transaction::gather::Removal;
@@ -50,6 +52,52 @@ pub struct Object<'m, M: Machine> {
 unsafe impl<M: Machine> Sync for Object<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Machine> Send for Object<'_, M> {}
+
+impl<'m, M: Machine> Held<'m, M> {
+    /// Has the pager bring a page. Without locks, outside of the epoch.
+    pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
+        let core = self.core();
+        let Some(pager) = &core.pager else { return Ok(()) };
+        let slot = loop {
+            match cpu.with_spare(|spare| {
+                spare.frames.has_page()?;
+                Ok(core::ptr::from_ref(core.index.make(index, &mut spare.blocks)?))
+            }) {
+                // SAFETY: slots stay as long as the object.
+                Ok(slot) => break unsafe { &*slot },
+                Err(lack) => cpu.stock(lack)?,
+            }
+        };
+        if !slot.replace(State::Absent, State::Coming) {
+            return Ok(());
+        }
+        let frame = cpu.with_spare(|spare| spare.frames.page());
+        let frame = frame.expect("it was there, and is the CPU's");
+        // SAFETY: the frame is ours.
+        let page = unsafe { self.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
+        let result = pager.page_in(index, page);
+        if result.is_ok() && core.is_within(index) {
+            self.machine().note(frame).set_object(true);
+            slot.set(State::Present(frame));
+            return Ok(());
+        }
+        slot.set(State::Absent);
+        // SAFETY: no CPU has gone there.
+        unsafe { cpu.free(frame) };
+        match result {
+            Ok(()) => Err(Fault::BeyondEnd),
+            Err(PagerError::Later) => Err(Fault::Later),
+            Err(PagerError::Failed) => Err(Fault::Failed),
+        }
+    }
+
+    /// Waits until it takes copies again. Without locks, outside of the epoch.
+    pub(crate) fn wait_for_room(&self, cpu: &Cpu<'m, M>) {
+        let is_crowded = || self.core().attachments.is_crowded();
+        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        unsafe { self.machine().wait_while(cpu.number(), is_crowded) };
+    }
+}
 
 /// Who takes pages out of an object is alone with that.
 struct Busy<'a>(&'a Core);
@@ -109,7 +157,7 @@ impl<'m, M: Machine> Object<'m, M> {
         capacity: u64,
         pager: Option<Box<dyn Pager>>,
     ) -> Result<Object<'m, M>, OutOfMemory> {
-        let index = Index::new(cpu, capacity.max(pages))?;
+        let index = Index::new(capacity.max(pages))?;
         let attachments = Attachments::new(cpu.machine().cpus())?;
         let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
         let core = try_box(Core { index, len, pager, attachments, is_busy })?;
@@ -213,7 +261,7 @@ impl<'m, M: Machine> Object<'m, M> {
             let found = visit.tree().locked(cpu, pages, |locked, _| {
                 let backing = locked.attributes(pages.start).and_then(|found| found.backing);
                 // The object may have been mapped there before, and again since.
-                let is_this = backing.is_some_and(|backing| visit.is(backing));
+                let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
                 let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
                 Ok(frame.is_some_and(|frame| core.has(index, frame)))
             });

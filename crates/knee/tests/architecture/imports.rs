@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, UseTree, Visibility};
+use syn::{Attribute, Item, Meta, Token, UseTree, Visibility};
 
 /// For each file, those that it imports from. Paths are relative to the folder of the crate's root.
 pub(crate) type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
@@ -198,10 +199,18 @@ fn name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
+/// Whether an item is compiled for tests only: `cfg(test)`, also with more conditions.
 fn is_test(attributes: &[Attribute]) -> bool {
+    fn requires_test(condition: &Meta) -> bool {
+        let all = condition.require_list().ok().filter(|list| list.path.is_ident("all"));
+        let all = all.and_then(|list| {
+            list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()
+        });
+        condition.path().is_ident("test") || all.is_some_and(|all| all.iter().any(requires_test))
+    }
     attributes.iter().any(|attribute| {
-        let is_test = |path: syn::Path| path.is_ident("test");
-        attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(is_test)
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args().is_ok_and(|condition: Meta| requires_test(&condition))
     })
 }
 
@@ -390,7 +399,8 @@ mod tests {
                 /// As crate::a::A.
                 impl B { #[cfg(test)] fn h(_: crate::a::A) {} }
                 #[cfg(test)] fn i() { crate::a::f(); }
-                #[cfg(test)] mod tests { use crate::a::A; }",
+                #[cfg(test)] mod tests { use crate::a::A; }
+                #[cfg(all(test, not(loom)))] mod models { use crate::a::A; }",
             ),
         ]);
         assert!(found.is_empty(), "{found:?}");

@@ -19,8 +19,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
 
-use crate::backing::Backing;
-use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
@@ -102,9 +100,9 @@ pub(crate) struct Visit<'m, M: Machine> {
 }
 
 impl<M: Machine> Visit<'_, M> {
-    /// Whether this is the backing of a page that is mapped.
-    pub(crate) fn is(&self, backing: NonNull<Backing>) -> bool {
-        self.attachment == backing.cast()
+    /// Whether it has found this one.
+    pub(crate) fn is(&self, attachment: NonNull<Attachment>) -> bool {
+        self.attachment == attachment
     }
 
     pub(crate) fn tree(&self) -> &Tree {
@@ -309,16 +307,17 @@ impl Attachments {
     /// # Safety
     /// It stays where it is until it is [detached](Attachments::detach), and its tree has a user as long.
     /// The caller holds the object, or has one attached.
-    pub(crate) unsafe fn attach<M: Machine>(
+    pub(crate) unsafe fn attach(
         &self,
-        cpu: &Cpu<'_, M>,
+        cpu: usize,
+        platform: &impl Platform,
         new: NonNull<Attachment>,
         is_copy: bool,
     ) {
-        let shard = cpu.number() % self.shards.len();
+        let shard = cpu % self.shards.len();
         // SAFETY: nobody else knows it yet.
         unsafe { new.as_ref() }.shard.set(shard);
-        self.shards[shard].0.with(cpu.machine().epoch().platform(), |content| {
+        self.shards[shard].0.with(platform, |content| {
             // SAFETY: the lock is ours, and all that is in here stays until it is detached.
             content.root = unsafe { insert(content.root, new) };
             content.copies += u64::from(is_copy);
@@ -461,9 +460,8 @@ mod tests {
             start in 0_u64..130,
             count in 0_u64..40,
         ) {
-            let machine = Hosted::new(64, 4);
-            let cpus = [0, 1, 2, 3].map(|number| machine.cpu(number));
-            let space = Space::new(&cpus[0]).unwrap();
+            let machine = Hosted::new(64, 1);
+            let space = Space::new(&machine.cpu(0)).unwrap();
             let platform = machine.epoch().platform();
             let attachments = Attachments::new(4).unwrap();
             let mut all: Vec<NonNull<Attachment>> = Vec::new();
@@ -482,7 +480,7 @@ mod tests {
                     let new = NonNull::from(Box::leak(Box::new(new)));
                     all.push(new);
                     // SAFETY: it is freed when it is detached.
-                    unsafe { attachments.attach(&cpus[cpu], new, false) };
+                    unsafe { attachments.attach(cpu, platform, new, false) };
                 }
                 let mut found = Vec::new();
                 attachments.visit_all(&machine, &wanted, |visit| found.push(visit.attachment));

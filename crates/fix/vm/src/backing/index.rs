@@ -7,9 +7,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
-use crate::cpu::{Cpu, Lack, Spare};
+use crate::allocate::try_box;
 use crate::error::OutOfMemory;
-use crate::machine::Machine;
+use crate::needed::Lack;
 use crate::page::{BITS, ENTRIES, Frame};
 
 /// A radix tree that grows with what is in it and never shrinks: who looks for a page writes nothing, and
@@ -28,6 +28,32 @@ unsafe impl Sync for Index {}
 
 /// Memory of a table, zero at first.
 pub(crate) type Block = MaybeUninit<[u64; ENTRIES]>;
+
+/// Memory for a table, allocated before an operation takes locks.
+#[derive(Debug, Default)]
+pub(crate) struct BlockPool {
+    block: Option<Box<Block>>,
+}
+
+impl BlockPool {
+    /// Memory of zeros.
+    pub(crate) fn block(&mut self) -> Result<Box<Block>, Lack> {
+        self.block.take().ok_or(Lack::Block)
+    }
+
+    /// Takes back what was not needed.
+    pub(crate) fn keep_block(&mut self, block: Box<Block>) {
+        self.block = Some(block);
+    }
+
+    /// Allocates memory if there is none.
+    pub(crate) fn refill(&mut self) -> Result<(), OutOfMemory> {
+        if self.block.is_none() {
+            self.block = Some(try_box(Block::zeroed())?);
+        }
+        Ok(())
+    }
+}
 
 type Tables = [AtomicPtr<Block>; ENTRIES];
 type Slots = [Slot; ENTRIES];
@@ -100,15 +126,14 @@ fn entry(index: u64, level: u32) -> usize {
 
 impl Index {
     /// One for so many pages, none of which has a frame.
-    pub(crate) fn new<M: Machine>(cpu: &Cpu<'_, M>, pages: u64) -> Result<Index, OutOfMemory> {
+    pub(crate) fn new(pages: u64) -> Result<Index, OutOfMemory> {
         let mut height = 0;
         while pages.checked_shr(BITS * (height + 1)).is_some_and(|rest| rest > 0)
             && pages > 1 << (BITS * (height + 1))
         {
             height += 1;
         }
-        cpu.stock(Lack::Block)?;
-        let root = cpu.with_spare(Spare::block).map_err(|_| OutOfMemory)?;
+        let root = try_box(Block::zeroed())?;
         Ok(Index { height, root: NonNull::from(Box::leak(root)) })
     }
 
@@ -131,8 +156,8 @@ impl Index {
         Some(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// The slot of a page below the capacity, with tables from `spare`.
-    pub(crate) fn make(&self, index: u64, spare: &mut Spare) -> Result<&Slot, Lack> {
+    /// The slot of a page below the capacity, with tables from `pool`.
+    pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Lack> {
         let mut block = self.root;
         for level in (1..=self.height).rev() {
             // SAFETY: as in `find`.
@@ -141,13 +166,13 @@ impl Index {
             block = match NonNull::new(table.load(Acquire)) {
                 Some(below) => below,
                 None => {
-                    let new = Box::into_raw(spare.block()?);
+                    let new = Box::into_raw(pool.block()?);
                     // Release: it is zero before it is there.
                     match table.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
                         Ok(_) => NonNull::new(new),
                         Err(other) => {
                             // SAFETY: we have just made it a pointer, which nobody else has.
-                            spare.keep_block(unsafe { Box::from_raw(new) });
+                            pool.keep_block(unsafe { Box::from_raw(new) });
                             NonNull::new(other)
                         }
                     }
@@ -220,16 +245,13 @@ impl Drop for Index {
     }
 }
 
-#[cfg(all(test, feature = "std", not(loom)))]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    use crate::hosted::Hosted;
-
     #[test]
     fn it_has_room_for_as_many_as_it_was_made_for() {
-        let machine = Hosted::new(16, 1);
-        let cpu = machine.cpu(0);
+        let mut pool = BlockPool::default();
         for (pages, capacity) in [
             (0, 512),
             (1, 512),
@@ -238,15 +260,13 @@ mod tests {
             (1 << 18, 1 << 18),
             (u64::MAX, u64::MAX),
         ] {
-            let index = Index::new(&cpu, pages).unwrap();
+            let index = Index::new(pages).unwrap();
             assert_eq!(index.capacity(), capacity, "{pages}");
             let last = capacity - 1;
             let slot = loop {
-                match cpu
-                    .with_spare(|spare| index.make(last, spare).map(|slot| slot as *const Slot))
-                {
-                    Ok(slot) => break slot,
-                    Err(lack) => cpu.stock(lack).unwrap(),
+                match index.make(last, &mut pool) {
+                    Ok(slot) => break std::ptr::from_ref(slot),
+                    Err(_) => pool.refill().unwrap(),
                 }
             };
             assert_eq!(index.find(last).map(|slot| slot as *const Slot), Some(slot));

@@ -6,18 +6,24 @@ pub(crate) mod object_core;
 pub(crate) mod pager;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::cell::Cell;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::backing::attachments::Attachment;
 use crate::backing::object_core::{Core, Held};
-use crate::cpu::Cpu;
+use knee_sync::Platform;
+
+use crate::allocate::try_box_uninit;
+use crate::error::OutOfMemory;
 use crate::machine::Machine;
+use crate::needed::Lack;
 use crate::page::Pages;
 use crate::tree::Tree;
-use crate::tree::attributes::Attributes;
+use crate::tree::attributes::{Attributes, BackingId};
 
 /// What becomes of writes to pages of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,11 @@ pub(crate) struct Backing {
 // SAFETY: cells are used under locks, as said there.
 unsafe impl Sync for Backing {}
 
+/// The backing that has this id.
+fn pointer(id: BackingId) -> NonNull<Backing> {
+    id.pointer().cast()
+}
+
 impl Backing {
     /// Pages of an object from `first` on, at these pages of a space.
     pub(crate) fn new(
@@ -69,6 +80,25 @@ impl Backing {
             next_marked: Cell::new(None),
             next: Cell::new(None),
         }
+    }
+
+    /// What stands for it in [`Attributes`].
+    pub(crate) fn id(backing: NonNull<Backing>) -> BackingId {
+        BackingId::new(backing.cast())
+    }
+
+    /// The attachment of the backing with this id.
+    pub(crate) fn attachment(id: BackingId) -> NonNull<Attachment> {
+        pointer(id).cast()
+    }
+
+    /// The backing of pages, if they have one.
+    ///
+    /// # Safety
+    /// A page is mapped by it, and that stays so as long as the result is used.
+    pub(crate) unsafe fn of<'a>(attributes: Attributes) -> Option<&'a Backing> {
+        // SAFETY: a backing is there as long as pages are mapped by it, as the caller promises.
+        attributes.backing.map(|id| unsafe { pointer(id).as_ref() })
     }
 
     /// The same for another space, whose entries will be copies.
@@ -132,13 +162,17 @@ impl Backing {
     /// # Safety
     /// The caller holds the object, or it is attached to this tree's parent. It stays until it is given to
     /// [`detach`](Backing::detach).
-    pub(crate) unsafe fn attach<M: Machine>(
+    pub(crate) unsafe fn attach(
         backing: NonNull<Backing>,
-        cpu: &Cpu<'_, M>,
+        cpu: usize,
+        platform: &impl Platform,
         is_copy: bool,
     ) {
-        // SAFETY: said by the caller.
-        unsafe { backing.as_ref().object().attachments.attach(cpu, backing.cast(), is_copy) };
+        // SAFETY: the caller promises it.
+        unsafe {
+            let attachments = &backing.as_ref().object().attachments;
+            attachments.attach(cpu, platform, backing.cast(), is_copy);
+        }
     }
 
     /// Takes it from the object, and frees it; and the object, if that was all.
@@ -160,6 +194,38 @@ impl Backing {
     }
 }
 
+/// Memory for backings, allocated before an operation takes locks.
+#[derive(Debug, Default)]
+pub(crate) struct BackingPool {
+    // Boxed, as backings stay where they are.
+    #[expect(clippy::vec_box)]
+    backings: Vec<Box<MaybeUninit<Backing>>>,
+}
+
+impl BackingPool {
+    /// A backing that stays where it is.
+    pub(crate) fn take(&mut self, backing: Backing) -> Result<NonNull<Backing>, Lack> {
+        let mut new = self.backings.pop().ok_or(Lack::Backings(1))?;
+        new.write(backing);
+        // SAFETY: it is written.
+        Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
+    }
+
+    /// Whether there are so many.
+    pub(crate) fn has(&self, count: usize) -> Result<(), Lack> {
+        if self.backings.len() >= count { Ok(()) } else { Err(Lack::Backings(count)) }
+    }
+
+    /// Allocates until there is memory for this many.
+    pub(crate) fn refill(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        self.backings.try_reserve(count)?;
+        while self.backings.len() < count {
+            self.backings.push(try_box_uninit()?);
+        }
+        Ok(())
+    }
+}
+
 /// Backings by which nothing is mapped any more.
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
@@ -169,10 +235,27 @@ pub(crate) struct Backings {
 impl Backings {
     /// # Safety
     /// It is in no list, and is there as long as this.
-    pub(crate) unsafe fn push(&mut self, backing: NonNull<Backing>) {
+    unsafe fn push(&mut self, backing: NonNull<Backing>) {
         // SAFETY: said by the caller.
         unsafe { backing.as_ref() }.next.set(self.first);
         self.first = Some(backing);
+    }
+
+    /// These pages are not mapped by what the attributes say any more. If nothing is mapped by the backing then, it
+    /// joins the list.
+    ///
+    /// # Safety
+    /// They were, their nodes are locked, and the backing is there as long as this.
+    #[inline]
+    pub(crate) unsafe fn unmapped(&mut self, attributes: Attributes, pages: u64) {
+        // SAFETY: the caller promises it.
+        unsafe {
+            if let Some(backing) = attributes.backing.map(pointer)
+                && backing.as_ref().unmapped(pages)
+            {
+                self.push(backing);
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -201,7 +284,7 @@ impl Marked {
     /// # Safety
     /// They are mapped, and stay so as long as this. Nobody else marks backings of the space.
     pub(crate) unsafe fn add(&mut self, attributes: Attributes) {
-        let Some(backing) = attributes.backing else { return };
+        let Some(backing) = attributes.backing.map(pointer) else { return };
         // SAFETY: said by the caller.
         unsafe {
             if backing.as_ref().copy.get().is_none() {
@@ -275,7 +358,7 @@ impl Drop for Marked {
 /// They are.
 pub(crate) unsafe fn copied(attributes: Attributes) -> Attributes {
     // SAFETY: said by the caller.
-    let copy = |backing: NonNull<Backing>| unsafe { backing.as_ref() }.copy.get();
-    let backing = attributes.backing.map(|backing| copy(backing).expect("it was marked"));
+    let copy = |id: BackingId| unsafe { pointer(id).as_ref() }.copy.get();
+    let backing = attributes.backing.map(|id| Backing::id(copy(id).expect("it was marked")));
     Attributes { backing, ..attributes }
 }

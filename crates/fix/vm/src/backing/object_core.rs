@@ -7,12 +7,14 @@ use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use crate::backing::attachments::Attachments;
+use crate::backing::index::BlockPool;
 use crate::backing::index::{Index, State};
-use crate::backing::pager::{Pager, PagerError};
-use crate::cpu::{Cpu, Lack, Spare};
+use crate::backing::pager::Pager;
 use crate::error::Fault;
 use crate::machine::Machine;
-use crate::page::{Frame, PAGE};
+use crate::machine::frame_pool::FramePool;
+use crate::needed::Lack;
+use crate::page::Frame;
 
 /// What there is of an object as long as anybody holds it.
 pub(crate) struct Core {
@@ -49,7 +51,8 @@ impl Core {
         &self,
         machine: &M,
         index: u64,
-        spare: &mut Spare,
+        blocks: &mut BlockPool,
+        frames: &mut FramePool,
     ) -> Result<Found, Lack> {
         if index >= self.len.load(Acquire) {
             return Ok(Found::Fault(Fault::BeyondEnd));
@@ -59,8 +62,8 @@ impl Core {
             Some(State::Coming | State::Leaving(_)) => Ok(Found::Fault(Fault::Later)),
             Some(State::Absent) | None if self.pager.is_some() => Ok(Found::Away),
             Some(State::Absent) | None => {
-                let slot = self.index.make(index, spare)?;
-                let frame = spare.page()?;
+                let slot = self.index.make(index, blocks)?;
+                let frame = frames.page()?;
                 machine.note(frame).set_object(true);
                 if slot.replace(State::Absent, State::Coming) {
                     if self.is_within(index) {
@@ -70,7 +73,7 @@ impl Core {
                     slot.set(State::Absent);
                 }
                 machine.note(frame).set_object(false);
-                spare.keep_page(frame);
+                frames.keep_page(frame);
                 // Somebody else has brought one, or the object ends before by now.
                 Err(Lack::Nothing)
             }
@@ -79,7 +82,7 @@ impl Core {
 
     /// Whether the page is one of the object after it was said to be coming. Who makes the object shorter says
     /// so and then looks for pages, and waits for those that come: one of us sees what the other has done.
-    fn is_within(&self, index: u64) -> bool {
+    pub(crate) fn is_within(&self, index: u64) -> bool {
         fence(SeqCst);
         index < self.len.load(Acquire)
     }
@@ -93,41 +96,6 @@ impl Core {
     /// Whether the page has this frame, and nobody is about to take it out. As with [`find`](Core::find).
     pub(crate) fn has(&self, index: u64, frame: Frame) -> bool {
         self.index.find(index).is_some_and(|slot| slot.get() == State::Present(frame))
-    }
-
-    /// Has the pager bring a page. Without locks, outside of the epoch.
-    fn page_in<M: Machine>(&self, cpu: &Cpu<'_, M>, index: u64) -> Result<(), Fault> {
-        let Some(pager) = &self.pager else { return Ok(()) };
-        let slot = loop {
-            match cpu.with_spare(|spare| {
-                spare.has_page()?;
-                Ok(core::ptr::from_ref(self.index.make(index, spare)?))
-            }) {
-                // SAFETY: slots stay as long as the object.
-                Ok(slot) => break unsafe { &*slot },
-                Err(lack) => cpu.stock(lack)?,
-            }
-        };
-        if !slot.replace(State::Absent, State::Coming) {
-            return Ok(());
-        }
-        let frame = cpu.with_spare(Spare::page).expect("it was there, and is the CPU's");
-        // SAFETY: the frame is ours.
-        let page = unsafe { cpu.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
-        let result = pager.page_in(index, page);
-        if result.is_ok() && self.is_within(index) {
-            cpu.machine().note(frame).set_object(true);
-            slot.set(State::Present(frame));
-            return Ok(());
-        }
-        slot.set(State::Absent);
-        // SAFETY: no CPU has gone there.
-        unsafe { cpu.free(frame) };
-        match result {
-            Ok(()) => Err(Fault::BeyondEnd),
-            Err(PagerError::Later) => Err(Fault::Later),
-            Err(PagerError::Failed) => Err(Fault::Failed),
-        }
     }
 
     /// Frees an object and its frames.
@@ -159,18 +127,13 @@ impl<'m, M: Machine> Held<'m, M> {
         Held { machine, core: NonNull::from(core) }
     }
 
-    /// Has the pager bring a page. Without locks, outside of the epoch.
-    pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
-        // SAFETY: we hold it.
-        unsafe { self.core.as_ref() }.page_in(cpu, index)
+    pub(crate) fn machine(&self) -> &'m M {
+        self.machine
     }
 
-    /// Waits until it takes copies again. Without locks, outside of the epoch.
-    pub(crate) fn wait_for_room(&self, cpu: &Cpu<'m, M>) {
+    pub(crate) fn core(&self) -> &Core {
         // SAFETY: we hold it.
-        let core = unsafe { self.core.as_ref() };
-        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-        unsafe { self.machine.wait_while(cpu.number(), || core.attachments.is_crowded()) };
+        unsafe { self.core.as_ref() }
     }
 }
 

@@ -9,11 +9,11 @@ use knee_sync::invalidation::Stamp;
 
 use super::lock::{Held, Lock};
 use super::reverse::Reverse;
-use crate::cpu::table_at;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
+use crate::machine::format::Table;
+use crate::machine::table_at;
 use crate::page::Frame;
-use crate::tree::node::Table;
 
 /// A frame. In a line of its own, as `struct page` is: locks of tables are not to disturb each other.
 #[derive(Debug)]

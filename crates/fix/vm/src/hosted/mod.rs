@@ -131,15 +131,6 @@ impl<A: Architecture> Hosted<A> {
         }
     }
 
-    /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
-    /// operation; a thread that does something else for long [rests](Processor::rest).
-    ///
-    /// # Panics
-    /// If there is no such CPU, or it is there already.
-    pub fn cpu(&self, number: usize) -> Processor<'_, A> {
-        Processor::new(self, number)
-    }
-
     /// Frames that are free, but for those that CPUs keep for themselves.
     pub fn free_frames(&self) -> usize {
         self.free.count()

@@ -1,6 +1,10 @@
 //! Entries of page tables, as the hardware reads them.
 
-use crate::page::{BITS, Frame, Pages, Protection};
+use crate::page::{BITS, ENTRIES, Frame, Pages, Protection};
+use crate::primitive::AtomicU64;
+
+/// The entries of a table.
+pub(crate) type Table = [AtomicU64; ENTRIES];
 
 /// What an entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

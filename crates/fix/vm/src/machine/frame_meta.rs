@@ -7,7 +7,6 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::page::Frame;
 use crate::primitive::AtomicU64;
-use crate::space::lineage::Origin;
 
 /// What this crate notes of each frame: a cache line of the embedder's memory, zero at first. CPUs that use
 /// frames next to each other share nothing.
@@ -21,8 +20,22 @@ pub struct Note {
     /// Whose it is: one of the constants below. Changed by who has the frame for itself, but for [`DIRTY`].
     owner: AtomicU8,
     /// Where a space's own came to be, and at which page there. Under the lock of an entry that has it.
-    origin: Cell<Option<NonNull<Origin>>>,
+    origin: Cell<Option<OriginId>>,
     index: Cell<u64>,
+}
+
+/// Stands for the [origin](crate::space::lineage) of a page, which is stored and compared here and never looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OriginId(NonNull<()>);
+
+impl OriginId {
+    pub(crate) fn new(origin: NonNull<()>) -> OriginId {
+        OriginId(origin)
+    }
+
+    pub(crate) fn pointer(self) -> NonNull<()> {
+        self.0
+    }
 }
 
 /// It is a space's own, or nobody's.
@@ -60,13 +73,13 @@ impl Note {
 
     /// It is a space's own that came to be at this page. By who has the only entry that has it, or will have.
     #[inline]
-    pub(crate) fn set_origin(&self, origin: NonNull<Origin>, page: u64) {
+    pub(crate) fn set_origin(&self, origin: OriginId, page: u64) {
         self.origin.set(Some(origin));
         self.index.set(page);
     }
 
     /// Where it came to be. Under the lock of an entry that has it, which is a space's own.
-    pub(crate) fn origin(&self) -> (NonNull<Origin>, u64) {
+    pub(crate) fn origin(&self) -> (OriginId, u64) {
         (self.origin.get().expect("it has come to be"), self.index.get())
     }
 

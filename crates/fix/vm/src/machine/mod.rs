@@ -3,6 +3,7 @@
 pub(crate) mod cpu_set;
 pub(crate) mod format;
 pub(crate) mod frame_meta;
+pub(crate) mod frame_pool;
 pub(crate) mod ticks;
 
 use core::ptr::NonNull;
@@ -11,7 +12,7 @@ use knee_sync::Platform;
 use knee_sync::epoch::Domain;
 
 use crate::machine::cpu_set::CpuSet;
-use crate::machine::format::{FaultFlush, Format};
+use crate::machine::format::{FaultFlush, Format, Table};
 use crate::machine::frame_meta::Note;
 use crate::machine::ticks::Ticks;
 use crate::page::{Frame, Pages};
@@ -124,4 +125,9 @@ pub enum Flush {
     Tables(Pages),
     /// All entries for the space.
     All,
+}
+
+/// A frame's entries.
+pub(crate) fn table_at<M: Machine>(machine: &M, frame: Frame) -> NonNull<Table> {
+    machine.address(frame).cast()
 }

@@ -9,6 +9,7 @@ use crate::page::{Pages, Protection};
 use crate::space::Space;
 use crate::space::arena::{SLICE, place};
 use crate::tree::node::Any;
+use crate::tree::query::first_mapped;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps so many pages of the space's own memory where nothing is mapped, and says where.
@@ -226,49 +227,12 @@ impl<'m, M: Machine> Space<'m, M> {
         while gap.is_empty() && !rest.is_empty() {
             let used = {
                 let _guard = cpu.pin();
-                let platform = self.machine().epoch().platform();
-                first_mapped::<M>(Any::Branch(self.tree().root()), *rest, platform)
+                first_mapped(Any::Branch(self.tree().root()), *rest, cpu.platform())
             };
             gap = Pages { start: rest.start, end: used.map_or(rest.end, |used| used.start) };
             rest.start = used.map_or(rest.end, |used| used.end);
         }
         (!gap.is_empty()).then_some(gap)
-    }
-}
-
-/// The first of these pages that are mapped in a node or below, and those after it that are mapped
-/// in the same place. Under an epoch; without locks but for that of a leaf.
-fn first_mapped<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) -> Option<Pages> {
-    let pages = pages.and(node.node().span());
-    match node {
-        Any::Leaf(leaf) => {
-            leaf.lock(platform);
-            // SAFETY: it is locked.
-            let found = unsafe {
-                leaf.with_codes(|codes| {
-                    let is_free = |page: &u64| codes.get(leaf.slot(*page)).is_none();
-                    let start = (pages.start..pages.end).find(|page| !is_free(page))?;
-                    let end = (start..pages.end).find(is_free).unwrap_or(pages.end);
-                    Some(Pages { start, end })
-                })
-            };
-            leaf.unlock();
-            found
-        }
-        Any::Branch(branch) => {
-            let own =
-                branch.published().read(|extents| extents.overlapping(pages).first()).flatten();
-            let own = own.map(|extent| extent.pages.and(pages));
-            // Children have none of the extent's pages.
-            let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
-            if before.is_empty() {
-                return own;
-            }
-            let slots = branch.slot(before.start)..=branch.slot(before.end - 1);
-            let children = slots.filter_map(|slot| branch.child(slot));
-            let below = |child| first_mapped::<M>(child, before, platform);
-            children.into_iter().find_map(below).or(own)
-        }
     }
 }
 

@@ -23,7 +23,6 @@ use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::page::{BITS, ENTRIES, Pages};
-use crate::space::Lingering;
 
 /// Pages of a slice: those of a branch above leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
@@ -71,6 +70,15 @@ pub(crate) fn place(range: Pages, count: u64) -> Pages {
 struct Entry {
     pages: Pages,
     next: u32,
+}
+
+/// Pages that were unmapped lazily.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lingering {
+    pub(super) pages: Pages,
+    /// How many of them were mapped.
+    pub(super) mapped: u64,
+    pub(super) ticket: u64,
 }
 
 /// A CPU's ranges. Nobody else looks at them.
@@ -302,7 +310,7 @@ impl Arenas {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

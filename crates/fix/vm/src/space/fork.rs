@@ -4,16 +4,20 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::backing::object_core::Held;
 use crate::backing::{Backing, Marked, copied};
-use crate::cpu::{Cpu, Nodes, Spare};
+use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
 use crate::mutant::is_mutant;
+use crate::needed::Nodes;
+use crate::space::Space;
 use crate::space::lineage::Links;
-use crate::space::{Space, mapped};
 use crate::transaction::gather::Removal;
 use crate::tree::extents::Extent;
 use crate::tree::latch::BLOCK;
 use crate::tree::node::{Any, Branch, Leaf};
+use crate::tree::pool::TreePool;
+use crate::tree::query::mapped;
+use crate::tree::update::{add_child, add_table};
 
 /// What a copy of a tree needs.
 #[derive(Debug, Default)]
@@ -100,10 +104,9 @@ impl<'m, M: Machine> Space<'m, M> {
             let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
             unsafe {
-                let lineage = &self.tree().lineage;
                 if is_own {
-                    lineage.forget_others(platform);
-                } else if lineage.is_full() {
+                    self.lineage.forget_others(platform);
+                } else if self.lineage.is_full() {
                     return Ok(Some(Ok(Forked::Full)));
                 }
             }
@@ -112,17 +115,17 @@ impl<'m, M: Machine> Space<'m, M> {
             if let Some(object) = size.backings.crowded(self.machine()) {
                 return Ok(Some(Ok(Forked::Crowded(object))));
             }
-            spare.has_nodes(size.nodes)?;
+            spare.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
             // Those with the most first, as who needs less takes what is left of these.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {
                 copies += count;
-                spare.has_extents(copies, 1 << log)?;
+                spare.tree.has_extents(copies, 1 << log)?;
             }
-            spare.has_kinds(size.nodes.leaves, size.kinds)?;
-            spare.has_backings(size.backings.count())?;
+            spare.tree.has_kinds(size.nodes.leaves, size.kinds)?;
+            spare.backings.has(size.backings.count())?;
             let count = mapped(locked.top, self.pages());
             let charge = match copy.tree().account.charge(cpu.number(), count, platform) {
                 Ok(charge) => charge,
@@ -135,16 +138,16 @@ impl<'m, M: Machine> Space<'m, M> {
             // SAFETY: both roots are locked.
             unsafe {
                 let links = links.take().expect("this is done once");
-                self.tree().lineage.inherit(copy.tree_pointer(), links, cpu);
+                self.lineage.inherit(&copy.lineage, copy.tree_pointer(), links, cpu);
             }
             size.backings.copy(|backing| {
-                let new = spare.backing(backing.copied(copy.tree_pointer()));
+                let new = spare.backings.take(backing.copied(copy.tree_pointer()));
                 let new = new.expect("they were counted");
                 // SAFETY: the other one is attached; the new one is until nothing of the copy is mapped by it.
-                unsafe { Backing::attach(new, cpu, true) };
+                unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });
-            copy.copy_branch(cpu, root, copy.tree().root(), spare, &mut removal);
+            copy.copy_branch(cpu, root, copy.tree().root(), &mut spare.tree, &mut removal);
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().unlock();
             }
@@ -164,7 +167,7 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         from: &Branch,
         to: &Branch,
-        spare: &mut Spare,
+        spare: &mut TreePool,
         removal: &mut Removal,
     ) {
         const COUNTED: &str = "it was counted";
@@ -183,7 +186,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         for child in from.children(from.span()) {
             let first = child.node().span().start;
-            self.add_child(to, first, spare).expect(COUNTED);
+            add_child(self.machine(), to, first, spare).expect(COUNTED);
             match (child, to.child(to.slot(first))) {
                 (Any::Branch(from), Some(Any::Branch(to))) => {
                     self.copy_branch(cpu, from, to, spare, removal);
@@ -203,7 +206,7 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         from: &Leaf,
         to: &Leaf,
-        spare: &mut Spare,
+        spare: &mut TreePool,
         removal: &mut Removal,
     ) {
         const COUNTED: &str = "it was counted";
@@ -215,7 +218,7 @@ impl<'m, M: Machine> Space<'m, M> {
             to.with_codes(|own| *own = codes);
         }
         if from.table().is_some() {
-            let entries = self.add_table(to, to.span().start, spare).expect(COUNTED);
+            let entries = add_table(self.machine(), to, to.span().start, spare).expect(COUNTED);
             removal.share(self.machine(), from, |slot, entry| {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);

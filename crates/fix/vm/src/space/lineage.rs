@@ -16,10 +16,12 @@ use core::ptr::NonNull;
 
 use knee_sync::Platform;
 
+use crate::allocate::try_box;
 use crate::backing::attachments::{Attachment, Attachments};
-use crate::cpu::{Cpu, try_box};
+use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
+use crate::machine::frame_meta::OriginId;
 use crate::page::Pages;
 use crate::tree::Tree;
 
@@ -29,7 +31,7 @@ const MOST: usize = 5;
 /// A space as its pages know it. It is there as long as a space is attached.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) attachments: Attachments,
+    attachments: Attachments,
 }
 
 /// That a space may have pages of an origin.
@@ -84,7 +86,8 @@ impl Link {
             let attachment = Attachment::new(tree.as_ref().pages(), 0, tree);
             *self = Link { attachment, origin };
             let link = NonNull::from(Box::leak(self));
-            origin.as_ref().attachments.attach(cpu, link.cast(), true);
+            let attachments = &origin.as_ref().attachments;
+            attachments.attach(cpu.number(), cpu.platform(), link.cast(), true);
             link
         }
     }
@@ -105,35 +108,30 @@ impl Link {
 }
 
 impl Lineage {
-    /// That of a space that is to [begin](Lineage::begin).
-    pub(crate) const fn new() -> Lineage {
-        Lineage { own: NonNull::dangling(), links: UnsafeCell::new([None; MOST]) }
-    }
-
-    /// The space begins, and its pages with it.
+    /// That of a space that begins, and whose pages begin with it.
     ///
     /// # Safety
-    /// Once, while nobody else knows the tree, which has a user until the [end](Lineage::end).
-    pub(crate) unsafe fn begin<M: Machine>(
-        mut tree: NonNull<Tree>,
+    /// The tree has a user until the [end](Lineage::end).
+    pub(crate) unsafe fn new<M: Machine>(
+        tree: NonNull<Tree>,
         origin: Box<Origin>,
         link: Box<Link>,
         cpu: &Cpu<'_, M>,
-    ) {
+    ) -> Lineage {
         let own = NonNull::from(Box::leak(origin));
-        // SAFETY: said by the caller; we hold the origin.
+        let mut links = [None; MOST];
+        // SAFETY: the caller promises it; we hold the origin.
         unsafe {
-            tree.as_mut().lineage.own = own;
-            let link = link.begin(own, tree, cpu);
-            tree.as_mut().lineage.links.get_mut()[0] = Some(link);
-            let is_last = own.as_ref().attachments.close(cpu.machine().epoch().platform());
+            links[0] = Some(link.begin(own, tree, cpu));
+            let is_last = own.as_ref().attachments.close(cpu.platform());
             debug_assert!(!is_last, "the space is attached");
         }
+        Lineage { own, links: UnsafeCell::new(links) }
     }
 
     /// The space's own origin.
-    pub(crate) fn own(&self) -> NonNull<Origin> {
-        self.own
+    pub(crate) fn own(&self) -> OriginId {
+        OriginId::new(self.own.cast())
     }
 
     /// Whether a copy would have too many origins.
@@ -145,25 +143,27 @@ impl Lineage {
         unsafe { &*self.links.get() }.iter().all(Option::is_some)
     }
 
-    /// A copy's pages may be of all origins that these are of. It is not [full](Lineage::is_full).
+    /// The pages of a copy, of this lineage and tree, may be of all origins that these are of. It is not
+    /// [full](Lineage::is_full).
     ///
     /// # Safety
-    /// Under the locks of the roots of both. The other has just begun, and nobody knows it but those that
-    /// come by what is attached here, and wait for the lock.
+    /// Under the locks of the roots of both. The copy has just begun, and only the caller has it, and those that come
+    /// by what is attached here and wait for the lock.
     pub(crate) unsafe fn inherit<M: Machine>(
         &self,
-        copy: NonNull<Tree>,
+        copy: &Lineage,
+        tree: NonNull<Tree>,
         mut links: Links,
         cpu: &Cpu<'_, M>,
     ) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller promises it.
         let all = unsafe { &*self.links.get() };
         for (place, link) in all.iter().flatten().enumerate() {
             let new = links.0[place].take().expect("links are there");
             // SAFETY: this one's space is attached to the origin, and the copy's root is locked.
             unsafe {
-                let new = new.begin(link.as_ref().origin, copy, cpu);
-                (*copy.as_ref().lineage.links.get())[place + 1] = Some(new);
+                let new = new.begin(link.as_ref().origin, tree, cpu);
+                (*copy.links.get())[place + 1] = Some(new);
             }
         }
     }
@@ -211,8 +211,9 @@ pub(crate) struct Held(NonNull<Origin>);
 impl Held {
     /// # Safety
     /// A space is attached to it meanwhile.
-    pub(crate) unsafe fn new(origin: NonNull<Origin>) -> Held {
-        // SAFETY: said by the caller.
+    pub(crate) unsafe fn new(origin: OriginId) -> Held {
+        let origin: NonNull<Origin> = origin.pointer().cast();
+        // SAFETY: an origin is there as long as a space is attached, as the caller promises.
         unsafe { origin.as_ref() }.attachments.hold();
         Held(origin)
     }

@@ -9,7 +9,10 @@ use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::page::{Frame, Pages};
-use crate::tree::node::{Any, Branch, Node};
+use crate::tree::node::{Any, Branch, Node, reach};
+
+/// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
+pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
 
 /// Nodes that were taken out of the tree, in lists through what they are made of.
 struct Pruned {

@@ -3,14 +3,12 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
-use crate::tree::attributes::Attributes;
 use crate::tree::node::Leaf;
 
 /// To unmap more pages that are present than these is worth an interrupt.
@@ -40,8 +38,6 @@ pub(crate) struct Removal {
     is_forgotten: bool,
     /// Entries for frames of objects that were taken out: these frames are not ours.
     objects: u64,
-    /// Backings by which nothing is mapped any more.
-    backings: Backings,
 }
 
 impl Removal {
@@ -57,7 +53,6 @@ impl Removal {
             is_shared: false,
             is_forgotten: false,
             objects: 0,
-            backings: Backings::default(),
         }
     }
 
@@ -80,22 +75,6 @@ impl Removal {
         }
         self.pages.start = self.pages.start.min(page);
         self.pages.end = self.pages.end.max(page + 1);
-    }
-
-    /// These pages are not mapped by what the attributes say any more.
-    ///
-    /// # Safety
-    /// They were, and their nodes are locked.
-    #[inline]
-    pub(crate) unsafe fn unmapped(&mut self, attributes: Attributes, pages: u64) {
-        // SAFETY: said by the caller.
-        unsafe {
-            if let Some(backing) = attributes.backing
-                && backing.as_ref().unmapped(pages)
-            {
-                self.backings.push(backing);
-            }
-        }
     }
 
     /// Takes what is present of these pages out of a leaf's table. The leaf is locked,
@@ -304,7 +283,7 @@ impl Removal {
     /// If it is lazy, and all are pages of the space's own: leaves them until CPUs have ticked after the time that
     /// is returned, and has this CPU forget them. If not, it is still to [finish](Removal::finish).
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
-        let has_others = self.is_shared || self.objects > 0 || !self.backings.is_empty();
+        let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
         let has_others = is_much || has_others && !is_mutant!("objects_linger");
         if !self.is_lazy || self.leaves.is_none() || has_others {
@@ -329,28 +308,10 @@ impl Removal {
     /// # Safety
     /// The frames are in no table.
     #[inline]
-    pub(crate) unsafe fn finish<M: Machine>(mut self, tree: &Tree, cpu: &Cpu<'_, M>) {
+    pub(crate) unsafe fn finish<M: Machine>(self, tree: &Tree, cpu: &Cpu<'_, M>) {
         if !self.pages.is_empty() {
             // SAFETY: said by the caller.
             unsafe { self.flush_all(tree, cpu) };
-        }
-        if !self.backings.is_empty() {
-            self.detach_all(tree, cpu);
-        }
-    }
-
-    fn detach_all<M: Machine>(&mut self, tree: &Tree, cpu: &Cpu<'_, M>) {
-        // Not before: who looks for pages of an object has to find those whose CPUs have not forgotten.
-        while let Some(backing) = self.backings.pop() {
-            // SAFETY: it is ours, and there until it is detached.
-            let backing_of = unsafe { backing.as_ref() };
-            if backing_of.has_gone_in_parts() && !is_mutant!("no_wait_for_parts") {
-                // Others may wait for CPUs to forget theirs.
-                let waited = tree.locked(cpu, backing_of.pages(), |_, _| Ok(()));
-                debug_assert!(waited.is_ok(), "it lacks nothing");
-            }
-            // SAFETY: nothing is mapped by it, and all CPUs know.
-            unsafe { Backing::detach(backing, cpu.machine()) };
         }
     }
 

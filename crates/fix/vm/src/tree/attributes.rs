@@ -2,7 +2,6 @@
 
 use core::ptr::NonNull;
 
-use crate::backing::Backing;
 use crate::page::Protection;
 
 /// What is the same for all pages of an extent.
@@ -10,11 +9,25 @@ use crate::page::Protection;
 pub(crate) struct Attributes {
     /// What may be done.
     pub(crate) protection: Protection,
-    /// What object they are of; none if they are the space's own, zero at first.
-    ///
-    /// It is there as long as any page is mapped by it: whoever has the lock of a node and finds it by a page
-    /// may look at it.
-    pub(crate) backing: Option<NonNull<Backing>>,
+    /// What provides the pages; none if they are the space's own, zero at first.
+    pub(crate) backing: Option<BackingId>,
+}
+
+/// Stands for a [backing](crate::backing), which trees store and compare and never look at.
+///
+/// The backing is there as long as any page is mapped by it: whoever has the lock of a node and finds the id by a page
+/// may look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BackingId(NonNull<()>);
+
+impl BackingId {
+    pub(crate) fn new(backing: NonNull<()>) -> BackingId {
+        BackingId(backing)
+    }
+
+    pub(crate) fn pointer(self) -> NonNull<()> {
+        self.0
+    }
 }
 
 impl Attributes {
@@ -26,14 +39,5 @@ impl Attributes {
     /// Whether nothing is to be there.
     pub(crate) fn is_guard(self) -> bool {
         self.protection == Protection::GUARD
-    }
-
-    /// The backing, if there is one.
-    ///
-    /// # Safety
-    /// A page is mapped by it, and that stays so as long as the result is used.
-    pub(crate) unsafe fn backing<'a>(self) -> Option<&'a Backing> {
-        // SAFETY: said by the caller.
-        self.backing.map(|backing| unsafe { backing.as_ref() })
     }
 }

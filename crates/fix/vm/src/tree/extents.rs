@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
-use crate::tree::latch::View;
 
 /// Pages with the same attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +34,10 @@ impl Extents {
     }
 
     /// Makes them these, for which there is room.
-    pub(crate) fn copy(&mut self, others: View<'_>) {
+    pub(crate) fn copy(&mut self, others: impl ExactSizeIterator<Item = Extent>) {
         debug_assert!(self.room() >= others.len());
         self.0.clear();
-        self.0.extend(others.iter());
+        self.0.extend(others);
     }
 
     /// All of them.

@@ -14,11 +14,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::epoch::Entry;
 
-use crate::backing::Backing;
 use crate::mutant::{is_mutant, order};
 use crate::page::{Pages, Protection};
 use crate::primitive::{AtomicPtr, AtomicU64, Made, fence};
-use crate::tree::attributes::Attributes;
+use crate::tree::attributes::{Attributes, BackingId};
 use crate::tree::extents::Extent;
 
 /// Extents that share lines with no others.
@@ -30,7 +29,7 @@ struct Cell {
     start: AtomicU64,
     end: AtomicU64,
     protection: AtomicU64,
-    backing: AtomicPtr<Backing>,
+    backing: AtomicPtr<()>,
 }
 
 impl Cell {
@@ -43,7 +42,7 @@ impl Cell {
     #[inline]
     fn get(&self) -> Extent {
         let protection = Protection::from_bits(self.protection.load(Relaxed) as u8);
-        let backing = NonNull::new(self.backing.load(Relaxed));
+        let backing = NonNull::new(self.backing.load(Relaxed)).map(BackingId::new);
         Extent { pages: self.pages(), attributes: Attributes { protection, backing } }
     }
 
@@ -53,7 +52,8 @@ impl Cell {
         self.start.store(pages.start, Relaxed);
         self.end.store(pages.end, Relaxed);
         self.protection.store(protection.bits().into(), Relaxed);
-        self.backing.store(backing.map_or(ptr::null_mut(), NonNull::as_ptr), Relaxed);
+        let backing = backing.map_or(ptr::null_mut(), |id| id.pointer().as_ptr());
+        self.backing.store(backing, Relaxed);
     }
 }
 

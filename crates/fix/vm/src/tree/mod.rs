@@ -7,6 +7,9 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod node;
 pub(crate) mod page_states;
+pub(crate) mod pool;
+pub(crate) mod query;
+pub(crate) mod update;
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
@@ -15,17 +18,15 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
 
-use crate::cpu::Cpu;
+use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{Entry, Format};
 use crate::machine::ticks::Ticks;
-use crate::machine::{Flush, Machine};
 use crate::mutant::is_mutant;
 use crate::padded::Padded;
 use crate::page::Pages;
 use crate::primitive::AtomicBool;
 use crate::quota::Account;
-use crate::space::lineage::Lineage;
 use crate::tree::fork_lock::Forking;
 use crate::tree::node::{Any, Branch, Leaf};
 
@@ -38,7 +39,6 @@ pub(crate) struct Tree {
     /// CPUs that may know pages of it.
     active: CpuSet,
     pub(crate) account: Account,
-    pub(crate) lineage: Lineage,
     pub(crate) forking: Forking,
     /// Somebody moves pages.
     moving: AtomicBool,
@@ -60,7 +60,6 @@ impl Tree {
             number: NUMBER.fetch_add(1, Relaxed),
             active,
             account,
-            lineage: Lineage::new(),
             forking: Forking::new(),
             moving: AtomicBool::new(false),
             is_lazy: AtomicBool::new(false),
@@ -103,28 +102,25 @@ impl Tree {
         self.is_lazy.store(is, Relaxed);
     }
 
+    /// CPUs that may know pages of it.
+    pub(crate) fn active(&self) -> &CpuSet {
+        &self.active
+    }
+
+    /// CPUs have forgotten all that was unmapped before this time.
+    pub(crate) fn set_settled(&self, time: u64) {
+        self.settled.0.fetch_max(time, AcqRel);
+    }
+
     /// Whether CPUs have forgotten what was unmapped with this ticket.
     pub(crate) fn is_over(&self, ticket: u64, ticks: &Ticks) -> bool {
         // Acquire: it was over before it was said.
         ticket < self.settled.0.load(Acquire) || ticks.is_over(ticket, &self.active)
     }
 
-    /// Has CPUs forget all that was unmapped until now.
-    pub(crate) fn settle<M: Machine>(&self, cpu: &Cpu<'_, M>, ticks: &Ticks) {
-        let now = ticks.now();
-        self.shoot_down(cpu, Flush::All);
-        self.settled.0.fetch_max(now, AcqRel);
-    }
-
     /// Whether no CPU but this one may know pages of it.
     pub(crate) fn is_of_one(&self, cpu: usize) -> bool {
         self.active.iter().all(|other| other == cpu)
-    }
-
-    /// Has CPUs forget what they know of these pages.
-    pub(crate) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Flush) {
-        // SAFETY: a `Cpu` stays on its CPU; the caller has no locks.
-        unsafe { cpu.machine().shoot_down(cpu.number(), &self.active, self.number, pages) };
     }
 
     /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others

@@ -9,16 +9,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use knee_sync::Platform;
 use knee_sync::epoch::Entry;
 
-use crate::machine::format::{self, Format};
+use crate::machine::format::{self, Format, Table};
 use crate::mutant::{is_mutant, order};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, pause, set};
 use crate::tree::attributes::Attributes;
 use crate::tree::latch::{Published, View};
 use crate::tree::page_states::Codes;
-
-/// The entries of a table.
-pub(crate) type Table = [AtomicU64; ENTRIES];
 
 /// What all nodes have.
 ///
