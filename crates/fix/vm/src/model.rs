@@ -61,7 +61,8 @@ unsafe impl Platform for Fences {
 /// x86-64 with so many levels.
 pub(crate) enum Levels<const LEVELS: u8> {}
 
-impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
+// SAFETY: it is x86-64's, which holds for any number of levels.
+unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const FAULT_FLUSH: FaultFlush = X86_64::FAULT_FLUSH;
 

@@ -52,7 +52,19 @@ pub enum FaultFlush {
 /// anything that was taken away is used again, and [`Space::fault`](crate::Space::fault) flush what would raise the same
 /// fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) says. An entry that gives a CPU more rights, or
 /// a page that was absent, is stored without a flush: a CPU that has cached the old one faults once.
-pub trait Format: Sync + 'static {
+///
+/// # Safety
+/// This crate frees, and reads and writes, the frames that [`read`](Format::read) returns. So, for each frame of the
+/// machine and each level:
+/// * `read` returns of an entry what it was made of by [`table`](Format::table), [`page`](Format::page),
+///   [`parked`](Format::parked) or [`leaving`](Format::leaving): the same variant and frame, and no more protection.
+/// * It returns the same when the hardware has set accessed and dirty in it.
+/// * It returns [`Entry::Absent`] of [`ABSENT`], at all levels.
+/// * The hardware takes entries of `table` and `page` for what they say, those of `page` with no more than the given
+///   protection, and those of `parked` and `leaving` for absent.
+/// * [`pages`](Format::pages) has only pages that a root of [`LEVELS`](Format::LEVELS) levels has entries for, and none
+///   whose entries of the root are the kernel's.
+pub unsafe trait Format: Sync + 'static {
     /// Tables on the way from the root to a page.
     const LEVELS: u8;
 
@@ -134,7 +146,8 @@ mod x86_64 {
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
-impl Format for X86_64 {
+// SAFETY: "Software Developer's Manual", volume 3, table 4-20. Bits of the address are apart from all others.
+unsafe impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
     /// "Software Developer's Manual", volume 3, 4.10.4.1 and 4.10.2.3.
@@ -201,7 +214,8 @@ mod riscv {
     pub(super) const FRAMES: u64 = (1 << 44) - 1;
 }
 
-impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
+// SAFETY: "Privileged Architecture", 10.3. The frame's number is apart from all other bits.
+unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;
     /// "Privileged Architecture", 12.2.1: even an absent entry may be cached until `sfence.vma`.
@@ -271,7 +285,8 @@ mod aarch64 {
     pub(super) const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 }
 
-impl Format for AArch64 {
+// SAFETY: "Architecture Reference Manual", D8.3. Bits of the address are apart from all others.
+unsafe impl Format for AArch64 {
     const LEVELS: u8 = 4;
     /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached; one
     /// that raises a permission fault may be.

@@ -29,8 +29,7 @@ use crate::page::{Frame, Pages};
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
 ///   [`Flush`]: frames are freed on their word.
 /// * [`wait_while`](Machine::wait_while) returns only after `condition` was false: locks are built of it.
-/// * The CPUs read entries as the [format](Machine::Format) does, and its [`read`](Format::read) returns what the entry
-///   was made of: frames are freed on its word as well.
+/// * The CPUs read entries as the [format](Machine::Format) does.
 /// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) is what the CPUs require, or more.
 /// * [`begin_root`](Machine::begin_root) writes to the kernel's half alone.
 /// * [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
