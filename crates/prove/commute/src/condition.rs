@@ -8,8 +8,9 @@
 
 use std::collections::HashMap;
 
-use crate::explore::{Difference, Exploration, Situation, Verdict};
-use crate::facts::{Bound, Facts, Int, Literal, Name, Question, WORD, show_all};
+use crate::exploration::{Difference, Exploration, Situation, Verdict};
+use crate::facts::{Facts, Int, Name, Question, WORD};
+use crate::literal::{Bound, Literal, show_all};
 
 /// Literals that hold together; none: always.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::facts::{Facts, Int, Name, Question};
-use crate::interface::{Outcome, Value as Seen};
-use crate::part::Part;
-use crate::state::{Term, Truth};
+use crate::outcome::{Outcome, Value as Seen};
+use crate::state::{Part, Term, Truth};
 
 /// One of the concrete states and arguments of a situation: names are numbered in the order in
 /// which they are asked for, so that what differs only by renaming reads the same; integers are as

@@ -14,164 +14,20 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::facts::{Literal, Name};
-use crate::interface::{Call, Interface, Operation, Outcome};
+use crate::call::Call;
+use crate::exploration::{
+    Difference, Exploration, Extent, Impossible, LABELS, Limits, ModelError, Situation, Verdict,
+};
+use crate::facts::Name;
+use crate::interface::{Interface, Operation};
+use crate::literal::Literal;
+use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::UnderWay;
-use crate::world::{Answered, Claim, Stop, World};
-
-/// What calls are called.
-const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
-/// What call `nr` is called: `a`, `b` …
-pub fn call_label(nr: usize) -> &'static str {
-    LABELS[nr]
-}
-
-/// How far to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Questions of one execution.
-    pub questions: usize,
-    /// Situations of one set of operations.
-    pub situations: usize,
-}
+use crate::world::{Answered, Stop, World};
 
 /// Paths that ask too much, of one set of operations, before it is given up: most likely all do.
 const MOST_TOO_DEEP: usize = 1000;
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { questions: 200, situations: 100_000 }
-    }
-}
-
-/// Whether operations commute in a situation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// They do.
-    Commute,
-    /// They do not: the first thing that tells the orders apart.
-    Differ(Difference),
-}
-
-/// What tells two orders apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Difference {
-    /// The result of a call.
-    Result {
-        /// Which call, from 0.
-        call: usize,
-        /// Which part of what it sees.
-        field: String,
-        /// What that is in each of the two orders.
-        seen: [String; 2],
-        /// The two orders.
-        orders: [String; 2],
-    },
-    /// The state that is left.
-    State {
-        /// What is in the same place.
-        seen: [String; 2],
-        /// The two orders.
-        orders: [String; 2],
-    },
-}
-
-/// A class of initial states and arguments in which the model does not tell any difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Situation {
-    /// What holds there, or its opposite; of no two situations all of it can hold.
-    pub condition: Vec<(Literal, bool)>,
-    /// Whether the operations commute.
-    pub verdict: Verdict,
-    /// What somebody needs who does not believe the verdict.
-    pub grounds: Grounds,
-}
-
-/// On what a verdict rests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grounds {
-    /// What the model took for granted.
-    pub assumed: Vec<(Literal, bool)>,
-    /// New names, which equal no other of their sort, but may be chosen to be one with each other.
-    pub fresh: Vec<String>,
-    /// Those that were chosen to be one.
-    pub agreed: Vec<(String, String)>,
-    /// Integers that may be chosen so that orders agree.
-    pub open: Vec<String>,
-    /// What has to hold for the orders to agree. If they do not, the last of these is false.
-    pub claims: Vec<Claim>,
-}
-
-/// A path that is no situation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Impossible {
-    /// What was answered.
-    pub condition: Vec<(Literal, bool)>,
-    /// What the model took for granted: with the condition it does not hold.
-    pub assumed: Vec<(Literal, bool)>,
-}
-
-/// All situations of some operations.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exploration {
-    /// In a fixed order.
-    pub situations: Vec<Situation>,
-    /// Where what the model took for granted does not hold: no situations.
-    pub impossible: Vec<Impossible>,
-    /// How far it went.
-    pub extent: Extent,
-}
-
-/// How far an exploration went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
-    /// How many paths were cut off because they asked too much.
-    pub too_deep: usize,
-    /// Whether there is more than was allowed to be looked at.
-    pub cut: bool,
-}
-
-/// A model that cannot be explored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelError {
-    /// An execution that cannot be trusted.
-    Untrusted {
-        /// The operations.
-        operations: Vec<String>,
-        /// What had been answered.
-        path: Vec<String>,
-        /// What is wrong.
-        stop: Stop,
-    },
-    /// The program that the model is in does not do what it should.
-    Program {
-        /// The program.
-        program: String,
-        /// What it did instead.
-        what: String,
-    },
-}
-
-impl std::fmt::Display for ModelError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Untrusted { operations, path, stop } => {
-                let path = if path.is_empty() { "nothing".to_owned() } else { path.join(", ") };
-                write!(f, "{}: {stop}, after: {path}", operations.join(" and "))
-            }
-            Self::Program { program, what } => write!(f, "{program}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 /// An execution that came to its end.
 pub(crate) struct Leaf<S> {

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::example::Example;
-use crate::explore::{Extent, Leaf, Limits, ModelError, Verdict, call_label, walk};
+use crate::exploration::{Extent, Limits, ModelError, Verdict, call_label};
+use crate::explore::{Leaf, walk};
 use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Interface, Operation};
-use crate::part::Part;
-use crate::state::State;
+use crate::state::{Part, State};
 use crate::world::Argument;
 
 /// Version of the format of a test.

@@ -17,38 +17,43 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bag;
+mod call;
+mod certificate;
 mod condition;
 mod example;
+mod exploration;
 mod explore;
 mod facts;
 mod generate;
 mod interface;
+mod literal;
 mod model;
 pub mod models;
 mod outcome;
 mod parallel;
-mod part;
 mod serve;
 mod state;
+mod test_outcome;
 mod watch;
 mod world;
 
-pub use bag::Bag;
+pub use call::{Call, Word};
+pub use certificate::{Claim, Grounds};
 pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
-pub use explore::{
-    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict,
-    call_label, explore,
+pub use exploration::{
+    Difference, Exploration, Extent, Impossible, Limits, ModelError, Situation, Verdict, call_label,
 };
-pub use facts::{Facts, Flag, Int, Literal, Name, Question, WORD};
+pub use explore::explore;
+pub use facts::{Facts, Flag, Int, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
-pub use interface::{Call, Interface, Operation, Outcome, Setup, Value, Word};
+pub use interface::{Interface, Operation, Setup};
+pub use literal::Literal;
 pub use model::{Model, explore_pairs, models, pairs};
-pub use outcome::{Finding, TestOutcome};
+pub use outcome::{Outcome, Value};
 pub use parallel::in_order;
-pub use part::Part;
 pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, STUCK, serve, watch};
-pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
+pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, Total, Truth, join};
+pub use test_outcome::{Finding, TestOutcome};
 pub use watch::{Execution, on_this_thread, stuck};
-pub use world::{Answered, Claim, Stop, World};
+pub use world::{Answered, Stop, World};

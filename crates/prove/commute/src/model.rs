@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::explore::{Exploration, Limits, ModelError, explore};
+use crate::exploration::{Exploration, Limits, ModelError};
+use crate::explore::explore;
 use crate::generate::{Generated, Test, Wanted, generate};
 use crate::interface::Interface;
 use crate::models::posix::alternatives;

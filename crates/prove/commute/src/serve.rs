@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::explore::{Exploration, Limits, ModelError};
+use crate::exploration::{Exploration, Limits, ModelError};
 use crate::generate::{Generated, Test, Wanted};
 use crate::model::Model;
 use crate::watch::{on_this_thread, stuck};

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::facts::Literal;
+use crate::literal::Literal;
 
 /// All explorations that are under way.
 static UNDER_WAY: Mutex<Vec<Arc<Progress>>> = Mutex::new(Vec::new());

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::explore::Grounds;
-use crate::facts::{Facts, Flag, Int, Literal, Name, Question, show_sum};
+use crate::certificate::{Claim, Grounds};
+use crate::facts::{Facts, Flag, Int, Name, Question};
+use crate::literal::{Literal, show_sum};
 use crate::state::State;
 use crate::watch::Progress;
 
@@ -66,18 +67,6 @@ impl Answered {
     pub fn show(&self) -> String {
         self.literal.show(self.answer)
     }
-}
-
-/// What has to hold for two orders to agree: a part of a result or of a state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Claim {
-    /// These names are equal.
-    Names(String, String),
-    /// The first plus so much is the second. An empty label is zero.
-    Ints(String, i64, String),
-    /// These are the same; written down where they are not.
-    Things(String, String),
 }
 
 /// What a call was given.

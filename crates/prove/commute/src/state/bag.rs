@@ -8,10 +8,9 @@
 //! some order leaves one of them with nothing, or with what another call has added, and the order
 //! in which that one comes first does not.
 
+use super::{Part, State};
+use crate::call::Call;
 use crate::facts::Int;
-use crate::interface::Call;
-use crate::part::Part;
-use crate::state::State;
 use crate::world::{Stop, World};
 
 /// Elements of unknown number and content, in no order.

@@ -1,7 +1,7 @@
 //! States as trees, whatever their types are.
 
+use super::{State, Truth};
 use crate::facts::{Int, Name};
-use crate::state::{State, Truth};
 use crate::world::World;
 
 /// A part of an initial state.
