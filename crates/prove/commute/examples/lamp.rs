@@ -36,7 +36,7 @@ fn lamp() -> Interface<Lamp> {
                 name: "toggle",
                 about: "(): lit if it was dark, and dark if it was lit",
                 apply: |state, call| {
-                    let lit = state.lit.ask(call.world)?;
+                    let lit = state.lit.ask(call.execution)?;
                     state.lit = Truth::Known(!lit);
                     Ok(Outcome::nothing())
                 },
@@ -45,7 +45,7 @@ fn lamp() -> Interface<Lamp> {
                 name: "look",
                 about: "(): lit or dark",
                 apply: |state, call| {
-                    let lit = state.lit.ask(call.world)?;
+                    let lit = state.lit.ask(call.execution)?;
                     Ok(Outcome::of(if lit { "lit" } else { "dark" }))
                 },
             },

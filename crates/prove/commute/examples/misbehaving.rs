@@ -30,7 +30,7 @@ fn misbehaving() -> Interface<Pair> {
                 name: "panics",
                 about: "(): where left is, but not right",
                 apply: |state, call| {
-                    if state.left.ask(call.world)? && !state.right.ask(call.world)? {
+                    if state.left.ask(call.execution)? && !state.right.ask(call.execution)? {
                         panic!("no right without left");
                     }
                     Ok(Outcome::nothing())
@@ -40,7 +40,7 @@ fn misbehaving() -> Interface<Pair> {
                 name: "loops",
                 about: "(): for ever, where left is not",
                 apply: |state, call| {
-                    while !state.left.ask(call.world)? {
+                    while !state.left.ask(call.execution)? {
                         std::hint::spin_loop();
                     }
                     Ok(Outcome::nothing())
@@ -52,7 +52,7 @@ fn misbehaving() -> Interface<Pair> {
                 apply: |state, call| {
                     let left = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
                     let asked = if left { state.left } else { state.right };
-                    asked.ask(call.world)?;
+                    asked.ask(call.execution)?;
                     Ok(Outcome::nothing())
                 },
             },

@@ -1,21 +1,21 @@
 //! Calls of operations, and their arguments.
 
+use crate::execution::{Argument, Execution, Stop};
 use crate::facts::{Int, Name, WORD};
 use crate::state::{Sort, Term};
-use crate::world::{Argument, Stop, World};
 
 /// One call of an operation: where its arguments come from.
 pub struct Call<'w> {
     /// The execution, which answers questions.
-    pub world: &'w mut World,
+    pub execution: &'w mut Execution,
     /// `a`, `b`, `c`: which of the calls.
     label: &'static str,
     nr: usize,
 }
 
 impl<'w> Call<'w> {
-    pub(crate) fn new(world: &'w mut World, label: &'static str, nr: usize) -> Self {
-        Self { world, label, nr }
+    pub(crate) fn new(execution: &'w mut Execution, label: &'static str, nr: usize) -> Self {
+        Self { execution, label, nr }
     }
 
     /// Which of the calls, from 0.
@@ -27,7 +27,7 @@ impl<'w> Call<'w> {
     /// generality.
     pub fn process(&mut self) -> Result<u8, Stop> {
         let process = u8::from(self.nr > 0 && self.fact("is in the other process")?);
-        self.world.called_in(self.nr, process);
+        self.execution.called_in(self.nr, process);
         Ok(process)
     }
 
@@ -38,59 +38,59 @@ impl<'w> Call<'w> {
     /// An argument of a sort of names.
     pub fn term<S: Sort>(&mut self, name: &str) -> Term<S> {
         let label = self.label(name);
-        let argument = self.world.name(S::NAME, &label);
-        self.world.given(self.nr, name, Argument::Name(argument));
+        let argument = self.execution.name(S::NAME, &label);
+        self.execution.given(self.nr, name, Argument::Name(argument));
         Term::new(argument)
     }
 
     /// An integer argument between two bounds.
     pub fn int(&mut self, name: &str, range: std::ops::RangeInclusive<i64>) -> Int {
         let label = self.label(name);
-        let argument = self.world.int(&label, Some(*range.start()), Some(*range.end()));
-        self.world.given(self.nr, name, Argument::Int(argument));
+        let argument = self.execution.int(&label, Some(*range.start()), Some(*range.end()));
+        self.execution.given(self.nr, name, Argument::Int(argument));
         argument
     }
 
     /// A yes or no, as an argument.
     pub fn flag(&mut self, name: &str) -> Result<bool, Stop> {
-        let flag = self.world.flag(&self.label(name));
-        self.world.given(self.nr, name, Argument::Flag(flag));
-        self.world.is(flag)
+        let flag = self.execution.flag(&self.label(name));
+        self.execution.given(self.nr, name, Argument::Flag(flag));
+        self.execution.is(flag)
     }
 
     /// An argument that is one of some words, which [`Word::is`] asks for.
     pub fn word(&mut self, name: &str, words: &'static [&'static str]) -> Word {
         let label = self.label(name);
-        let argument = self.world.name(WORD, &label);
-        self.world.given(self.nr, name, Argument::Word(argument, words));
+        let argument = self.execution.name(WORD, &label);
+        self.execution.given(self.nr, name, Argument::Word(argument, words));
         Word { argument, words }
     }
 
     /// Something that may be true of the call as a whole, such as `is in the other process`.
     pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
-        let flag = self.world.flag(&format!("{} {what}", self.label));
-        self.world.is(flag)
+        let flag = self.execution.flag(&format!("{} {what}", self.label));
+        self.execution.is(flag)
     }
 
     /// A name that nothing in the state has: what an allocator hands out that may hand out any.
     /// Calls that hand out one each in different orders may hand out the same one.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
-        Ok(Term::new(self.world.fresh(S::NAME, &label)?))
+        Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
     }
 
     /// An integer that the interface leaves open, such as a time; it is chosen so that orders
     /// agree, where it can be.
     pub fn open_int(&mut self, name: &str) -> Int {
         let label = self.label(name);
-        self.world.open_int(&label, None, None)
+        self.execution.open_int(&label, None, None)
     }
 
     /// An integer that the interface leaves open and that nobody else can mean: `at` plus the
     /// number of the call.
     pub fn unused_int(&mut self, name: &str, at: i64) -> Int {
         let (label, at) = (self.label(name), at + self.nr as i64);
-        self.world.open_int(&label, Some(at), Some(at))
+        self.execution.open_int(&label, Some(at), Some(at))
     }
 }
 
@@ -103,21 +103,21 @@ pub struct Word {
 
 impl Word {
     /// Whether it is this one.
-    pub fn is(self, word: &'static str, world: &mut World) -> Result<bool, Stop> {
+    pub fn is(self, word: &'static str, execution: &mut Execution) -> Result<bool, Stop> {
         assert!(self.words.contains(&word), "{word} is not one of {:?}", self.words);
-        let constant = world.word(word);
-        world.same_name(self.argument, constant)
+        let constant = execution.word(word);
+        execution.same_name(self.argument, constant)
     }
 
     /// Which one it is; they are asked for in their order.
-    pub fn which(self, world: &mut World) -> Result<&'static str, Stop> {
+    pub fn which(self, execution: &mut Execution) -> Result<&'static str, Stop> {
         for word in self.words {
-            if self.is(word, world)? {
+            if self.is(word, execution)? {
                 return Ok(word);
             }
         }
         // It is one of them.
-        let last = world.word(self.words[self.words.len() - 1]);
-        Err(world.assume_same(self.argument, last).err().unwrap_or(Stop::Impossible))
+        let last = execution.word(self.words[self.words.len() - 1]);
+        Err(execution.assume_same(self.argument, last).err().unwrap_or(Stop::Infeasible))
     }
 }

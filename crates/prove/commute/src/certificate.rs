@@ -18,7 +18,7 @@ pub enum Claim {
 
 /// On what a verdict rests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grounds {
+pub struct Certificate {
     /// What the model took for granted.
     pub assumed: Vec<(Literal, bool)>,
     /// New names, which equal no other of their sort, but may be chosen to be one with each other.

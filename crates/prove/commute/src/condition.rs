@@ -60,7 +60,7 @@ impl Condition {
 
     /// With all that was taken for granted there.
     fn whole(situation: &Situation) -> Self {
-        let assumed = &situation.grounds.assumed;
+        let assumed = &situation.certificate.assumed;
         Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
     }
 
@@ -202,7 +202,8 @@ pub fn conditions(exploration: &Exploration) -> Conditions {
 
 /// The least that each integer is taken to be.
 fn least(exploration: &Exploration) -> HashMap<String, i64> {
-    let assumed = exploration.situations.iter().flat_map(|situation| &situation.grounds.assumed);
+    let assumed =
+        exploration.situations.iter().flat_map(|situation| &situation.certificate.assumed);
     let bounds = assumed.filter_map(|(literal, answer)| literal.bound(*answer));
     bounds.filter(|bound| bound.x.is_empty()).map(|bound| (bound.y, -bound.most)).collect()
 }

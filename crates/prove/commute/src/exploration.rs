@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::Grounds;
+use crate::certificate::Certificate;
+use crate::execution::Stop;
 use crate::literal::Literal;
-use crate::world::Stop;
 
 /// What calls are called.
 pub(crate) const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -71,12 +71,13 @@ pub struct Situation {
     /// Whether the operations commute.
     pub verdict: Verdict,
     /// What somebody needs who does not believe the verdict.
-    pub grounds: Grounds,
+    #[serde(rename = "grounds")]
+    pub certificate: Certificate,
 }
 
 /// A path that is no situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Impossible {
+pub struct InfeasiblePath {
     /// What was answered.
     pub condition: Vec<(Literal, bool)>,
     /// What the model took for granted: with the condition it does not hold.
@@ -89,7 +90,8 @@ pub struct Exploration {
     /// In a fixed order.
     pub situations: Vec<Situation>,
     /// Where what the model took for granted does not hold: no situations.
-    pub impossible: Vec<Impossible>,
+    #[serde(rename = "impossible")]
+    pub infeasible: Vec<InfeasiblePath>,
     /// How far it went.
     pub extent: Extent,
 }

@@ -15,8 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::call::Call;
+use crate::execution::{Decision, Execution, Stop};
 use crate::exploration::{
-    Difference, Exploration, Extent, Impossible, LABELS, Limits, ModelError, Situation, Verdict,
+    Difference, Exploration, Extent, InfeasiblePath, LABELS, Limits, ModelError, Situation, Verdict,
 };
 use crate::facts::Name;
 use crate::interface::{Interface, Operation};
@@ -24,14 +25,13 @@ use crate::literal::Literal;
 use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::UnderWay;
-use crate::world::{Answered, Stop, World};
 
 /// Paths that ask too much, of one set of operations, before it is given up: most likely all do.
 const MOST_TOO_DEEP: usize = 1000;
 
 /// An execution that came to its end.
 pub(crate) struct Leaf<S> {
-    pub(crate) world: World,
+    pub(crate) execution: Execution,
     pub(crate) initial: S,
     pub(crate) verdict: Verdict,
     /// Those that tell a difference, or any order where there is none.
@@ -53,17 +53,17 @@ pub fn explore<S: State>(
     limits: &Limits,
 ) -> Result<Exploration, ModelError> {
     let mut exploration = Exploration::default();
-    let Exploration { situations, impossible, .. } = &mut exploration;
+    let Exploration { situations, infeasible, .. } = &mut exploration;
     exploration.extent = walk(interface, operations, limits, |leaf| {
         match leaf {
             Ok(leaf) => situations.push(Situation {
-                condition: condition(leaf.world.answered()),
+                condition: condition(leaf.execution.decisions()),
                 verdict: leaf.verdict,
-                grounds: leaf.world.grounds(),
+                certificate: leaf.execution.certificate(),
             }),
-            Err(world) => impossible.push(Impossible {
-                condition: condition(world.answered()),
-                assumed: world.grounds().assumed,
+            Err(execution) => infeasible.push(InfeasiblePath {
+                condition: condition(execution.decisions()),
+                assumed: execution.certificate().assumed,
             }),
         }
         ControlFlow::Continue(())
@@ -71,8 +71,8 @@ pub fn explore<S: State>(
     Ok(exploration)
 }
 
-fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
-    answered.iter().map(|answered| (answered.literal.clone(), answered.answer)).collect()
+fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
+    decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
 /// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
@@ -81,7 +81,7 @@ pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
-    mut visit: impl FnMut(Result<Leaf<S>, &World>) -> ControlFlow<()>,
+    mut visit: impl FnMut(Result<Leaf<S>, &Execution>) -> ControlFlow<()>,
 ) -> Result<Extent, ModelError> {
     assert!(
         operations.len() <= LABELS.len(),
@@ -91,22 +91,23 @@ pub(crate) fn walk<S: State>(
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
     let under_way = UnderWay::of(names.clone());
     let (mut extent, mut situations) = (Extent::default(), 0);
-    let mut open: Vec<Rc<[Answered]>> = vec![Rc::from([])];
+    let mut open: Vec<Rc<[Decision]>> = vec![Rc::from([])];
     while let Some(script) = open.pop() {
         if situations == limits.situations || extent.too_deep == MOST_TOO_DEEP {
             extent.cut = true;
             break;
         }
-        let mut world = World::new(Rc::clone(&script), limits.questions, Arc::clone(&under_way.0));
-        let executed = execute(interface, operations, &mut world);
-        let answered = world.answered();
+        let mut execution =
+            Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&under_way.0));
+        let executed = execute(interface, operations, &mut execution);
+        let decisions = execution.decisions();
         // Deepest last, so that it is next: neighbours stay together.
-        for nr in script.len()..answered.len() {
-            let mut other = answered[..=nr].to_vec();
+        for nr in script.len()..decisions.len() {
+            let mut other = decisions[..=nr].to_vec();
             other[nr].answer = !other[nr].answer;
             open.push(other.into());
         }
-        let executed = match script.get(answered.len()) {
+        let executed = match script.get(decisions.len()) {
             // It asked less than the last time it came here.
             Some(missing) if !matches!(executed, Err(Stop::NotDeterministic { .. })) => {
                 let before = missing.show();
@@ -117,9 +118,9 @@ pub(crate) fn walk<S: State>(
         let flow = match executed {
             Ok((initial, verdict, runs)) => {
                 situations += 1;
-                visit(Ok(Leaf { world, initial, verdict, runs }))
+                visit(Ok(Leaf { execution, initial, verdict, runs }))
             }
-            Err(Stop::Impossible) => visit(Err(&world)),
+            Err(Stop::Infeasible) => visit(Err(&execution)),
             Err(Stop::TooDeep) => {
                 extent.too_deep += 1;
                 ControlFlow::Continue(())
@@ -127,7 +128,7 @@ pub(crate) fn walk<S: State>(
             Err(stop) => {
                 return Err(ModelError::Untrusted {
                     operations: names.iter().map(|&name| name.to_owned()).collect(),
-                    path: answered.iter().map(Answered::show).collect(),
+                    path: decisions.iter().map(Decision::show).collect(),
                     stop,
                 });
             }
@@ -152,10 +153,10 @@ struct Reached<S> {
 fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
-    world: &mut World,
+    execution: &mut Execution,
 ) -> Result<(S, Verdict, Vec<Run>), Stop> {
-    let initial = S::unknown(world, "");
-    (interface.valid)(&initial, world)?;
+    let initial = S::unknown(execution, "");
+    (interface.invariant)(&initial, execution)?;
     let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
@@ -166,10 +167,10 @@ fn execute<S: State>(
         for reached in &level {
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
-                world.exchange_fresh(std::mem::take(&mut reached.fresh));
-                let mut call = Call::new(world, LABELS[nr], nr);
+                execution.exchange_fresh(std::mem::take(&mut reached.fresh));
+                let mut call = Call::new(execution, LABELS[nr], nr);
                 let outcome = (operations[nr].apply)(&mut reached.state, &mut call);
-                reached.fresh = world.exchange_fresh(Vec::new());
+                reached.fresh = execution.exchange_fresh(Vec::new());
                 let outcome = match outcome {
                     Err(Stop::NoChoice { choice }) => {
                         let (difference, runs) = chosen.swap_remove(choice);
@@ -186,7 +187,7 @@ fn execute<S: State>(
                         next.push(reached);
                     }
                     Some(first) => {
-                        let difference = difference(first, &reached, world, &mut chosen)?;
+                        let difference = difference(first, &reached, execution, &mut chosen)?;
                         if let Some(difference) = difference {
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
@@ -206,7 +207,7 @@ fn execute<S: State>(
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,
-    world: &mut World,
+    execution: &mut Execution,
     chosen: &mut Vec<(Difference, Vec<Run>)>,
 ) -> Result<Option<Difference>, Stop> {
     let show = |reached: &Reached<S>| {
@@ -216,12 +217,12 @@ fn difference<S: State>(
     let orders = [show(one), show(other)];
     for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
-        let found = world.compare(|world| a.difference(b, world))?;
+        let found = execution.compare(|execution| a.difference(b, execution))?;
         let same = found.is_none();
-        if same && world.choices() == chosen.len() {
+        if same && execution.choices() == chosen.len() {
             continue;
         }
-        let whole = || ("result", [a.show(world), b.show(world)]);
+        let whole = || ("result", [a.show(execution), b.show(execution)]);
         let (field, seen) = found.unwrap_or_else(whole);
         let (field, orders) = (field.to_owned(), orders.clone());
         let difference = Difference::Result { call: nr, field, seen, orders };
@@ -230,12 +231,12 @@ fn difference<S: State>(
         }
         chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
-    let same = world.compare(|world| one.state.same(&other.state, world))?;
-    let difference = Difference::State { seen: world.last_claim(), orders };
+    let same = execution.compare(|execution| one.state.same(&other.state, execution))?;
+    let difference = Difference::State { seen: execution.last_claim(), orders };
     if !same {
         return Ok(Some(difference));
     }
-    if world.choices() > chosen.len() {
+    if execution.choices() > chosen.len() {
         chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
     Ok(None)

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::example::Example;
+use crate::execution::Argument;
 use crate::exploration::{Extent, Limits, ModelError, Verdict, call_label};
 use crate::explore::{Leaf, walk};
 use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Interface, Operation};
 use crate::state::{Part, State};
-use crate::world::Argument;
 
 /// Version of the format of a test.
 pub const TEST_SCHEMA: u32 = 1;
@@ -138,9 +138,9 @@ pub fn generate<S: State>(
         let commute = leaf.verdict == Verdict::Commute;
         if commute || wanted.differing {
             let most = if commute { wanted.patterns } else { 1 };
-            let state = leaf.initial.part(&mut leaf.world);
+            let state = leaf.initial.part(&mut leaf.execution);
             let pairs = undecided(&leaf, &state, operations.len());
-            let (patterns, all) = patterns(leaf.world.facts(), &pairs, most);
+            let (patterns, all) = patterns(leaf.execution.facts(), &pairs, most);
             capped += usize::from(commute && !all);
             for (nr, pattern) in patterns.iter().enumerate() {
                 let id = format!("{}/{situation}.{nr}", names.join(","));
@@ -193,7 +193,7 @@ impl Pair {
 fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> {
     let (mut names, mut ints) = (Vec::new(), Vec::new());
     for nr in 0..calls {
-        for (_, argument) in leaf.world.call_given(nr).1 {
+        for (_, argument) in leaf.execution.call_given(nr).1 {
             match argument {
                 Argument::Name(name) => names.push(*name),
                 Argument::Int(int) => ints.push(*int),
@@ -201,7 +201,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
             }
         }
     }
-    let facts = leaf.world.facts();
+    let facts = leaf.execution.facts();
     state.names(&mut names);
     names.retain(|name| !facts.is_fresh(*name));
     let mut pairs = Vec::new();
@@ -261,7 +261,7 @@ fn test<S: State>(
     let mut example = Example::new(&pattern.facts);
     let mut calls = Vec::new();
     for (nr, name) in names.iter().enumerate() {
-        let (process, given) = leaf.world.call_given(nr);
+        let (process, given) = leaf.execution.call_given(nr);
         let arguments = given.iter().map(|(name, argument)| {
             let value = match *argument {
                 Argument::Name(name) => example.name(name).into(),
@@ -281,7 +281,7 @@ fn test<S: State>(
         });
     }
     let setup = match interface.setup {
-        Some(setup) => setup(&leaf.initial, &mut leaf.world, &mut example),
+        Some(setup) => setup(&leaf.initial, &mut leaf.execution, &mut example),
         None => example.steps(state),
     };
     let commute = leaf.verdict == Verdict::Commute;
@@ -301,7 +301,7 @@ fn test<S: State>(
         id,
         interface: interface.name.to_owned(),
         commute,
-        condition: leaf.world.answered().iter().map(crate::Answered::show).collect(),
+        condition: leaf.execution.decisions().iter().map(crate::Decision::show).collect(),
         pattern: pattern.decided.clone(),
         setup,
         calls,

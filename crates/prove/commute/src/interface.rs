@@ -2,11 +2,11 @@
 
 use crate::call::Call;
 use crate::example::Example;
+use crate::execution::{Execution, Stop};
 use crate::outcome::Outcome;
-use crate::world::{Stop, World};
 
 /// The steps to an initial state, which whoever runs the tests understands.
-pub type Setup<S> = fn(&S, &mut World, &mut Example<'_>) -> Vec<serde_json::Value>;
+pub type Setup<S> = fn(&S, &mut Execution, &mut Example<'_>) -> Vec<serde_json::Value>;
 
 /// An interface: an unknown initial state, and operations.
 pub struct Interface<S> {
@@ -15,7 +15,7 @@ pub struct Interface<S> {
     /// What it is, and what there is to learn from it.
     pub about: &'static str,
     /// Takes for granted what holds in every state that can be reached.
-    pub valid: fn(&S, &mut World) -> Result<(), Stop>,
+    pub invariant: fn(&S, &mut Execution) -> Result<(), Stop>,
     /// How tests come to an initial state; without it, one step sets each part of the state that is
     /// known.
     pub setup: Option<Setup<S>>,
@@ -33,7 +33,7 @@ impl<S> Interface<S> {
 /// Without operations; any state can be reached, and is set part by part.
 impl<S> Default for Interface<S> {
     fn default() -> Self {
-        Self { name: "", about: "", valid: |_, _| Ok(()), setup: None, operations: Vec::new() }
+        Self { name: "", about: "", invariant: |_, _| Ok(()), setup: None, operations: Vec::new() }
     }
 }
 

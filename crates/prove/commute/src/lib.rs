@@ -21,6 +21,7 @@ mod call;
 mod certificate;
 mod condition;
 mod example;
+mod execution;
 mod exploration;
 mod explore;
 mod facts;
@@ -35,14 +36,15 @@ mod serve;
 mod state;
 mod test_outcome;
 mod watch;
-mod world;
 
 pub use call::{Call, Word};
-pub use certificate::{Claim, Grounds};
+pub use certificate::{Certificate, Claim};
 pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
+pub use execution::{Decision, Execution, Stop};
 pub use exploration::{
-    Difference, Exploration, Extent, Impossible, Limits, ModelError, Situation, Verdict, call_label,
+    Difference, Exploration, Extent, InfeasiblePath, Limits, ModelError, Situation, Verdict,
+    call_label,
 };
 pub use explore::explore;
 pub use facts::{Facts, Flag, Int, Name, Question, WORD};
@@ -53,7 +55,6 @@ pub use model::{Model, explore_pairs, models, pairs};
 pub use outcome::{Outcome, Value};
 pub use parallel::in_order;
 pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, STUCK, serve, watch};
-pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, Total, Truth, join};
+pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, TotalMap, Truth, join};
 pub use test_outcome::{Finding, TestOutcome};
-pub use watch::{Execution, on_this_thread, stuck};
-pub use world::{Answered, Stop, World};
+pub use watch::{Snapshot, on_this_thread, stuck};

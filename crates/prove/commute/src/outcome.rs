@@ -1,8 +1,8 @@
 //! What the caller of an operation sees.
 
+use crate::execution::{Execution, Stop};
 use crate::facts::{Int, Name};
 use crate::state::{State, Term};
-use crate::world::{Stop, World};
 
 /// What the caller of an operation sees.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +22,11 @@ pub enum Value {
 }
 
 impl Value {
-    fn show(&self, world: &World) -> String {
+    fn show(&self, execution: &Execution) -> String {
         match *self {
             Self::Word(word) => word.to_owned(),
-            Self::Int(int) | Self::Time(int) => int.show(world),
-            Self::Name(name) => world.facts().label(name).to_owned(),
+            Self::Int(int) | Self::Time(int) => int.show(execution),
+            Self::Name(name) => execution.facts().label(name).to_owned(),
         }
     }
 }
@@ -76,27 +76,27 @@ impl Outcome {
     pub(crate) fn difference(
         &self,
         other: &Self,
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<Option<(&'static str, [String; 2])>, Stop> {
         for ((field, a), (other_field, b)) in self.0.iter().zip(&other.0) {
             let same = match (*a, *b) {
-                _ if field != other_field => world.same_thing(field, other_field, false),
-                (Value::Word(a), Value::Word(b)) => world.same_thing(a, b, a == b),
+                _ if field != other_field => execution.same_thing(field, other_field, false),
+                (Value::Word(a), Value::Word(b)) => execution.same_thing(a, b, a == b),
                 (Value::Int(a), Value::Int(b)) | (Value::Time(a), Value::Time(b)) => {
-                    world.same_int(a, b)?
+                    execution.same_int(a, b)?
                 }
-                (Value::Name(a), Value::Name(b)) => world.same_name(a, b)?,
-                (a, b) => world.same_thing(&a.show(world), &b.show(world), false),
+                (Value::Name(a), Value::Name(b)) => execution.same_name(a, b)?,
+                (a, b) => execution.same_thing(&a.show(execution), &b.show(execution), false),
             };
             if !same {
                 // Parts of two kinds of results: each tells what it is.
                 let field = if field == other_field { field } else { "result" };
-                return Ok(Some((field, [a.show(world), b.show(world)])));
+                return Ok(Some((field, [a.show(execution), b.show(execution)])));
             }
         }
         if self.0.len() != other.0.len() {
-            let seen = [self.show(world), other.show(world)];
-            world.same_thing(&seen[0], &seen[1], false);
+            let seen = [self.show(execution), other.show(execution)];
+            execution.same_thing(&seen[0], &seen[1], false);
             return Ok(Some(("result", seen)));
         }
         Ok(None)
@@ -108,13 +108,13 @@ impl Outcome {
     }
 
     /// As a person reads it.
-    pub fn show(&self, world: &World) -> String {
+    pub fn show(&self, execution: &Execution) -> String {
         let parts: Vec<String> = self
             .0
             .iter()
             .map(|(field, value)| match *field {
-                "result" => value.show(world),
-                field => format!("{field} {}", value.show(world)),
+                "result" => value.show(execution),
+                field => format!("{field} {}", value.show(execution)),
             })
             .collect();
         if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }

@@ -19,7 +19,7 @@ thread_local! {
 
 /// The execution that an exploration is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Execution {
+pub struct Snapshot {
     /// The operations.
     pub operations: Vec<&'static str>,
     /// What has been answered so far.
@@ -28,7 +28,7 @@ pub struct Execution {
     pub running: Duration,
 }
 
-impl std::fmt::Display for Execution {
+impl std::fmt::Display for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = if self.path.is_empty() { "nothing".into() } else { self.path.join(", ") };
         write!(f, "{}, after: {path}", self.operations.join(" and "))
@@ -60,9 +60,9 @@ impl Progress {
         self.execution().1.push((literal.clone(), answer));
     }
 
-    fn now(&self) -> Execution {
+    fn now(&self) -> Snapshot {
         let execution = self.execution();
-        Execution {
+        Snapshot {
             operations: self.operations.clone(),
             path: execution.1.iter().map(|(literal, answer)| literal.show(*answer)).collect(),
             running: execution.0.elapsed(),
@@ -95,14 +95,14 @@ fn under_way() -> MutexGuard<'static, Vec<Arc<Progress>>> {
 }
 
 /// The execution that this thread is in: what a panic hook tells.
-pub fn on_this_thread() -> Option<Execution> {
+pub fn on_this_thread() -> Option<Snapshot> {
     OF_THIS_THREAD.with_borrow(|progress| progress.as_ref().map(|progress| progress.now()))
 }
 
 /// The execution that has been running longest, where one has for `limit`: models take
 /// microseconds, so one that does not end within seconds never will.
-pub fn stuck(limit: Duration) -> Option<Execution> {
-    let executions: Vec<Execution> = under_way().iter().map(|progress| progress.now()).collect();
+pub fn stuck(limit: Duration) -> Option<Snapshot> {
+    let executions: Vec<Snapshot> = under_way().iter().map(|progress| progress.now()).collect();
     executions
         .into_iter()
         .filter(|execution| execution.running >= limit)

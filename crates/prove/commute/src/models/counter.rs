@@ -36,7 +36,7 @@ pub fn counter() -> Interface<Counter> {
                 name: "dec_if_positive",
                 about: "(): decrements unless it is 0",
                 apply: |state, call| {
-                    if call.world.at_most(1, state.n)? {
+                    if call.execution.at_most(1, state.n)? {
                         state.n = state.n - 1;
                         return Ok(Outcome::of("done"));
                     }

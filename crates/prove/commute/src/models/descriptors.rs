@@ -1,7 +1,7 @@
 //! The descriptors of a process, of which the lowest that is unused can be asked for.
 
 use crate::state::latest;
-use crate::{Call, Int, Map, Part, State, Stop, World};
+use crate::{Call, Execution, Int, Map, Part, State, Stop};
 
 /// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
 /// is above, and so is never what anyone else could have meant.
@@ -18,54 +18,58 @@ pub(super) struct Descriptors<V> {
 }
 
 impl<V: State> State for Descriptors<V> {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self { label: label.to_owned(), fds: Map::unknown(world, label) }
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        Self { label: label.to_owned(), fds: Map::unknown(execution, label) }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        self.fds.same(&other.fds, world)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        self.fds.same(&other.fds, execution)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.fds.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.fds.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        self.fds.part(world)
+    fn part(&self, execution: &mut Execution) -> Part {
+        self.fds.part(execution)
     }
 }
 
 impl<V: State> Descriptors<V> {
     /// What `fd` refers to, and whether it did so at first.
-    pub(super) fn find(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        world.search(|world| self.search(fd, world))
+    pub(super) fn find(
+        &self,
+        fd: Int,
+        execution: &mut Execution,
+    ) -> Result<Option<(V, bool)>, Stop> {
+        execution.search(|execution| self.search(fd, execution))
     }
 
-    fn search(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        if let Some(value) = latest(self.fds.writes(), &fd, world)? {
+    fn search(&self, fd: Int, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
+        if let Some(value) = latest(self.fds.writes(), &fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
         // Below an initially lowest unused one all are in use but the lower ones of these.
-        let unused = world.list(&self.unused());
+        let unused = execution.list(&self.unused());
         if let Some(&last) = unused.last()
-            && world.at_most(fd + 1, last)?
+            && execution.at_most(fd + 1, last)?
         {
             let mut below = unused[..unused.len() - 1].iter();
             let is_unused =
-                below.try_fold(false, |any, other| Ok(any || other.same(&fd, world)?))?;
-            self.fds.know(&fd, !is_unused, world)?;
+                below.try_fold(false, |any, other| Ok(any || other.same(&fd, execution)?))?;
+            self.fds.know(&fd, !is_unused, execution)?;
         }
-        self.fds.find(&fd, world)
+        self.fds.find(&fd, execution)
     }
 
     /// What is known of those that are in use at first.
-    pub(super) fn known(&self, world: &World) -> Vec<(Int, Option<V>)> {
-        self.fds.known(world)
+    pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
+        self.fds.known(execution)
     }
 
     /// The lowest of those that were unused at first, as far as they are known.
-    pub(super) fn known_unused(&self, world: &World) -> Vec<Int> {
-        world.list(&self.unused())
+    pub(super) fn known_unused(&self, execution: &Execution) -> Vec<Int> {
+        execution.list(&self.unused())
     }
 
     fn unused(&self) -> String {
@@ -73,8 +77,8 @@ impl<V: State> Descriptors<V> {
     }
 
     /// Number `nr` from below of those that were unused at first.
-    fn initially_unused(&self, nr: usize, world: &mut World) -> Result<Int, Stop> {
-        let known = world.list(&self.unused());
+    fn initially_unused(&self, nr: usize, execution: &mut Execution) -> Result<Int, Stop> {
+        let known = execution.list(&self.unused());
         if let Some(&fd) = known.get(nr) {
             return Ok(fd);
         }
@@ -85,41 +89,44 @@ impl<V: State> Descriptors<V> {
             nr => format!("{}th ", nr + 1),
         };
         let label = format!("{rank}lowest unused fd of {}", self.label.trim_end_matches(".fds"));
-        let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
+        let fd = execution.int(&label, Some(0), Some(DESCRIPTORS));
         let above = known.last().map_or(Int::from(-1), |last| *last);
-        world.assume_at_most(above + 1, fd)?;
-        for (other, value) in self.fds.known(world) {
-            if other.same(&fd, world)? {
+        execution.assume_at_most(above + 1, fd)?;
+        for (other, value) in self.fds.known(execution) {
+            if other.same(&fd, execution)? {
                 // In use, so another one; or one that is unused and this is its number.
                 match value {
-                    Some(_) => world.assume_at_most(fd + 1, other)?,
+                    Some(_) => execution.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
             // Between this and the one before all are in use.
-            if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
-                world.assume_at_most(fd, other)?;
+            if value.is_none()
+                && execution.at_most(above + 1, other)?
+                && execution.at_most(other, fd)?
+            {
+                execution.assume_at_most(fd, other)?;
             }
         }
-        self.fds.know(&fd, false, world)?;
-        world.append(&self.unused(), fd);
+        self.fds.know(&fd, false, execution)?;
+        execution.append(&self.unused(), fd);
         Ok(fd)
     }
 
     /// The lowest unused descriptor.
-    pub(super) fn lowest(&self, world: &mut World) -> Result<Int, Stop> {
+    pub(super) fn lowest(&self, execution: &mut Execution) -> Result<Int, Stop> {
         let mut lowest = None;
         for nr in 0.. {
-            let fd = self.initially_unused(nr, world)?;
-            if self.find(fd, world)?.is_none() {
+            let fd = self.initially_unused(nr, execution)?;
+            if self.find(fd, execution)?.is_none() {
                 lowest = Some(fd);
                 break;
             }
         }
         let mut lowest = lowest.expect("the loop ends with one");
         for (closed, value) in self.fds.writes() {
-            let lower = value.is_none() && world.at_most(*closed + 1, lowest)?;
-            if lower && self.find(*closed, world)?.is_none() {
+            let lower = value.is_none() && execution.at_most(*closed + 1, lowest)?;
+            if lower && self.find(*closed, execution)?.is_none() {
                 lowest = *closed;
             }
         }
@@ -131,7 +138,7 @@ impl<V: State> Descriptors<V> {
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
-        self.fds.know(&fd, false, call.world)?;
+        self.fds.know(&fd, false, call.execution)?;
         Ok(fd)
     }
 

@@ -10,7 +10,7 @@
 //! time, and nobody may rely on that. Times, and the metadata that `fdatasync` leaves out, are not
 //! modelled.
 
-use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, Total, sort, state};
+use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, TotalMap, sort, state};
 
 sort!(File, Datum);
 
@@ -18,13 +18,13 @@ sort!(File, Datum);
 const PAGES: i64 = 1_000_000;
 
 /// The content of a file.
-type Pages = Total<Int, Term<Datum>>;
+type Pages = TotalMap<Int, Term<Datum>>;
 
 state! {
     /// Each file as `read` sees it, and as it would be after a crash.
     pub struct Disk {
-        cached: Total<Term<File>, Pages>,
-        durable: Total<Term<File>, Pages>,
+        cached: TotalMap<Term<File>, Pages>,
+        durable: TotalMap<Term<File>, Pages>,
     }
 }
 
@@ -34,12 +34,12 @@ fn page(call: &mut Call<'_>) -> Int {
 
 /// Sets a page in one of the two copies of a file.
 fn set(
-    files: &mut Total<Term<File>, Pages>,
+    files: &mut TotalMap<Term<File>, Pages>,
     call: &mut Call<'_>,
     datum: Term<Datum>,
 ) -> Result<(), Stop> {
     let file = call.term("file");
-    let mut pages = files.get(&file, call.world)?;
+    let mut pages = files.get(&file, call.execution)?;
     pages.insert(page(call), datum);
     files.insert(file, pages);
     Ok(())
@@ -55,8 +55,8 @@ pub fn durability() -> Interface<Disk> {
                 name: "read",
                 about: "(file, page)",
                 apply: |state, call| {
-                    let pages = state.cached.get(&call.term("file"), call.world)?;
-                    Ok(Outcome::of(pages.get(&page(call), call.world)?))
+                    let pages = state.cached.get(&call.term("file"), call.execution)?;
+                    Ok(Outcome::of(pages.get(&page(call), call.execution)?))
                 },
             },
             Operation {
@@ -83,7 +83,7 @@ pub fn durability() -> Interface<Disk> {
                 about: "(file): all of its pages are durable",
                 apply: |state, call| {
                     let file = call.term("file");
-                    let pages = state.cached.get(&file, call.world)?;
+                    let pages = state.cached.get(&file, call.execution)?;
                     state.durable.insert(file, pages);
                     Ok(Outcome::nothing())
                 },
@@ -92,8 +92,8 @@ pub fn durability() -> Interface<Disk> {
                 name: "fsync_range",
                 about: "(file, page): this page is durable",
                 apply: |state, call| {
-                    let pages = state.cached.get(&call.term("file"), call.world)?;
-                    let datum = pages.get(&page(call), call.world)?;
+                    let pages = state.cached.get(&call.term("file"), call.execution)?;
+                    let datum = pages.get(&page(call), call.execution)?;
                     set(&mut state.durable, call, datum)?;
                     Ok(Outcome::nothing())
                 },

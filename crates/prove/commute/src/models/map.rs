@@ -31,7 +31,7 @@ pub fn map() -> Interface<Table> {
                 about: "(key, value): the previous value",
                 apply: |state, call| {
                     let key = call.term("key");
-                    let old = state.table.get(&key, call.world)?;
+                    let old = state.table.get(&key, call.execution)?;
                     state.table.insert(key, call.term("value"));
                     Ok(old.map_or(Outcome::of("none"), Outcome::of))
                 },
@@ -40,7 +40,7 @@ pub fn map() -> Interface<Table> {
                 name: "get",
                 about: "(key)",
                 apply: |state, call| {
-                    let found = state.table.get(&call.term("key"), call.world)?;
+                    let found = state.table.get(&call.term("key"), call.execution)?;
                     Ok(found.map_or(Outcome::of("none"), Outcome::of))
                 },
             },

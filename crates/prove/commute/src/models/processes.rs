@@ -16,9 +16,9 @@
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{
-    Call, Int, Interface, Map, Natural, Operation, Outcome, Part, State, Stop, Term, Total,
+    Call, Int, Interface, Map, Natural, Operation, Outcome, Part, State, Stop, Term, TotalMap,
 };
-use crate::{Truth, World, join, sort, state};
+use crate::{Execution, Truth, join, sort, state};
 
 sort!(File, Description, Pid);
 
@@ -47,16 +47,16 @@ struct Process {
 }
 
 impl State for Process {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        let cloexec = world.int(&join(label, "cloexec"), Some(0), Some(DESCRIPTORS));
-        Self { fds: Descriptors::unknown(world, &join(label, "fds")), cloexec }
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        let cloexec = execution.int(&join(label, "cloexec"), Some(0), Some(DESCRIPTORS));
+        Self { fds: Descriptors::unknown(execution, &join(label, "fds")), cloexec }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         for fd in self.fds.written().chain(other.fds.written()) {
-            let same = match (self.find(fd, world)?, other.find(fd, world)?) {
-                (Some(a), Some(b)) => a.same(&b, world)?,
-                (a, b) => world.same_presence(a.is_some(), b.is_some()),
+            let same = match (self.find(fd, execution)?, other.find(fd, execution)?) {
+                (Some(a), Some(b)) => a.same(&b, execution)?,
+                (a, b) => execution.same_presence(a.is_some(), b.is_some()),
             };
             if !same {
                 return Ok(false);
@@ -65,19 +65,19 @@ impl State for Process {
         Ok(true)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.fds.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.fds.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
+    fn part(&self, execution: &mut Execution) -> Part {
         let mut slots = Vec::new();
-        for (fd, slot) in self.fds.known(world) {
+        for (fd, slot) in self.fds.known(execution) {
             let slot = slot.map(|slot| {
                 let [below, above] = [(fd, self.cloexec), (self.cloexec, fd)].map(|(a, b)| {
-                    world.facts().answer(&crate::Question::AtMost(a, b)) == Some(true)
+                    execution.facts().answer(&crate::Question::AtMost(a, b)) == Some(true)
                 });
                 let cloexec = Part::Truth(Truth::Known(below && above));
-                let description = slot.description.part(world);
+                let description = slot.description.part(execution);
                 Part::Fields(vec![("description", description), ("cloexec", cloexec)])
             });
             slots.push((Part::Int(fd), slot));
@@ -88,21 +88,21 @@ impl State for Process {
 
 impl Process {
     /// What `fd` refers to, and whether it is close-on-exec, which only few care for.
-    fn find(&self, fd: Int, world: &mut World) -> Result<Option<Slot>, Stop> {
-        let Some((mut slot, initial)) = self.fds.find(fd, world)? else { return Ok(None) };
+    fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
+        let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {
-            let cloexec = world.search(|world| world.same_int(fd, self.cloexec))?;
+            let cloexec = execution.search(|execution| execution.same_int(fd, self.cloexec))?;
             slot.cloexec = Truth::Known(cloexec);
         }
         Ok(Some(slot))
     }
 
     /// Closes what is close-on-exec.
-    fn exec(&mut self, world: &mut World) -> Result<(), Stop> {
+    fn exec(&mut self, execution: &mut Execution) -> Result<(), Stop> {
         let written: Vec<Int> = self.fds.written().collect();
         for fd in written.into_iter().chain([self.cloexec]) {
-            if let Some(slot) = self.find(fd, world)?
-                && slot.cloexec.ask(world)?
+            if let Some(slot) = self.find(fd, execution)?
+                && slot.cloexec.ask(execution)?
             {
                 self.fds.remove(fd);
             }
@@ -116,7 +116,7 @@ state! {
     pub struct Processes {
         proc0: Process,
         proc1: Process,
-        descriptions: Total<Term<Description>, Open>,
+        descriptions: TotalMap<Term<Description>, Open>,
         forked: Map<Term<Pid>, Process>,
         /// What the one descriptor of a child refers to.
         spawned: Map<Term<Pid>, Term<Description>>,
@@ -135,14 +135,14 @@ fn target<'s>(
 ) -> Result<(&'s mut Process, Int, Option<Term<Description>>), Stop> {
     let process = caller(state, call)?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
-    let found = process.fds.find(fd, call.world)?;
+    let found = process.fds.find(fd, call.execution)?;
     Ok((process, fd, found.map(|(slot, _)| slot.description)))
 }
 
 /// Which descriptor a call hands out.
 type Choose = fn(&Process, &mut Call<'_>) -> Result<Int, Stop>;
 
-const LOWEST: Choose = |process, call| process.fds.lowest(call.world);
+const LOWEST: Choose = |process, call| process.fds.lowest(call.execution);
 const ANY: Choose = |process, call| process.fds.any(0, call);
 
 fn open(state: &mut Processes, call: &mut Call<'_>, choose: Choose) -> Result<Outcome, Stop> {
@@ -168,7 +168,7 @@ fn dup2(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let (process, fd, found) = target(state, call)?;
     let Some(description) = found else { return Ok(Outcome::of("EBADF")) };
     let new = call.int("new", 0..=DESCRIPTORS);
-    if !new.same(&fd, call.world)? {
+    if !new.same(&fd, call.execution)? {
         process.fds.insert(new, Slot { description, cloexec: Truth::Known(false) });
     }
     Ok(Outcome::of(new))
@@ -182,7 +182,7 @@ fn close(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn lseek(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let Some(description) = target(state, call)?.2 else { return Ok(Outcome::of("EBADF")) };
-    let mut open = state.descriptions.get(&description, call.world)?;
+    let mut open = state.descriptions.get(&description, call.execution)?;
     open.off = Natural(call.int("off", 0..=DESCRIPTORS));
     state.descriptions.insert(description, open);
     Ok(Outcome::of("0"))
@@ -196,7 +196,7 @@ fn fork(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 }
 
 fn exec(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    caller(state, call)?.exec(call.world)?;
+    caller(state, call)?.exec(call.execution)?;
     Ok(Outcome::nothing())
 }
 

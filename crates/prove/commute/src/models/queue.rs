@@ -20,13 +20,13 @@ pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",
         about: "a queue with room for two: producers and consumers commute unless it is full or empty",
-        valid: |state, world| world.assume_at_most(state.mail.length(), ROOM),
+        invariant: |state, execution| execution.assume_at_most(state.mail.length(), ROOM),
         operations: vec![
             Operation {
                 name: "push",
                 about: "(message): appends it unless the queue is full",
                 apply: |state, call| {
-                    if call.world.at_most(ROOM, state.mail.length())? {
+                    if call.execution.at_most(ROOM, state.mail.length())? {
                         return Ok(Outcome::of("full"));
                     }
                     state.mail.push(call.term("message"));
@@ -37,7 +37,7 @@ pub fn queue() -> Interface<Mailbox> {
                 name: "pop",
                 about: "(): removes and returns the first message",
                 apply: |state, call| {
-                    let front = state.mail.pop(call.world)?;
+                    let front = state.mail.pop(call.execution)?;
                     Ok(front.map_or(Outcome::of("empty"), Outcome::of))
                 },
             },

@@ -12,7 +12,7 @@
 //! and waited for. Calls do not block.
 
 use crate::{
-    Call, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth, World,
+    Call, Execution, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth,
 };
 use crate::{sort, state};
 
@@ -28,48 +28,48 @@ struct Standard {
 }
 
 impl State for Standard {
-    fn unknown(world: &mut World, label: &str) -> Self {
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
         Self {
-            blocked: Truth::unknown(world, &format!("{label} is blocked")),
-            pending: Truth::unknown(world, &format!("{label} is pending")),
-            handled: Natural::unknown(world, &format!("{label}.handled")),
+            blocked: Truth::unknown(execution, &format!("{label} is blocked")),
+            pending: Truth::unknown(execution, &format!("{label} is pending")),
+            handled: Natural::unknown(execution, &format!("{label}.handled")),
         }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (blocked, pending) =
             (["it blocked", "it unblocked"], ["it pending", "nothing pending"]);
-        Ok(self.blocked.same_in_words(&other.blocked, blocked, world)?
-            && (!self.blocked.ask(world)?
-                || self.pending.same_in_words(&other.pending, pending, world)?)
-            && self.handled.same(&other.handled, world)?)
+        Ok(self.blocked.same_in_words(&other.blocked, blocked, execution)?
+            && (!self.blocked.ask(execution)?
+                || self.pending.same_in_words(&other.pending, pending, execution)?)
+            && self.handled.same(&other.handled, execution)?)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.pending.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.pending.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
+    fn part(&self, execution: &mut Execution) -> Part {
         Part::Fields(vec![
-            ("blocked", self.blocked.part(world)),
-            ("pending", self.pending.part(world)),
-            ("handled", self.handled.part(world)),
+            ("blocked", self.blocked.part(execution)),
+            ("pending", self.pending.part(execution)),
+            ("handled", self.handled.part(execution)),
         ])
     }
 }
 
 impl Standard {
     /// Takes it if it is pending.
-    fn take(&mut self, world: &mut World) -> Result<bool, Stop> {
-        let taken = self.is_pending(world)?;
+    fn take(&mut self, execution: &mut Execution) -> Result<bool, Stop> {
+        let taken = self.is_pending(execution)?;
         if taken {
             self.pending = Truth::Known(false);
         }
         Ok(taken)
     }
 
-    fn is_pending(&self, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.blocked.ask(world)? && self.pending.ask(world)?)
+    fn is_pending(&self, execution: &mut Execution) -> Result<bool, Stop> {
+        Ok(self.blocked.ask(execution)? && self.pending.ask(execution)?)
     }
 
     fn handle(&mut self) {
@@ -114,7 +114,7 @@ fn front(
     (name, queue): (&'static str, &mut Queue<Term<Payload>>),
     call: &mut Call<'_>,
 ) -> Result<Option<Outcome>, Stop> {
-    let front = queue.pop(call.world)?;
+    let front = queue.pop(call.execution)?;
     Ok(front.map(|payload| Outcome::of(name).and("value", payload)))
 }
 
@@ -129,7 +129,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): pending if blocked, otherwise its handler runs",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if signal.blocked.ask(call.world)? {
+                    if signal.blocked.ask(call.execution)? {
                         signal.pending = Truth::Known(true);
                     } else {
                         signal.handle();
@@ -151,7 +151,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): SIG_BLOCK of sigprocmask",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if !signal.blocked.ask(call.world)? {
+                    if !signal.blocked.ask(call.execution)? {
                         signal.blocked = Truth::Known(true);
                         signal.pending = Truth::Known(false);
                     }
@@ -163,7 +163,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): SIG_UNBLOCK; the handler runs if it was pending",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if signal.take(call.world)? {
+                    if signal.take(call.execution)? {
                         signal.handle();
                     }
                     signal.blocked = Truth::Known(false);
@@ -175,14 +175,14 @@ pub fn signals() -> Interface<Signals> {
                 about: "(): for each signal, whether it is pending",
                 apply: |state, call| {
                     let told = |is: bool| if is { "pending" } else { "not pending" };
-                    let has = |queue: &Queue<_>, world: &mut World| {
-                        world.at_most(1, queue.length()).map(told)
+                    let has = |queue: &Queue<_>, execution: &mut Execution| {
+                        execution.at_most(1, queue.length()).map(told)
                     };
                     Ok(Outcome::nothing()
-                        .and("SIGINT", told(state.sigint.is_pending(call.world)?))
-                        .and("SIGTERM", told(state.sigterm.is_pending(call.world)?))
-                        .and("SIGRTMIN", has(&state.rtmin, call.world)?)
-                        .and("SIGRTMAX", has(&state.rtmax, call.world)?))
+                        .and("SIGINT", told(state.sigint.is_pending(call.execution)?))
+                        .and("SIGTERM", told(state.sigterm.is_pending(call.execution)?))
+                        .and("SIGRTMIN", has(&state.rtmin, call.execution)?)
+                        .and("SIGRTMAX", has(&state.rtmax, call.execution)?))
                 },
             },
             Operation {
@@ -191,7 +191,7 @@ pub fn signals() -> Interface<Signals> {
                 apply: |state, call| {
                     if call.flag("signal is standard")? {
                         let (name, signal) = standard(state, call)?;
-                        let taken = signal.take(call.world)?;
+                        let taken = signal.take(call.execution)?;
                         return Ok(Outcome::of(if taken { name } else { "EAGAIN" }));
                     }
                     let signal = real_time(state, call)?;
@@ -202,10 +202,10 @@ pub fn signals() -> Interface<Signals> {
                 name: "sigwait_any",
                 about: "(): takes the lowest pending signal",
                 apply: |state, call| {
-                    if state.sigint.take(call.world)? {
+                    if state.sigint.take(call.execution)? {
                         return Ok(Outcome::of("SIGINT"));
                     }
-                    if state.sigterm.take(call.world)? {
+                    if state.sigterm.take(call.execution)? {
                         return Ok(Outcome::of("SIGTERM"));
                     }
                     if let Some(told) = front(("SIGRTMIN", &mut state.rtmin), call)? {

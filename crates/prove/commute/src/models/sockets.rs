@@ -9,7 +9,7 @@
 //!
 //! Calls do not block: a full or an empty socket is told. Nothing is lost or sent twice.
 
-use crate::{Bag, Call, Interface, Operation, Outcome, Queue, Stop, Term, Total};
+use crate::{Bag, Call, Interface, Operation, Outcome, Queue, Stop, Term, TotalMap};
 use crate::{sort, state};
 
 sort!(Socket, UnorderedSocket, Datagram);
@@ -20,8 +20,8 @@ const ROOM: i64 = 2;
 state! {
     /// The sockets of each kind, which is chosen when a socket is made.
     pub struct Sockets {
-        ordered: Total<Term<Socket>, Queue<Term<Datagram>>>,
-        unordered: Total<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
+        ordered: TotalMap<Term<Socket>, Queue<Term<Datagram>>>,
+        unordered: TotalMap<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
     }
 }
 
@@ -31,16 +31,16 @@ type Unordered = (Term<UnorderedSocket>, Bag<Term<Datagram>>);
 /// The socket of the argument, which never has more than there is room for.
 fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     let socket = call.term("socket");
-    let queue = state.ordered.get(&socket, call.world)?;
-    call.world.assume_at_most(queue.length(), ROOM)?;
+    let queue = state.ordered.get(&socket, call.execution)?;
+    call.execution.assume_at_most(queue.length(), ROOM)?;
     Ok((socket, queue))
 }
 
 /// The same, without an order.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
-    let bag = state.unordered.get(&socket, call.world)?;
-    call.world.assume_at_most(bag.length(), ROOM)?;
+    let bag = state.unordered.get(&socket, call.execution)?;
+    call.execution.assume_at_most(bag.length(), ROOM)?;
     Ok((socket, bag))
 }
 
@@ -55,7 +55,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket, datagram): appended to the queue, unless it is full",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
-                    if call.world.at_most(ROOM, queue.length())? {
+                    if call.execution.at_most(ROOM, queue.length())? {
                         return Ok(Outcome::of("EAGAIN"));
                     }
                     queue.push(call.term("datagram"));
@@ -68,7 +68,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket): the oldest datagram",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
-                    let front = queue.pop(call.world)?;
+                    let front = queue.pop(call.execution)?;
                     state.ordered.insert(socket, queue);
                     Ok(front.map_or(Outcome::of("EAGAIN"), Outcome::of))
                 },
@@ -78,7 +78,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket, datagram): added to the buffer, unless it is full",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
-                    if call.world.at_most(ROOM, bag.length())? {
+                    if call.execution.at_most(ROOM, bag.length())? {
                         return Ok(Outcome::of("EAGAIN"));
                     }
                     bag.add(call.term("datagram"));

@@ -30,7 +30,7 @@ pub fn stack() -> Interface<Plates> {
                 name: "pop",
                 about: "(): the element on top",
                 apply: |state, call| {
-                    let top = state.plates.pop(call.world)?;
+                    let top = state.plates.pop(call.execution)?;
                     Ok(top.map_or(Outcome::of("empty"), Outcome::of))
                 },
             },

@@ -10,8 +10,8 @@
 
 use super::{Part, State};
 use crate::call::Call;
+use crate::execution::{Execution, Stop};
 use crate::facts::Int;
-use crate::world::{Stop, World};
 
 /// Elements of unknown number and content, in no order.
 #[derive(Debug, Clone)]
@@ -34,13 +34,13 @@ impl<V: State> Bag<V> {
     /// Takes any element, whichever lets orders agree.
     pub fn take_any(&mut self, call: &mut Call<'_>) -> Result<Option<V>, Stop> {
         let own = self.place(call);
-        if self.has_initial(own, call.world)? {
-            return Ok(Some(self.take_initial(own, call.world)));
+        if self.has_initial(own, call.execution)? {
+            return Ok(Some(self.take_initial(own, call.execution)));
         }
         // Fewer than are wanted: any will do.
         for nr in 0..own {
-            if self.has_initial(nr, call.world)? {
-                return Ok(Some(self.take_initial(nr, call.world)));
+            if self.has_initial(nr, call.execution)? {
+                return Ok(Some(self.take_initial(nr, call.execution)));
             }
         }
         Ok(self.added.pop())
@@ -55,60 +55,60 @@ impl<V: State> Bag<V> {
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
-        let takers = call.world.list(&label);
+        let takers = call.execution.list(&label);
         takers.iter().position(|taker| *taker == me).unwrap_or_else(|| {
-            call.world.append(&label, me);
+            call.execution.append(&label, me);
             takers.len()
         })
     }
 
-    fn has_initial(&self, nr: usize, world: &mut World) -> Result<bool, Stop> {
-        Ok(!self.taken.contains(&nr) && world.at_most(nr as i64 + 1, self.length)?)
+    fn has_initial(&self, nr: usize, execution: &mut Execution) -> Result<bool, Stop> {
+        Ok(!self.taken.contains(&nr) && execution.at_most(nr as i64 + 1, self.length)?)
     }
 
-    fn take_initial(&mut self, nr: usize, world: &mut World) -> V {
+    fn take_initial(&mut self, nr: usize, execution: &mut Execution) -> V {
         self.taken.push(nr);
-        self.initial(nr, world)
+        self.initial(nr, execution)
     }
 
-    fn initial(&self, nr: usize, world: &mut World) -> V {
-        V::unknown(world, &format!("{}({nr})", self.label))
+    fn initial(&self, nr: usize, execution: &mut Execution) -> V {
+        V::unknown(execution, &format!("{}({nr})", self.label))
     }
 
     /// What is in this bag and may not be in `other`: what both have of the initial elements is
     /// left out.
-    fn beyond(&self, other: &Self, world: &mut World) -> Vec<V> {
+    fn beyond(&self, other: &Self, execution: &mut Execution) -> Vec<V> {
         let only = other.taken.iter().filter(|nr| !self.taken.contains(nr));
-        let mut elements: Vec<V> = only.map(|&nr| self.initial(nr, world)).collect();
+        let mut elements: Vec<V> = only.map(|&nr| self.initial(nr, execution)).collect();
         elements.extend(self.added.iter().cloned());
         elements
     }
 }
 
 impl<V: State> State for Bag<V> {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        let length = world.int(&format!("{label}.length"), Some(0), None);
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        let length = execution.int(&format!("{label}.length"), Some(0), None);
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
     /// Each element of one has an equal one in the other. Equality is transitive, so the first
     /// that is equal is as good as any.
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        let (mine, mut theirs) = (self.beyond(other, world), other.beyond(self, world));
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} of them"));
-        if !world.same_thing(&lengths[0], &lengths[1], mine.len() == theirs.len()) {
+        if !execution.same_thing(&lengths[0], &lengths[1], mine.len() == theirs.len()) {
             return Ok(false);
         }
         for element in &mine {
-            let found = world.search(|world| {
+            let found = execution.search(|execution| {
                 for (nr, candidate) in theirs.iter().enumerate() {
-                    if candidate.same(element, world)? {
+                    if candidate.same(element, execution)? {
                         return Ok(Some(nr));
                     }
                 }
                 Ok(None)
             })?;
-            if !world.same_presence(true, found.is_some()) {
+            if !execution.same_presence(true, found.is_some()) {
                 return Ok(false);
             }
             theirs.swap_remove(found.expect("it is there"));
@@ -116,14 +116,14 @@ impl<V: State> State for Bag<V> {
         Ok(true)
     }
 
-    fn show(&self, _: &World) -> String {
+    fn show(&self, _: &Execution) -> String {
         self.label.clone()
     }
 
     /// The initial elements, as many as there have to be.
-    fn part(&self, world: &mut World) -> Part {
-        let least = world.facts().least(self.length).expect("a length is not negative");
-        let element = |nr| self.initial(nr as usize, world).part(world);
+    fn part(&self, execution: &mut Execution) -> Part {
+        let least = execution.facts().least(self.length).expect("a length is not negative");
+        let element = |nr| self.initial(nr as usize, execution).part(execution);
         Part::Sequence { length: self.length, elements: (0..least).map(element).collect() }
     }
 }

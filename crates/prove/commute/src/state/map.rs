@@ -1,16 +1,16 @@
 //! Maps of unknown content.
 
 use super::{Part, State};
-use crate::world::{Stop, World};
+use crate::execution::{Execution, Stop};
 
 /// What was written last at `key`; newest writes last.
 pub(crate) fn latest<'w, K: State, T>(
     writes: &'w [(K, T)],
     key: &K,
-    world: &mut World,
+    execution: &mut Execution,
 ) -> Result<Option<&'w T>, Stop> {
     for (written, value) in writes.iter().rev() {
-        if written.same(key, world)? {
+        if written.same(key, execution)? {
             return Ok(Some(value));
         }
     }
@@ -27,17 +27,17 @@ pub struct Map<K, V> {
 
 impl<K: State, V: State> Map<K, V> {
     /// The value at `key`.
-    pub fn get(&self, key: &K, world: &mut World) -> Result<Option<V>, Stop> {
-        Ok(self.find(key, world)?.map(|(value, _)| value))
+    pub fn get(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
+        Ok(self.find(key, execution)?.map(|(value, _)| value))
     }
 
     /// The value at `key`, and whether it is that of the initial state.
-    pub fn find(&self, key: &K, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        world.search(|world| {
-            if let Some(value) = latest(&self.writes, key, world)? {
+    pub fn find(&self, key: &K, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
+        execution.search(|execution| {
+            if let Some(value) = latest(&self.writes, key, execution)? {
                 return Ok(value.clone().map(|value| (value, false)));
             }
-            Ok(world.initial(&self.label, key)?.map(|value| (value, true)))
+            Ok(execution.initial(&self.label, key)?.map(|value| (value, true)))
         })
     }
 
@@ -47,19 +47,19 @@ impl<K: State, V: State> Map<K, V> {
     }
 
     /// What is known of the initial state.
-    pub fn known(&self, world: &World) -> Vec<(K, Option<V>)> {
-        world.known(&self.label)
+    pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
+        execution.known(&self.label)
     }
 
     /// Says that there is nothing, or something, at `key` at first, without asking: it follows
     /// from what the caller knows. `Err` if the opposite is known.
-    pub fn know(&self, key: &K, present: bool, world: &mut World) -> Result<(), Stop> {
-        world.know::<K, V>(&self.label, key, present)
+    pub fn know(&self, key: &K, present: bool, execution: &mut Execution) -> Result<(), Stop> {
+        execution.know::<K, V>(&self.label, key, present)
     }
 
     /// Whether there is a value at `key`.
-    pub fn contains(&self, key: &K, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.get(key, world)?.is_some())
+    pub fn contains(&self, key: &K, execution: &mut Execution) -> Result<bool, Stop> {
+        Ok(self.get(key, execution)?.is_some())
     }
 
     /// Sets the value at `key`.
@@ -74,17 +74,17 @@ impl<K: State, V: State> Map<K, V> {
 }
 
 impl<K: State, V: State> State for Map<K, V> {
-    fn unknown(_: &mut World, label: &str) -> Self {
+    fn unknown(_: &mut Execution, label: &str) -> Self {
         Self { label: label.to_owned(), writes: Vec::new() }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         assert_eq!(self.label, other.label, "two states of one map");
         for (key, _) in self.writes.iter().chain(&other.writes) {
-            let values = (self.get(key, world)?, other.get(key, world)?);
+            let values = (self.get(key, execution)?, other.get(key, execution)?);
             let same = match values {
-                (Some(a), Some(b)) => a.same(&b, world)?,
-                (a, b) => world.same_presence(a.is_some(), b.is_some()),
+                (Some(a), Some(b)) => a.same(&b, execution)?,
+                (a, b) => execution.same_presence(a.is_some(), b.is_some()),
             };
             if !same {
                 return Ok(false);
@@ -93,30 +93,30 @@ impl<K: State, V: State> State for Map<K, V> {
         Ok(true)
     }
 
-    fn show(&self, _: &World) -> String {
+    fn show(&self, _: &Execution) -> String {
         self.label.clone()
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        let known = self.known(world);
-        Part::entries(known, world)
+    fn part(&self, execution: &mut Execution) -> Part {
+        let known = self.known(execution);
+        Part::entries(known, execution)
     }
 }
 
 /// A map in which every key has a value, unknown at first.
 #[derive(Debug, Clone)]
-pub struct Total<K, V> {
+pub struct TotalMap<K, V> {
     label: String,
     /// Newest last.
     writes: Vec<(K, V)>,
 }
 
-impl<K: State, V: State> Total<K, V> {
+impl<K: State, V: State> TotalMap<K, V> {
     /// The value at `key`.
-    pub fn get(&self, key: &K, world: &mut World) -> Result<V, Stop> {
-        world.search(|world| match latest(&self.writes, key, world)? {
+    pub fn get(&self, key: &K, execution: &mut Execution) -> Result<V, Stop> {
+        execution.search(|execution| match latest(&self.writes, key, execution)? {
             Some(value) => Ok(value.clone()),
-            None => world.first(&self.label, key),
+            None => execution.first(&self.label, key),
         })
     }
 
@@ -126,8 +126,8 @@ impl<K: State, V: State> Total<K, V> {
     }
 
     /// What is known of the initial state.
-    pub fn known(&self, world: &World) -> Vec<(K, Option<V>)> {
-        world.known(&self.label)
+    pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
+        execution.known(&self.label)
     }
 
     /// The keys that have been written.
@@ -136,26 +136,26 @@ impl<K: State, V: State> Total<K, V> {
     }
 }
 
-impl<K: State, V: State> State for Total<K, V> {
-    fn unknown(_: &mut World, label: &str) -> Self {
+impl<K: State, V: State> State for TotalMap<K, V> {
+    fn unknown(_: &mut Execution, label: &str) -> Self {
         Self { label: label.to_owned(), writes: Vec::new() }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         for key in self.written().chain(other.written()) {
-            if !self.get(key, world)?.same(&other.get(key, world)?, world)? {
+            if !self.get(key, execution)?.same(&other.get(key, execution)?, execution)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn show(&self, _: &World) -> String {
+    fn show(&self, _: &Execution) -> String {
         self.label.clone()
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        let known = self.known(world);
-        Part::entries(known, world)
+    fn part(&self, execution: &mut Execution) -> Part {
+        let known = self.known(execution);
+        Part::entries(known, execution)
     }
 }

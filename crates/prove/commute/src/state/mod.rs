@@ -9,29 +9,29 @@ mod truth;
 
 pub use bag::Bag;
 pub(crate) use map::latest;
-pub use map::{Map, Total};
+pub use map::{Map, TotalMap};
 pub use part::Part;
 pub use sequence::{Queue, Stack};
 pub use term::Term;
 pub use truth::Truth;
 
+use crate::execution::{Execution, Stop};
 use crate::facts::Int;
-use crate::world::{Stop, World};
 
 /// A part of a state: unknown at first, and comparable.
 pub trait State: Clone + 'static {
     /// Of the initial state, where nobody has looked yet. Equal labels give equal values.
-    fn unknown(world: &mut World, label: &str) -> Self;
+    fn unknown(execution: &mut Execution, label: &str) -> Self;
 
     /// Whether nobody can tell the two apart.
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop>;
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop>;
 
     /// As a person reads it.
-    fn show(&self, world: &World) -> String;
+    fn show(&self, execution: &Execution) -> String;
 
     /// What it is made of. Of maps it is what is known of their initial content: only an initial
     /// state is asked.
-    fn part(&self, world: &mut World) -> Part;
+    fn part(&self, execution: &mut Execution) -> Part;
 }
 
 /// A sort of names.
@@ -41,19 +41,19 @@ pub trait Sort: Clone + 'static {
 }
 
 impl State for Int {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        world.int(label, None, None)
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        execution.int(label, None, None)
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        world.same_int(*self, *other)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        execution.same_int(*self, *other)
     }
 
-    fn show(&self, world: &World) -> String {
-        world.facts().show_int(*self)
+    fn show(&self, execution: &Execution) -> String {
+        execution.facts().show_int(*self)
     }
 
-    fn part(&self, _: &mut World) -> Part {
+    fn part(&self, _: &mut Execution) -> Part {
         Part::Int(*self)
     }
 }
@@ -63,57 +63,57 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl State for Natural {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self(world.int(label, Some(0), None))
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        Self(execution.int(label, Some(0), None))
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        self.0.same(&other.0, world)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        self.0.same(&other.0, execution)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.0.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.0.show(execution)
     }
 
-    fn part(&self, _: &mut World) -> Part {
+    fn part(&self, _: &mut Execution) -> Part {
         Part::Int(self.0)
     }
 }
 
 impl State for Truth {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self::Initial(world.flag(label))
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        Self::Initial(execution.flag(label))
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        self.same_in_words(other, ["true", "false"], world)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        self.same_in_words(other, ["true", "false"], execution)
     }
 
-    fn show(&self, world: &World) -> String {
+    fn show(&self, execution: &Execution) -> String {
         match self {
             Self::Known(value) => value.to_string(),
-            Self::Initial(flag) => world.facts().show(&crate::facts::Question::Is(*flag), true),
+            Self::Initial(flag) => execution.facts().show(&crate::facts::Question::Is(*flag), true),
         }
     }
 
-    fn part(&self, _: &mut World) -> Part {
+    fn part(&self, _: &mut Execution) -> Part {
         Part::Truth(*self)
     }
 }
 
 /// Nothing to know: for maps that are sets.
 impl State for () {
-    fn unknown(_: &mut World, _: &str) -> Self {}
+    fn unknown(_: &mut Execution, _: &str) -> Self {}
 
-    fn same(&self, (): &Self, _: &mut World) -> Result<bool, Stop> {
+    fn same(&self, (): &Self, _: &mut Execution) -> Result<bool, Stop> {
         Ok(true)
     }
 
-    fn show(&self, _: &World) -> String {
+    fn show(&self, _: &Execution) -> String {
         String::new()
     }
 
-    fn part(&self, _: &mut World) -> Part {
+    fn part(&self, _: &mut Execution) -> Part {
         Part::Fields(Vec::new())
     }
 }
@@ -145,10 +145,10 @@ macro_rules! state {
         }
 
         impl $crate::State for $name {
-            fn unknown(world: &mut $crate::World, label: &str) -> Self {
+            fn unknown(execution: &mut $crate::Execution, label: &str) -> Self {
                 Self {
                     $($field: $crate::State::unknown(
-                        world,
+                        execution,
                         &$crate::join(label, stringify!($field)),
                     )),*
                 }
@@ -157,24 +157,24 @@ macro_rules! state {
             fn same(
                 &self,
                 other: &Self,
-                world: &mut $crate::World,
+                execution: &mut $crate::Execution,
             ) -> Result<bool, $crate::Stop> {
-                $(if !self.$field.same(&other.$field, world)? {
+                $(if !self.$field.same(&other.$field, execution)? {
                     return Ok(false);
                 })*
                 Ok(true)
             }
 
-            fn show(&self, world: &$crate::World) -> String {
+            fn show(&self, execution: &$crate::Execution) -> String {
                 let fields: Vec<String> = vec![$(
-                    format!("{}: {}", stringify!($field), self.$field.show(world))
+                    format!("{}: {}", stringify!($field), self.$field.show(execution))
                 ),*];
                 format!("{{{}}}", fields.join(", "))
             }
 
-            fn part(&self, world: &mut $crate::World) -> $crate::Part {
+            fn part(&self, execution: &mut $crate::Execution) -> $crate::Part {
                 $crate::Part::Fields(vec![$(
-                    (stringify!($field), $crate::State::part(&self.$field, world))
+                    (stringify!($field), $crate::State::part(&self.$field, execution))
                 ),*])
             }
         }

@@ -1,8 +1,8 @@
 //! States as trees, whatever their types are.
 
 use super::{State, Truth};
+use crate::execution::Execution;
 use crate::facts::{Int, Name};
-use crate::world::World;
 
 /// A part of an initial state.
 #[derive(Debug, Clone)]
@@ -30,17 +30,17 @@ impl Part {
     /// What is known of a map. What was new when somebody put it there was not there at first.
     pub(crate) fn entries<K: State, V: State>(
         known: Vec<(K, Option<V>)>,
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Self {
         let mut entries = Vec::new();
         for (key, value) in known {
-            let key = key.part(world);
+            let key = key.part(execution);
             if let Self::Name(name) = key
-                && world.facts().is_fresh(name)
+                && execution.facts().is_fresh(name)
             {
                 continue;
             }
-            entries.push((key, value.map(|value| value.part(world))));
+            entries.push((key, value.map(|value| value.part(execution))));
         }
         Self::Entries(entries)
     }

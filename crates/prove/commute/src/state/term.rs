@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{Part, Sort, State};
+use crate::execution::{Execution, Stop};
 use crate::facts::Name;
-use crate::world::{Stop, World};
 
 /// A name of a sort: equal to another or not, and nothing else.
 #[derive(Debug)]
@@ -23,34 +23,34 @@ impl<S> Term<S> {
         Self(name, PhantomData)
     }
 
-    /// The one called `label` wherever it is met: see [`World::constant`].
-    pub fn constant(world: &mut World, label: &str) -> Self
+    /// The one called `label` wherever it is met: see [`Execution::constant`].
+    pub fn constant(execution: &mut Execution, label: &str) -> Self
     where
         S: Sort,
     {
-        Self(world.constant(S::NAME, label), PhantomData)
+        Self(execution.constant(S::NAME, label), PhantomData)
     }
 
-    /// Takes for granted that it is not `other`: see [`World::assume_different`].
-    pub fn assume_different(self, other: Self, world: &mut World) -> Result<(), Stop> {
-        world.assume_different(self.0, other.0)
+    /// Takes for granted that it is not `other`: see [`Execution::assume_different`].
+    pub fn assume_different(self, other: Self, execution: &mut Execution) -> Result<(), Stop> {
+        execution.assume_different(self.0, other.0)
     }
 }
 
 impl<S: Sort> State for Term<S> {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self::new(world.name(S::NAME, label))
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        Self::new(execution.name(S::NAME, label))
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        world.same_name(self.0, other.0)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        execution.same_name(self.0, other.0)
     }
 
-    fn show(&self, world: &World) -> String {
-        world.facts().label(self.0).to_owned()
+    fn show(&self, execution: &Execution) -> String {
+        execution.facts().label(self.0).to_owned()
     }
 
-    fn part(&self, _: &mut World) -> Part {
+    fn part(&self, _: &mut Execution) -> Part {
         Part::Name(self.0)
     }
 }

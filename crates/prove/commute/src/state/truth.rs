@@ -1,7 +1,7 @@
 //! Truth values.
 
+use crate::execution::{Execution, Stop};
 use crate::facts::Flag;
-use crate::world::{Stop, World};
 
 /// A truth value: known, or a flag of the initial state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,10 +14,10 @@ pub enum Truth {
 
 impl Truth {
     /// Whether it is true, if that is known.
-    pub fn known(self, world: &World) -> Option<bool> {
+    pub fn known(self, execution: &Execution) -> Option<bool> {
         match self {
             Self::Known(value) => Some(value),
-            Self::Initial(flag) => world.facts().answer(&crate::facts::Question::Is(flag)),
+            Self::Initial(flag) => execution.facts().answer(&crate::facts::Question::Is(flag)),
         }
     }
 
@@ -27,21 +27,21 @@ impl Truth {
         &self,
         other: &Self,
         [yes, no]: [&str; 2],
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<bool, Stop> {
         if self == other {
             return Ok(true);
         }
-        let [a, b] = [self.ask(world)?, other.ask(world)?];
+        let [a, b] = [self.ask(execution)?, other.ask(execution)?];
         let [word_a, word_b] = [a, b].map(|truth| if truth { yes } else { no });
-        Ok(world.same_thing(word_a, word_b, a == b))
+        Ok(execution.same_thing(word_a, word_b, a == b))
     }
 
     /// Whether it is true.
-    pub fn ask(self, world: &mut World) -> Result<bool, Stop> {
+    pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
         match self {
             Self::Known(value) => Ok(value),
-            Self::Initial(flag) => world.is(flag),
+            Self::Initial(flag) => execution.is(flag),
         }
     }
 }

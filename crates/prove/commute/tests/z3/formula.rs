@@ -86,14 +86,14 @@ impl Terms {
     pub(crate) fn of(exploration: &Exploration) -> Self {
         let mut terms = Self::default();
         for situation in &exploration.situations {
-            let grounds = &situation.grounds;
+            let certificate = &situation.certificate;
             terms.add_literals(&situation.condition);
-            terms.add_literals(&grounds.assumed);
-            terms.names.extend(grounds.fresh.iter().cloned());
-            terms.ints.extend(grounds.open.iter().cloned());
-            grounds.claims.iter().for_each(|claim| terms.add_claim(claim));
+            terms.add_literals(&certificate.assumed);
+            terms.names.extend(certificate.fresh.iter().cloned());
+            terms.ints.extend(certificate.open.iter().cloned());
+            certificate.claims.iter().for_each(|claim| terms.add_claim(claim));
         }
-        for impossible in &exploration.impossible {
+        for impossible in &exploration.infeasible {
             terms.add_literals(&impossible.condition);
             terms.add_literals(&impossible.assumed);
         }

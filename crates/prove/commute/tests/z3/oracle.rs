@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_commute::{Exploration, Grounds, Impossible, Literal, Situation, Verdict};
+use knee_commute::{Certificate, Exploration, InfeasiblePath, Literal, Situation, Verdict};
 
 use crate::entries::{Entry, add_keys, entries, same_key};
 use crate::formula::{Terms, all, and, claim, literal, not, or, symbol};
@@ -66,7 +66,7 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
         for (nr, situation) in exploration.situations.iter().enumerate() {
             solver.meanwhile(|solver| check(solver, nr, situation, &mut objections));
         }
-        for Impossible { condition, assumed } in &exploration.impossible {
+        for InfeasiblePath { condition, assumed } in &exploration.infeasible {
             let answer = solver.check_with(&and([all(condition), all(assumed)]));
             objections.expect(Answer::Unsatisfiable, answer, Fault::GivenUp, None);
         }
@@ -84,7 +84,7 @@ pub(crate) fn partition(
     objections: &mut Objections,
 ) {
     let situations = exploration.situations.iter().map(|situation| &situation.condition);
-    let impossible = exploration.impossible.iter().map(|impossible| &impossible.condition);
+    let impossible = exploration.infeasible.iter().map(|impossible| &impossible.condition);
     let conditions: Vec<_> = situations.chain(impossible).map(|condition| all(condition)).collect();
     let none = and(conditions.iter().map(|condition| not(condition)));
     objections.expect(Answer::Unsatisfiable, solver.check_with(&none), Fault::Gap, None);
@@ -103,8 +103,8 @@ pub(crate) fn partition(
 }
 
 fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut Objections) {
-    let Situation { condition, verdict, grounds } = situation;
-    let Grounds { assumed, fresh, agreed, open, claims } = grounds;
+    let Situation { condition, verdict, certificate } = situation;
+    let Certificate { assumed, fresh, agreed, open, claims } = certificate;
     let mut terms = Terms::default();
     terms.add_literals(condition);
     terms.add_literals(assumed);

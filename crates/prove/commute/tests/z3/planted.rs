@@ -146,7 +146,7 @@ fn z3_objects_to_a_path_that_is_given_up_without_a_reason() {
     let Some(mut solver) = z3() else { return };
     let mut exploration = explored("posix", ["fstat", "pipe"]);
     assert_eq!(objections(&mut solver, &exploration), []);
-    exploration.impossible[0].assumed.clear();
+    exploration.infeasible[0].assumed.clear();
     let faults: Vec<Fault> =
         objections(&mut solver, &exploration).iter().map(|o| o.fault).collect();
     assert_eq!(faults, [Fault::GivenUp]);
@@ -169,7 +169,8 @@ fn z3_objects_to_a_question_about_what_is_open() {
     let mut exploration = explored("posix", ["stat", "pwrite"]);
     let times = |open: &[String]| open.iter().any(|label| label == "b.time");
     let mut situations = exploration.situations.iter_mut();
-    let situation = situations.find(|situation| times(&situation.grounds.open)).expect("it writes");
+    let situation =
+        situations.find(|situation| times(&situation.certificate.open)).expect("it writes");
     let literal = Literal::AtMost("b.time".to_owned(), 0, String::new());
     situation.condition.push((literal, true));
     let objections = objections(&mut solver, &exploration);

@@ -193,7 +193,7 @@ impl Toy {
             solver.assert("(valid start)");
             partition(solver, exploration, &mut objections);
             let agree = self.orders_agree(operations);
-            for (nr, Situation { condition, verdict, grounds }) in
+            for (nr, Situation { condition, verdict, certificate }) in
                 exploration.situations.iter().enumerate()
             {
                 solver.meanwhile(|solver| {
@@ -202,7 +202,7 @@ impl Toy {
                         objections.expect(expected, answer, fault, Some(nr));
                     };
                     expect(Answer::Satisfiable, solver.check(), Fault::NoSituation);
-                    let unfounded = solver.check_with(&not(&all(&grounds.assumed)));
+                    let unfounded = solver.check_with(&not(&all(&certificate.assumed)));
                     expect(Answer::Unsatisfiable, unfounded, Fault::Unfounded);
                     let wrong = match verdict {
                         Verdict::Commute => not(&agree),

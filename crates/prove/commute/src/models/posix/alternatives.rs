@@ -46,7 +46,7 @@ fn munmap_delayed(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Sto
     let process = call.process()?;
     let va = call.term("va");
     let process = state.process(process);
-    if process.memory.contains(&va, call.world)? {
+    if process.memory.contains(&va, call.execution)? {
         process.leaving.insert(va, ());
     }
     Ok(Outcome::of("0"))
@@ -57,7 +57,9 @@ fn munmap_wait(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> 
     let va = call.term("va");
     let process = state.process(process);
     // Only what is mapped can leave.
-    if process.memory.contains(&va, call.world)? && process.leaving.contains(&va, call.world)? {
+    if process.memory.contains(&va, call.execution)?
+        && process.leaving.contains(&va, call.execution)?
+    {
         process.memory.remove(va);
         process.leaving.remove(va);
     }

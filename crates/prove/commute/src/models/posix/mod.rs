@@ -17,7 +17,7 @@ use crate::models::descriptors::Descriptors;
 use crate::models::posix::fd::{Fd, PipeState};
 use crate::models::posix::file::InodeState;
 use crate::models::posix::memory::Area;
-use crate::{Interface, Map, Operation, Term, Total, sort, state};
+use crate::{Interface, Map, Operation, Term, TotalMap, sort, state};
 
 sort!(FileName, Inode, Datum, Va, Pipe);
 
@@ -28,8 +28,8 @@ state! {
         proc1: Process,
         // Before the inodes: it says which new ones are the same.
         dir: Map<Term<FileName>, Term<Inode>>,
-        pipes: Total<Term<Pipe>, PipeState>,
-        inodes: Total<Term<Inode>, InodeState>,
+        pipes: TotalMap<Term<Pipe>, PipeState>,
+        inodes: TotalMap<Term<Inode>, InodeState>,
     }
 }
 

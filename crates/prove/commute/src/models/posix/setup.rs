@@ -21,43 +21,50 @@ use serde_json::{Value, json};
 use super::{Posix, Process};
 use crate::models::posix::fd::{Fd, PipeState};
 use crate::models::posix::file::InodeState;
-use crate::{Example, Int, Term, World};
+use crate::{Example, Execution, Int, Term};
 
 /// What is in a map, where something is.
 fn present<K, V>(known: Vec<(K, Option<V>)>) -> impl Iterator<Item = (K, V)> {
     known.into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
 
-pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>) -> Vec<Value> {
+pub(super) fn setup(
+    state: &Posix,
+    execution: &mut Execution,
+    example: &mut Example<'_>,
+) -> Vec<Value> {
     let processes = [(0, &state.proc0), (1, &state.proc1)];
-    let (mut files, mut pipes) = (Files::of(state, world, example), BTreeMap::new());
-    for (pipe, ends) in present(state.pipes.known(world)) {
-        if !world.facts().is_fresh(pipe.0) {
-            pipes.insert(example.term(pipe), pipe_step(example.term(pipe), &ends, world, example));
+    let (mut files, mut pipes) = (Files::of(state, execution, example), BTreeMap::new());
+    for (pipe, ends) in present(state.pipes.known(execution)) {
+        if !execution.facts().is_fresh(pipe.0) {
+            pipes.insert(
+                example.term(pipe),
+                pipe_step(example.term(pipe), &ends, execution, example),
+            );
         }
     }
     let mut later = Vec::new();
     for (nr, process) in processes {
         let mut occupied = Vec::new();
-        for (fd, open) in present(process.fds.known(world)) {
-            match open.is_pipe.known(world) {
+        for (fd, open) in present(process.fds.known(execution)) {
+            match open.is_pipe.known(execution) {
                 None => occupied.push(example.int(fd)),
                 Some(_) => later.push(open_step(nr, example.int(fd), &open, &mut files, example)),
             }
         }
-        occupied.extend(below_unused(process, world, example));
+        occupied.extend(below_unused(process, execution, example));
         if !occupied.is_empty() {
             occupied.sort_unstable();
             later.push(json!({ "do": "occupy", "process": nr, "fds": occupied }));
         }
-        for (va, area) in present(process.memory.known(world)) {
+        for (va, area) in present(process.memory.known(execution)) {
             let mut step = json!({
                 "do": "map",
                 "process": nr,
                 "va": example.term(va),
                 "writable": example.truth(area.writable),
             });
-            if area.anonymous.known(world) == Some(false) {
+            if area.anonymous.known(execution) == Some(false) {
                 step["inode"] = json!(files.named(area.inode, example));
                 step["off"] = json!(example.int(area.off.0));
             } else {
@@ -65,7 +72,7 @@ pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>)
             }
             later.push(step);
         }
-        for (va, ()) in present(process.leaving.known(world)) {
+        for (va, ()) in present(process.leaving.known(execution)) {
             later.push(json!({ "do": "leave", "process": nr, "va": example.term(va) }));
         }
     }
@@ -85,16 +92,16 @@ struct File {
 
 impl Files {
     /// Those that the directory names or that have been looked at.
-    fn of(state: &Posix, world: &World, example: &mut Example<'_>) -> Self {
+    fn of(state: &Posix, execution: &Execution, example: &mut Example<'_>) -> Self {
         let mut files = Self::default();
-        for (inode, known) in present(state.inodes.known(world)) {
-            if !world.facts().is_fresh(inode.0) {
+        for (inode, known) in present(state.inodes.known(execution)) {
+            if !execution.facts().is_fresh(inode.0) {
                 let file = files.file(inode, example);
                 file.links = example.int(known.nlink.0);
-                file.pages = pages(&known, world, example);
+                file.pages = pages(&known, execution, example);
             }
         }
-        for (name, inode) in present(state.dir.known(world)) {
+        for (name, inode) in present(state.dir.known(execution)) {
             let name = example.term(name);
             files.file(inode, example).names.push(name);
         }
@@ -125,8 +132,8 @@ impl Files {
     }
 }
 
-fn pages(file: &InodeState, world: &World, example: &mut Example<'_>) -> Vec<Value> {
-    let known: Vec<(i64, String)> = present(file.data.pages.known(world))
+fn pages(file: &InodeState, execution: &Execution, example: &mut Example<'_>) -> Vec<Value> {
+    let known: Vec<(i64, String)> = present(file.data.pages.known(execution))
         .map(|(page, datum)| (example.int(page), example.term(datum)))
         .collect();
     let page = |nr: i64| known.iter().find(|(at, _)| *at == nr).map(|(_, datum)| json!(datum));
@@ -136,11 +143,11 @@ fn pages(file: &InodeState, world: &World, example: &mut Example<'_>) -> Vec<Val
 fn pipe_step(
     pipe: String,
     ends: &PipeState,
-    world: &mut World,
+    execution: &mut Execution,
     example: &mut Example<'_>,
 ) -> Value {
     let data: Vec<String> =
-        ends.data.initial(world).into_iter().map(|datum| example.term(datum)).collect();
+        ends.data.initial(execution).into_iter().map(|datum| example.term(datum)).collect();
     json!({
         "do": "pipe",
         "pipe": pipe,
@@ -169,11 +176,11 @@ fn open_step(
 }
 
 /// Descriptors that have to be in use so that the lowest unused one is what it is.
-fn below_unused(process: &Process, world: &World, example: &Example<'_>) -> Vec<i64> {
+fn below_unused(process: &Process, execution: &Execution, example: &Example<'_>) -> Vec<i64> {
     let unused: Vec<i64> =
-        process.fds.known_unused(world).into_iter().map(|fd: Int| example.int(fd)).collect();
+        process.fds.known_unused(execution).into_iter().map(|fd: Int| example.int(fd)).collect();
     let known: Vec<i64> =
-        process.fds.known(world).into_iter().map(|(fd, _)| example.int(fd)).collect();
+        process.fds.known(execution).into_iter().map(|(fd, _)| example.int(fd)).collect();
     let below = 0..unused.last().copied().unwrap_or(0);
     below.filter(|fd| !unused.contains(fd) && !known.contains(fd)).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::{Claim, Grounds};
+use crate::certificate::{Certificate, Claim};
 use crate::facts::{Facts, Flag, Int, Name, Question};
 use crate::literal::{Literal, show_sum};
 use crate::state::State;
@@ -21,7 +21,7 @@ pub enum Stop {
     /// More questions than allowed.
     TooDeep,
     /// What the model took for granted does not hold here: no situation at all.
-    Impossible,
+    Infeasible,
     /// What the model took for granted holds of no value of an open integer for which the orders
     /// agreed so far: they do not.
     NoChoice {
@@ -41,7 +41,7 @@ impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooDeep => f.write_str("it asks more questions than allowed"),
-            Self::Impossible => f.write_str("one of its assumptions does not hold"),
+            Self::Infeasible => f.write_str("one of its assumptions does not hold"),
             Self::NoChoice { .. } => f.write_str("no choice makes the orders agree"),
             Self::NotDeterministic { before, now } => write!(
                 f,
@@ -53,7 +53,7 @@ impl std::fmt::Display for Stop {
 
 /// An answered question, and how it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct Decision {
     /// With its terms as this execution numbered them.
     pub question: Question,
     /// The answer taken.
@@ -62,7 +62,7 @@ pub struct Answered {
     pub literal: Literal,
 }
 
-impl Answered {
+impl Decision {
     /// The formula that holds.
     pub fn show(&self) -> String {
         self.literal.show(self.answer)
@@ -81,11 +81,11 @@ pub(crate) enum Argument {
 
 /// One execution. All orders of the operations run in it, one after the other, and share what is
 /// known of the initial state and of the arguments.
-pub struct World {
+pub struct Execution {
     facts: Facts,
     /// Answers to give first: they lead to the part of the tree that is this execution's.
-    script: Rc<[Answered]>,
-    answered: Vec<Answered>,
+    script: Rc<[Decision]>,
+    decisions: Vec<Decision>,
     most_questions: usize,
     /// While results and states are compared, what was left open is chosen so that they agree.
     comparing: bool,
@@ -109,10 +109,10 @@ pub struct World {
     lists: HashMap<String, Vec<Int>>,
 }
 
-impl World {
+impl Execution {
     /// An execution that first gives the answers of `script`.
     pub(crate) fn new(
-        script: Rc<[Answered]>,
+        script: Rc<[Decision]>,
         most_questions: usize,
         progress: Arc<Progress>,
     ) -> Self {
@@ -125,7 +125,7 @@ impl World {
             calls: Vec::new(),
             facts: Facts::default(),
             script,
-            answered: Vec::new(),
+            decisions: Vec::new(),
             most_questions,
             comparing: false,
             choices: (0, false),
@@ -138,8 +138,8 @@ impl World {
     }
 
     /// What has been decided.
-    pub fn answered(&self) -> &[Answered] {
-        &self.answered
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
     }
 
     /// What is known.
@@ -152,7 +152,7 @@ impl World {
         if let Some(known) = self.facts.answer(&question) {
             return Ok(known);
         }
-        let nr = self.answered.len();
+        let nr = self.decisions.len();
         if nr >= self.most_questions {
             return Err(Stop::TooDeep);
         }
@@ -170,7 +170,7 @@ impl World {
         let possible = self.facts.assume(&question, answer);
         debug_assert!(possible, "the answer was open");
         self.progress.answered(&literal, answer);
-        self.answered.push(Answered { question, answer, literal });
+        self.decisions.push(Decision { question, answer, literal });
         Ok(answer)
     }
 
@@ -233,7 +233,7 @@ impl World {
                 return Ok(n);
             }
         }
-        Err(Stop::Impossible)
+        Err(Stop::Infeasible)
     }
 
     /// Takes `a` ≤ `b` for granted: situations where it is not so are none. But of what has been
@@ -250,7 +250,7 @@ impl World {
             }
         }
         match (self.take_for_granted(question, true), choice) {
-            (Err(Stop::Impossible), Some(choice)) => Err(Stop::NoChoice { choice }),
+            (Err(Stop::Infeasible), Some(choice)) => Err(Stop::NoChoice { choice }),
             (taken, _) => taken,
         }
     }
@@ -267,7 +267,7 @@ impl World {
 
     fn take_for_granted(&mut self, question: Question, answer: bool) -> Result<(), Stop> {
         self.assumed.push((self.facts.literal(&question), answer));
-        if self.facts.assume(&question, answer) { Ok(()) } else { Err(Stop::Impossible) }
+        if self.facts.assume(&question, answer) { Ok(()) } else { Err(Stop::Infeasible) }
     }
 
     /// The name called `label`: the same in all orders.
@@ -399,10 +399,16 @@ impl World {
     }
 
     /// What was taken for granted, what was compared, and what was open.
-    pub(crate) fn grounds(&self) -> Grounds {
+    pub(crate) fn certificate(&self) -> Certificate {
         let (fresh, open) = self.facts.at_will();
         let agreed = self.facts.agreed_names();
-        Grounds { assumed: self.assumed.clone(), fresh, agreed, open, claims: self.claims.clone() }
+        Certificate {
+            assumed: self.assumed.clone(),
+            fresh,
+            agreed,
+            open,
+            claims: self.claims.clone(),
+        }
     }
 
     /// That call `nr` is made in `process`.
@@ -463,7 +469,7 @@ impl World {
                 let (_, has) = entry(map, &other.show(self));
                 let flag = self.flag(&has);
                 let _ = self.take_for_granted(Question::Is(flag), present);
-                return Err(Stop::Impossible);
+                return Err(Stop::Infeasible);
             }
         }
         let (label, has) = entry(map, &key.show(self));
@@ -492,7 +498,7 @@ impl World {
         self.lists.get(label).cloned().unwrap_or_default()
     }
 
-    /// Adds to [`World::list`].
+    /// Adds to [`Execution::list`].
     pub fn append(&mut self, label: &str, int: Int) {
         self.lists.entry(label.to_owned()).or_default().push(int);
     }
