@@ -1,7 +1,7 @@
 //! Calls of operations, and their arguments.
 
 use crate::execution::{Argument, Execution, Stop};
-use crate::facts::{Int, Name, WORD};
+use crate::facts::{Int, Name, Question, WORD};
 use crate::state::{Sort, Term};
 
 /// One call of an operation: where its arguments come from.
@@ -27,7 +27,7 @@ impl<'w> Call<'w> {
     /// generality.
     pub fn process(&mut self) -> Result<u8, Stop> {
         let process = u8::from(self.nr > 0 && self.fact("is in the other process")?);
-        self.execution.called_in(self.nr, process);
+        self.execution.calls.set_process(self.nr, process);
         Ok(process)
     }
 
@@ -38,8 +38,8 @@ impl<'w> Call<'w> {
     /// An argument of a sort of names.
     pub fn term<S: Sort>(&mut self, name: &str) -> Term<S> {
         let label = self.label(name);
-        let argument = self.execution.name(S::NAME, &label);
-        self.execution.given(self.nr, name, Argument::Name(argument));
+        let argument = self.execution.terms.name(S::NAME, &label);
+        self.execution.calls.add_argument(self.nr, name, Argument::Name(argument));
         Term::new(argument)
     }
 
@@ -47,29 +47,29 @@ impl<'w> Call<'w> {
     pub fn int(&mut self, name: &str, range: std::ops::RangeInclusive<i64>) -> Int {
         let label = self.label(name);
         let argument = self.execution.int(&label, Some(*range.start()), Some(*range.end()));
-        self.execution.given(self.nr, name, Argument::Int(argument));
+        self.execution.calls.add_argument(self.nr, name, Argument::Int(argument));
         argument
     }
 
     /// A yes or no, as an argument.
     pub fn flag(&mut self, name: &str) -> Result<bool, Stop> {
-        let flag = self.execution.flag(&self.label(name));
-        self.execution.given(self.nr, name, Argument::Flag(flag));
-        self.execution.is(flag)
+        let flag = self.execution.terms.flag(&self.label(name));
+        self.execution.calls.add_argument(self.nr, name, Argument::Flag(flag));
+        self.execution.ask(Question::Is(flag))
     }
 
     /// An argument that is one of some words, which [`Word::is`] asks for.
     pub fn word(&mut self, name: &str, words: &'static [&'static str]) -> Word {
         let label = self.label(name);
-        let argument = self.execution.name(WORD, &label);
-        self.execution.given(self.nr, name, Argument::Word(argument, words));
+        let argument = self.execution.terms.name(WORD, &label);
+        self.execution.calls.add_argument(self.nr, name, Argument::Word(argument, words));
         Word { argument, words }
     }
 
     /// Something that may be true of the call as a whole, such as `is in the other process`.
     pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
-        let flag = self.execution.flag(&format!("{} {what}", self.label));
-        self.execution.is(flag)
+        let flag = self.execution.terms.flag(&format!("{} {what}", self.label));
+        self.execution.ask(Question::Is(flag))
     }
 
     /// A name that nothing in the state has: what an allocator hands out that may hand out any.
@@ -105,7 +105,7 @@ impl Word {
     /// Whether it is this one.
     pub fn is(self, word: &'static str, execution: &mut Execution) -> Result<bool, Stop> {
         assert!(self.words.contains(&word), "{word} is not one of {:?}", self.words);
-        let constant = execution.word(word);
+        let constant = execution.terms.word(word);
         execution.same_name(self.argument, constant)
     }
 
@@ -117,7 +117,8 @@ impl Word {
             }
         }
         // It is one of them.
-        let last = execution.word(self.words[self.words.len() - 1]);
-        Err(execution.assume_same(self.argument, last).err().unwrap_or(Stop::Infeasible))
+        let last = execution.terms.word(self.words[self.words.len() - 1]);
+        let is_last = Question::Same(self.argument, last);
+        Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))
     }
 }

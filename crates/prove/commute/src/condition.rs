@@ -9,8 +9,9 @@
 use std::collections::HashMap;
 
 use crate::exploration::{Difference, Exploration, Situation, Verdict};
-use crate::facts::{Facts, Int, Name, Question, WORD};
+use crate::facts::{Int, Question, WORD};
 use crate::literal::{Bound, Literal, show_all};
+use crate::terms::Terms;
 
 /// Literals that hold together; none: always.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,10 +97,10 @@ impl Condition {
         if other.literals.iter().any(denied) {
             return false;
         }
-        let mut known = Known::default();
+        let mut terms = Terms::default();
         self.literals.iter().chain(&other.literals).all(|(literal, answer)| {
-            let question = known.question(literal);
-            known.facts.assume(&question, *answer)
+            let question = question(literal, &mut terms);
+            terms.facts.assume(&question, *answer)
         })
     }
 
@@ -108,14 +109,14 @@ impl Condition {
         if other.literals.iter().all(|literal| self.literals.contains(literal)) {
             return true;
         }
-        let mut known = Known::default();
+        let mut terms = Terms::default();
         for (literal, answer) in &self.literals {
-            let question = known.question(literal);
-            known.facts.assume(&question, *answer);
+            let question = question(literal, &mut terms);
+            terms.facts.assume(&question, *answer);
         }
         other.literals.iter().all(|(literal, answer)| {
-            let question = known.question(literal);
-            known.facts.answer(&question) == Some(*answer)
+            let question = question(literal, &mut terms);
+            terms.facts.answer(&question) == Some(*answer)
         })
     }
 
@@ -135,48 +136,19 @@ impl Condition {
 /// What a term is called tells its sort.
 const SORT: &str = "named";
 
-/// Facts about terms that are known by what they are called.
-#[derive(Default)]
-struct Known {
-    facts: Facts,
-    names: HashMap<String, Name>,
-    ints: HashMap<String, Int>,
-    flags: HashMap<String, crate::facts::Flag>,
-}
-
-impl Known {
-    fn question(&mut self, literal: &Literal) -> Question {
-        let facts = &mut self.facts;
-        match literal {
-            Literal::Same(sort, a, word) if sort == WORD => {
-                let new = || facts.name(WORD, a.as_str());
-                let a = *self.names.entry(a.clone()).or_insert_with(new);
-                let known = || facts.word(word);
-                let word = *self.names.entry(word.clone()).or_insert_with(known);
-                Question::Same(a, word)
-            }
-            Literal::Same(_, a, b) => {
-                let [a, b] = [a, b].map(|label| {
-                    let new = || facts.name(SORT, label.as_str());
-                    *self.names.entry(label.clone()).or_insert_with(new)
-                });
-                Question::Same(a, b)
-            }
-            Literal::AtMost(a, plus, b) => {
-                let [a, b] = [a, b].map(|label| match label.as_str() {
-                    "" => Int::from(0),
-                    label => {
-                        let new = || facts.int(label, None, None);
-                        *self.ints.entry(label.to_owned()).or_insert_with(new)
-                    }
-                });
-                Question::AtMost(a + *plus, b)
-            }
-            Literal::Is(label) => {
-                let new = || facts.flag(label.as_str());
-                Question::Is(*self.flags.entry(label.clone()).or_insert_with(new))
-            }
+/// The question that a literal stands for.
+fn question(literal: &Literal, terms: &mut Terms) -> Question {
+    let mut int = |label: &str| match label {
+        "" => Int::from(0),
+        label => terms.int(label, None, None).0,
+    };
+    match literal {
+        Literal::AtMost(a, plus, b) => Question::AtMost(int(a) + *plus, int(b)),
+        Literal::Same(sort, a, word) if sort == WORD => {
+            Question::Same(terms.name(WORD, a), terms.word(word))
         }
+        Literal::Same(_, a, b) => Question::Same(terms.name(SORT, a), terms.name(SORT, b)),
+        Literal::Is(label) => Question::Is(terms.flag(label)),
     }
 }
 

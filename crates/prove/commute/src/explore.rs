@@ -167,10 +167,10 @@ fn execute<S: State>(
         for reached in &level {
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
-                execution.exchange_fresh(std::mem::take(&mut reached.fresh));
+                execution.replace_fresh(std::mem::take(&mut reached.fresh));
                 let mut call = Call::new(execution, LABELS[nr], nr);
                 let outcome = (operations[nr].apply)(&mut reached.state, &mut call);
-                reached.fresh = execution.exchange_fresh(Vec::new());
+                reached.fresh = execution.replace_fresh(Vec::new());
                 let outcome = match outcome {
                     Err(Stop::NoChoice { choice }) => {
                         let (difference, runs) = chosen.swap_remove(choice);

@@ -321,7 +321,7 @@ impl Facts {
     /// What would follow of integers that are not open, and is not known, if some at most others
     /// were: where an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody
     /// may choose.
-    pub fn wanted_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
+    pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
         let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].chosen);
@@ -476,7 +476,7 @@ mod tests {
             assert!(facts.assume(&Question::AtMost(old, time), true));
         }
         assert!(facts.can_agree(t, u));
-        assert_eq!(facts.wanted_by(&[(t, u), (u, t)]), None);
+        assert_eq!(facts.implied_by(&[(t, u), (u, t)]), None);
         facts.agree(t, u, 0);
         assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
         assert!(!facts.can_agree(old, old - 1));
@@ -494,9 +494,9 @@ mod tests {
         assert!(facts.can_agree(mtime, t));
         let wanted = Question::AtMost(ctime, mtime);
         let equal = [(mtime, t), (t, mtime)];
-        assert_eq!(facts.wanted_by(&equal), Some(wanted.clone()));
+        assert_eq!(facts.implied_by(&equal), Some(wanted.clone()));
         assert!(facts.assume(&wanted, true));
-        assert_eq!(facts.wanted_by(&equal), None);
+        assert_eq!(facts.implied_by(&equal), None);
         facts.agree(mtime, t, 7);
         assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }

@@ -193,7 +193,7 @@ impl Pair {
 fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> {
     let (mut names, mut ints) = (Vec::new(), Vec::new());
     for nr in 0..calls {
-        for (_, argument) in leaf.execution.call_given(nr).1 {
+        for (_, argument) in &leaf.execution.calls.get(nr).arguments {
             match argument {
                 Argument::Name(name) => names.push(*name),
                 Argument::Int(int) => ints.push(*int),
@@ -261,8 +261,8 @@ fn test<S: State>(
     let mut example = Example::new(&pattern.facts);
     let mut calls = Vec::new();
     for (nr, name) in names.iter().enumerate() {
-        let (process, given) = leaf.execution.call_given(nr);
-        let arguments = given.iter().map(|(name, argument)| {
+        let call = leaf.execution.calls.get(nr);
+        let arguments = call.arguments.iter().map(|(name, argument)| {
             let value = match *argument {
                 Argument::Name(name) => example.name(name).into(),
                 Argument::Int(int) => example.int(int).into(),
@@ -274,7 +274,7 @@ fn test<S: State>(
         calls.push(TestCall {
             label: call_label(nr).to_owned(),
             operation: (*name).to_owned(),
-            process,
+            process: call.process,
             thread: nr,
             cpu: nr,
             arguments: arguments.collect(),

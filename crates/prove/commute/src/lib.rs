@@ -34,6 +34,7 @@ mod outcome;
 mod parallel;
 mod serve;
 mod state;
+mod terms;
 mod test_outcome;
 mod watch;
 

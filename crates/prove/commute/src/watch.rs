@@ -56,7 +56,7 @@ impl Progress {
     }
 
     /// A question was answered.
-    pub(crate) fn answered(&self, literal: &Literal, answer: bool) {
+    pub(crate) fn decided(&self, literal: &Literal, answer: bool) {
         self.execution().1.push((literal.clone(), answer));
     }
 

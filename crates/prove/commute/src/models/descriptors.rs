@@ -1,6 +1,5 @@
 //! The descriptors of a process, of which the lowest that is unused can be asked for.
 
-use crate::state::latest;
 use crate::{Call, Execution, Int, Map, Part, State, Stop};
 
 /// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
@@ -46,18 +45,18 @@ impl<V: State> Descriptors<V> {
     }
 
     fn search(&self, fd: Int, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
-        if let Some(value) = latest(self.fds.writes(), &fd, execution)? {
+        if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
         // Below an initially lowest unused one all are in use but the lower ones of these.
-        let unused = execution.list(&self.unused());
+        let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
         {
             let mut below = unused[..unused.len() - 1].iter();
             let is_unused =
                 below.try_fold(false, |any, other| Ok(any || other.same(&fd, execution)?))?;
-            self.fds.know(&fd, !is_unused, execution)?;
+            self.fds.assume_presence(&fd, !is_unused, execution)?;
         }
         self.fds.find(&fd, execution)
     }
@@ -69,7 +68,7 @@ impl<V: State> Descriptors<V> {
 
     /// The lowest of those that were unused at first, as far as they are known.
     pub(super) fn known_unused(&self, execution: &Execution) -> Vec<Int> {
-        execution.list(&self.unused())
+        execution.heap.list(&self.unused()).to_vec()
     }
 
     fn unused(&self) -> String {
@@ -78,7 +77,7 @@ impl<V: State> Descriptors<V> {
 
     /// Number `nr` from below of those that were unused at first.
     fn initially_unused(&self, nr: usize, execution: &mut Execution) -> Result<Int, Stop> {
-        let known = execution.list(&self.unused());
+        let known = execution.heap.list(&self.unused()).to_vec();
         if let Some(&fd) = known.get(nr) {
             return Ok(fd);
         }
@@ -108,8 +107,8 @@ impl<V: State> Descriptors<V> {
                 execution.assume_at_most(fd, other)?;
             }
         }
-        self.fds.know(&fd, false, execution)?;
-        execution.append(&self.unused(), fd);
+        self.fds.assume_presence(&fd, false, execution)?;
+        execution.heap.append(&self.unused(), fd);
         Ok(fd)
     }
 
@@ -138,7 +137,7 @@ impl<V: State> Descriptors<V> {
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
-        self.fds.know(&fd, false, call.execution)?;
+        self.fds.assume_presence(&fd, false, call.execution)?;
         Ok(fd)
     }
 

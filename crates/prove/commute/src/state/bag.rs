@@ -55,10 +55,12 @@ impl<V: State> Bag<V> {
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
-        let takers = call.execution.list(&label);
-        takers.iter().position(|taker| *taker == me).unwrap_or_else(|| {
-            call.execution.append(&label, me);
-            takers.len()
+        let takers = call.execution.heap.list(&label);
+        let place = takers.iter().position(|taker| *taker == me);
+        let next = takers.len();
+        place.unwrap_or_else(|| {
+            call.execution.heap.append(&label, me);
+            next
         })
     }
 

@@ -1,27 +1,29 @@
-//! Maps of unknown content.
+//! Maps whose initial content is unknown.
 
 use super::{Part, State};
 use crate::execution::{Execution, Stop};
+use crate::facts::Question;
 
-/// What was written last at `key`; newest writes last.
-pub(crate) fn latest<'w, K: State, T>(
-    writes: &'w [(K, T)],
+/// The first entry whose key equals `key`.
+fn find_entry<'e, K: State, V: 'e>(
+    entries: impl IntoIterator<Item = &'e (K, V)>,
     key: &K,
     execution: &mut Execution,
-) -> Result<Option<&'w T>, Stop> {
-    for (written, value) in writes.iter().rev() {
-        if written.same(key, execution)? {
-            return Ok(Some(value));
+) -> Result<Option<&'e (K, V)>, Stop> {
+    for entry in entries {
+        if entry.0.same(key, execution)? {
+            return Ok(Some(entry));
         }
     }
     Ok(None)
 }
 
-/// A map whose initial content nobody knows: entries come to light when they are looked at.
+/// A map whose initial content is unknown. An operation that looks up a key for the first time
+/// decides whether the map has it.
 #[derive(Debug, Clone)]
 pub struct Map<K, V> {
     label: String,
-    /// Newest last; `None`: removed.
+    /// Oldest first; `None` is a removal.
     writes: Vec<(K, Option<V>)>,
 }
 
@@ -31,30 +33,86 @@ impl<K: State, V: State> Map<K, V> {
         Ok(self.find(key, execution)?.map(|(value, _)| value))
     }
 
-    /// The value at `key`, and whether it is that of the initial state.
+    /// The value at `key`, and whether it is the value of the initial state.
     pub fn find(&self, key: &K, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
         execution.search(|execution| {
-            if let Some(value) = latest(&self.writes, key, execution)? {
+            if let Some(value) = self.last_write(key, execution)? {
                 return Ok(value.clone().map(|value| (value, false)));
             }
-            Ok(execution.initial(&self.label, key)?.map(|value| (value, true)))
+            Ok(self.initial(key, execution)?.map(|value| (value, true)))
         })
     }
 
-    /// What was written, newest last; `None` was removed.
+    /// The last write to `key`; `Some(None)` is a removal.
+    pub(crate) fn last_write(
+        &self,
+        key: &K,
+        execution: &mut Execution,
+    ) -> Result<Option<&Option<V>>, Stop> {
+        Ok(find_entry(self.writes.iter().rev(), key, execution)?.map(|(_, value)| value))
+    }
+
+    /// The value at `key` in the initial state. The first order that asks decides whether there is
+    /// one.
+    fn initial(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
+        let known = execution.heap.entries::<K, Option<V>>(&self.label);
+        if let Some((_, value)) = find_entry(&*known, key, execution)? {
+            return Ok(value.clone());
+        }
+        drop(known);
+        let is_present = self.is_present(key, execution);
+        let value =
+            if execution.ask(is_present)? { Some(self.value(key, execution)) } else { None };
+        execution.heap.add(&self.label, key.clone(), value.clone());
+        Ok(value)
+    }
+
+    /// Whether the initial state has a value at `key`.
+    fn is_present(&self, key: &K, execution: &mut Execution) -> Question {
+        let label = format!("{} has {}", self.label, key.show(execution));
+        Question::Is(execution.terms.flag(&label))
+    }
+
+    /// The value at `key` in the initial state, if there is one.
+    fn value(&self, key: &K, execution: &mut Execution) -> V {
+        let label = format!("{}[{}]", self.label, key.show(execution));
+        V::unknown(execution, &label)
+    }
+
+    /// All writes, oldest first; `None` is a removal.
     pub fn writes(&self) -> &[(K, Option<V>)] {
         &self.writes
     }
 
-    /// What is known of the initial state.
+    /// The known part of the initial state; `None` at a key without a value.
     pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
-        execution.known(&self.label)
+        execution.heap.entries(&self.label).to_vec()
     }
 
-    /// Says that there is nothing, or something, at `key` at first, without asking: it follows
-    /// from what the caller knows. `Err` if the opposite is known.
-    pub fn know(&self, key: &K, present: bool, execution: &mut Execution) -> Result<(), Stop> {
-        execution.know::<K, V>(&self.label, key, present)
+    /// Assumes that the initial state has a value at `key`, or that it has none. The caller must
+    /// have derived this from what is known.
+    pub fn assume_presence(
+        &self,
+        key: &K,
+        is_present: bool,
+        execution: &mut Execution,
+    ) -> Result<(), Stop> {
+        let known = execution.heap.entries::<K, Option<V>>(&self.label);
+        if let Some((same, value)) = find_entry(&*known, key, execution)? {
+            if value.is_some() == is_present {
+                return Ok(());
+            }
+            // For the certificate: it fails unless `same` has another label by now.
+            let question = self.is_present(same, execution);
+            let _ = execution.assume(&question, is_present);
+            return Err(Stop::Infeasible);
+        }
+        drop(known);
+        let question = self.is_present(key, execution);
+        execution.assume(&question, is_present)?;
+        let value = is_present.then(|| self.value(key, execution));
+        execution.heap.add(&self.label, key.clone(), value);
+        Ok(())
     }
 
     /// Whether there is a value at `key`.
@@ -67,7 +125,7 @@ impl<K: State, V: State> Map<K, V> {
         self.writes.push((key, Some(value)));
     }
 
-    /// Removes what is at `key`.
+    /// Removes the value at `key`.
     pub fn remove(&mut self, key: K) {
         self.writes.push((key, None));
     }
@@ -98,26 +156,38 @@ impl<K: State, V: State> State for Map<K, V> {
     }
 
     fn part(&self, execution: &mut Execution) -> Part {
-        let known = self.known(execution);
-        Part::entries(known, execution)
+        entries(self.known(execution), execution)
     }
 }
 
-/// A map in which every key has a value, unknown at first.
+/// A map that has a value for every key. The initial values are unknown.
 #[derive(Debug, Clone)]
 pub struct TotalMap<K, V> {
     label: String,
-    /// Newest last.
+    /// Oldest first.
     writes: Vec<(K, V)>,
 }
 
 impl<K: State, V: State> TotalMap<K, V> {
     /// The value at `key`.
     pub fn get(&self, key: &K, execution: &mut Execution) -> Result<V, Stop> {
-        execution.search(|execution| match latest(&self.writes, key, execution)? {
-            Some(value) => Ok(value.clone()),
-            None => execution.first(&self.label, key),
+        execution.search(|execution| match find_entry(self.writes.iter().rev(), key, execution)? {
+            Some((_, value)) => Ok(value.clone()),
+            None => self.initial(key, execution),
         })
+    }
+
+    /// The value at `key` in the initial state.
+    pub fn initial(&self, key: &K, execution: &mut Execution) -> Result<V, Stop> {
+        let known = execution.heap.entries::<K, V>(&self.label);
+        if let Some((_, value)) = find_entry(&*known, key, execution)? {
+            return Ok(value.clone());
+        }
+        drop(known);
+        let label = format!("{}[{}]", self.label, key.show(execution));
+        let value = V::unknown(execution, &label);
+        execution.heap.add(&self.label, key.clone(), value.clone());
+        Ok(value)
     }
 
     /// Sets the value at `key`.
@@ -125,12 +195,12 @@ impl<K: State, V: State> TotalMap<K, V> {
         self.writes.push((key, value));
     }
 
-    /// What is known of the initial state.
-    pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
-        execution.known(&self.label)
+    /// The known part of the initial state.
+    pub fn known(&self, execution: &Execution) -> Vec<(K, V)> {
+        execution.heap.entries(&self.label).to_vec()
     }
 
-    /// The keys that have been written.
+    /// The keys of all writes, oldest first.
     pub fn written(&self) -> impl Iterator<Item = &K> {
         self.writes.iter().map(|(key, _)| key)
     }
@@ -155,7 +225,26 @@ impl<K: State, V: State> State for TotalMap<K, V> {
     }
 
     fn part(&self, execution: &mut Execution) -> Part {
-        let known = self.known(execution);
-        Part::entries(known, execution)
+        let known = self.known(execution).into_iter();
+        entries(known.map(|(key, value)| (key, Some(value))), execution)
     }
+}
+
+/// The known entries of a map as a part of a state. A fresh key is left out: an operation has made
+/// it, so the initial state does not have it.
+fn entries<K: State, V: State>(
+    known: impl IntoIterator<Item = (K, Option<V>)>,
+    execution: &mut Execution,
+) -> Part {
+    let mut entries = Vec::new();
+    for (key, value) in known {
+        let key = key.part(execution);
+        if let Part::Name(name) = key
+            && execution.facts().is_fresh(name)
+        {
+            continue;
+        }
+        entries.push((key, value.map(|value| value.part(execution))));
+    }
+    Part::Entries(entries)
 }

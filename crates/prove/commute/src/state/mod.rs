@@ -3,20 +3,20 @@
 mod bag;
 mod map;
 mod part;
+mod scalar;
 mod sequence;
 mod term;
 mod truth;
 
 pub use bag::Bag;
-pub(crate) use map::latest;
 pub use map::{Map, TotalMap};
 pub use part::Part;
+pub use scalar::Natural;
 pub use sequence::{Queue, Stack};
 pub use term::Term;
 pub use truth::Truth;
 
 use crate::execution::{Execution, Stop};
-use crate::facts::Int;
 
 /// A part of a state: unknown at first, and comparable.
 pub trait State: Clone + 'static {
@@ -38,84 +38,6 @@ pub trait State: Clone + 'static {
 pub trait Sort: Clone + 'static {
     /// What its members are called, in the singular.
     const NAME: &'static str;
-}
-
-impl State for Int {
-    fn unknown(execution: &mut Execution, label: &str) -> Self {
-        execution.int(label, None, None)
-    }
-
-    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        execution.same_int(*self, *other)
-    }
-
-    fn show(&self, execution: &Execution) -> String {
-        execution.facts().show_int(*self)
-    }
-
-    fn part(&self, _: &mut Execution) -> Part {
-        Part::Int(*self)
-    }
-}
-
-/// A number that is not negative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Natural(pub Int);
-
-impl State for Natural {
-    fn unknown(execution: &mut Execution, label: &str) -> Self {
-        Self(execution.int(label, Some(0), None))
-    }
-
-    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        self.0.same(&other.0, execution)
-    }
-
-    fn show(&self, execution: &Execution) -> String {
-        self.0.show(execution)
-    }
-
-    fn part(&self, _: &mut Execution) -> Part {
-        Part::Int(self.0)
-    }
-}
-
-impl State for Truth {
-    fn unknown(execution: &mut Execution, label: &str) -> Self {
-        Self::Initial(execution.flag(label))
-    }
-
-    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        self.same_in_words(other, ["true", "false"], execution)
-    }
-
-    fn show(&self, execution: &Execution) -> String {
-        match self {
-            Self::Known(value) => value.to_string(),
-            Self::Initial(flag) => execution.facts().show(&crate::facts::Question::Is(*flag), true),
-        }
-    }
-
-    fn part(&self, _: &mut Execution) -> Part {
-        Part::Truth(*self)
-    }
-}
-
-/// Nothing to know: for maps that are sets.
-impl State for () {
-    fn unknown(_: &mut Execution, _: &str) -> Self {}
-
-    fn same(&self, (): &Self, _: &mut Execution) -> Result<bool, Stop> {
-        Ok(true)
-    }
-
-    fn show(&self, _: &Execution) -> String {
-        String::new()
-    }
-
-    fn part(&self, _: &mut Execution) -> Part {
-        Part::Fields(Vec::new())
-    }
 }
 
 /// Declares a sort of names: `sort!(Key)`.

@@ -1,7 +1,6 @@
-//! States as trees, whatever their types are.
+//! Initial states as trees, whatever their types are.
 
-use super::{State, Truth};
-use crate::execution::Execution;
+use super::Truth;
 use crate::facts::{Int, Name};
 
 /// A part of an initial state.
@@ -13,39 +12,21 @@ pub enum Part {
     Int(Int),
     /// A truth value.
     Truth(Truth),
-    /// Of a struct: each with what it is called.
+    /// The fields of a struct, by name.
     Fields(Vec<(&'static str, Self)>),
-    /// Of a map, as far as it is known; nothing is at a key without a value.
+    /// The known entries of a map; `None` at a key without a value.
     Entries(Vec<(Self, Option<Self>)>),
-    /// Of a stack or a queue.
+    /// A stack, a queue or a bag.
     Sequence {
-        /// How many there are.
+        /// The number of elements.
         length: Int,
-        /// Those that are known, what is taken first first.
+        /// The elements that must be there, in the order in which they are taken.
         elements: Vec<Self>,
     },
 }
 
 impl Part {
-    /// What is known of a map. What was new when somebody put it there was not there at first.
-    pub(crate) fn entries<K: State, V: State>(
-        known: Vec<(K, Option<V>)>,
-        execution: &mut Execution,
-    ) -> Self {
-        let mut entries = Vec::new();
-        for (key, value) in known {
-            let key = key.part(execution);
-            if let Self::Name(name) = key
-                && execution.facts().is_fresh(name)
-            {
-                continue;
-            }
-            entries.push((key, value.map(|value| value.part(execution))));
-        }
-        Self::Entries(entries)
-    }
-
-    /// All names in it.
+    /// Appends all names of this part.
     pub(crate) fn names(&self, into: &mut Vec<Name>) {
         match self {
             Self::Name(name) => into.push(*name),

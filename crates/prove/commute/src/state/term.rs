@@ -28,7 +28,7 @@ impl<S> Term<S> {
     where
         S: Sort,
     {
-        Self(execution.constant(S::NAME, label), PhantomData)
+        Self::new(execution.terms.constant(S::NAME, label))
     }
 
     /// Takes for granted that it is not `other`: see [`Execution::assume_different`].
@@ -39,7 +39,7 @@ impl<S> Term<S> {
 
 impl<S: Sort> State for Term<S> {
     fn unknown(execution: &mut Execution, label: &str) -> Self {
-        Self::new(execution.name(S::NAME, label))
+        Self::new(execution.terms.name(S::NAME, label))
     }
 
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {

@@ -1,28 +1,28 @@
 //! Truth values.
 
 use crate::execution::{Execution, Stop};
-use crate::facts::Flag;
+use crate::facts::{Flag, Question};
 
-/// A truth value: known, or a flag of the initial state.
+/// A truth value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
-    /// Known.
+    /// Set by an operation.
     Known(bool),
-    /// As it was at first.
+    /// Unchanged since the initial state.
     Initial(Flag),
 }
 
 impl Truth {
-    /// Whether it is true, if that is known.
+    /// The value, if it is known.
     pub fn known(self, execution: &Execution) -> Option<bool> {
         match self {
             Self::Known(value) => Some(value),
-            Self::Initial(flag) => execution.facts().answer(&crate::facts::Question::Is(flag)),
+            Self::Initial(flag) => execution.facts().answer(&Question::Is(flag)),
         }
     }
 
-    /// Whether the two are the same; if not, these words for true and for false say what is
-    /// different.
+    /// Whether two truth values are equal. If they differ, the difference is shown by these words
+    /// for true and for false.
     pub fn same_in_words(
         &self,
         other: &Self,
@@ -41,7 +41,7 @@ impl Truth {
     pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
         match self {
             Self::Known(value) => Ok(value),
-            Self::Initial(flag) => execution.is(flag),
+            Self::Initial(flag) => execution.ask(Question::Is(flag)),
         }
     }
 }

@@ -37,7 +37,7 @@ fn allocator() -> Interface<Heap> {
                 about: "(address): which is in use",
                 apply: |state, call| {
                     let address = call.term("address");
-                    state.used.know(&address, true, call.execution)?;
+                    state.used.assume_presence(&address, true, call.execution)?;
                     if !state.used.contains(&address, call.execution)? {
                         return Err(Stop::Infeasible);
                     }

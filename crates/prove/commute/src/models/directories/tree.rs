@@ -107,10 +107,10 @@ impl Tree {
         if initial {
             let parent = self.first(&path.dir, execution)?;
             let count = if is_dir { parent.subdirs } else { parent.files };
-            execution.witness(count.0, path)?;
+            count.assume_counts(path, execution)?;
             if is_dir {
                 self.is_only_name(path, &node.dir, execution)?;
-                self.dirs.know(&node.dir, true, execution)?;
+                self.dirs.assume_presence(&node.dir, true, execution)?;
                 let child = self.first(&node.dir, execution)?;
                 execution.assume_at_most(parent.depth.0 + 1, child.depth.0)?;
             }
@@ -120,7 +120,7 @@ impl Tree {
 
     /// A directory as it was at first, when it was there.
     fn first(&self, dir: &Term<Directory>, execution: &mut Execution) -> Result<Counts, Stop> {
-        self.dirs.know(dir, true, execution)?;
+        self.dirs.assume_presence(dir, true, execution)?;
         for (other, counts) in self.dirs.known(execution) {
             if other.same(dir, execution)? {
                 return Ok(counts.expect("it is there"));

@@ -114,10 +114,10 @@ fn look_up(
     }
     let writer = open.writer.ask(execution)?;
     if initial {
-        let first = execution.first::<_, PipeState>("pipes", &open.pipe)?;
+        let first = state.pipes.initial(&open.pipe, execution)?;
         let ends = if writer { first.writers } else { first.readers };
         let process = i64::from(process).into();
-        execution.witness(ends.0, &Holder { process, fd })?;
+        ends.assume_counts(&Holder { process, fd }, execution)?;
     }
     Ok(Some(Target::Pipe { pipe: open.pipe, writer }))
 }

@@ -105,8 +105,8 @@ impl Posix {
     ) -> Result<Option<Term<Inode>>, Stop> {
         let Some((inode, initial)) = self.dir.find(name, execution)? else { return Ok(None) };
         if initial {
-            let links = execution.first::<_, InodeState>("inodes", &inode)?.nlink.0;
-            execution.witness(links, name)?;
+            let links = self.inodes.initial(&inode, execution)?.nlink;
+            links.assume_counts(name, execution)?;
         }
         Ok(Some(inode))
     }

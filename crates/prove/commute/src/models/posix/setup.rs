@@ -35,7 +35,7 @@ pub(super) fn setup(
 ) -> Vec<Value> {
     let processes = [(0, &state.proc0), (1, &state.proc1)];
     let (mut files, mut pipes) = (Files::of(state, execution, example), BTreeMap::new());
-    for (pipe, ends) in present(state.pipes.known(execution)) {
+    for (pipe, ends) in state.pipes.known(execution) {
         if !execution.facts().is_fresh(pipe.0) {
             pipes.insert(
                 example.term(pipe),
@@ -94,7 +94,7 @@ impl Files {
     /// Those that the directory names or that have been looked at.
     fn of(state: &Posix, execution: &Execution, example: &mut Example<'_>) -> Self {
         let mut files = Self::default();
-        for (inode, known) in present(state.inodes.known(execution)) {
+        for (inode, known) in state.inodes.known(execution) {
             if !execution.facts().is_fresh(inode.0) {
                 let file = files.file(inode, example);
                 file.links = example.int(known.nlink.0);
@@ -133,7 +133,11 @@ impl Files {
 }
 
 fn pages(file: &InodeState, execution: &Execution, example: &mut Example<'_>) -> Vec<Value> {
-    let known: Vec<(i64, String)> = present(file.data.pages.known(execution))
+    let known: Vec<(i64, String)> = file
+        .data
+        .pages
+        .known(execution)
+        .into_iter()
         .map(|(page, datum)| (example.int(page), example.term(datum)))
         .collect();
     let page = |nr: i64| known.iter().find(|(at, _)| *at == nr).map(|(_, datum)| json!(datum));
