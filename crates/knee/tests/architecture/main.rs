@@ -133,8 +133,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The roots of crates whose files form no circle. Those of `prove` and `fix` are not among them yet.
-const WITHOUT_CIRCLES: [&str; 8] = [
+/// The roots of crates whose files form no circle. Those of `fix` and trace are not among them yet.
+const WITHOUT_CIRCLES: [&str; 9] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -142,6 +142,7 @@ const WITHOUT_CIRCLES: [&str; 8] = [
     "measure/testcases/src/lib.rs",
     "measure/report/src/lib.rs",
     "explain/profile/src/lib.rs",
+    "prove/commute/src/lib.rs",
     "knee/src/main.rs",
 ];
 

@@ -12,12 +12,10 @@
 //! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which
 //! depends on every directory between the two.
 
-mod tree;
+pub mod tree;
 
-use crate::models::directories::tree::{Counts, Found, Node, Path, Tree};
-use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth, sort};
-
-sort!(Directory, EntryName, File);
+use crate::models::directories::tree::{Counts, Directory, Found, Node, Path, Tree};
+use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth};
 
 /// The directory of an argument, unless it has been removed.
 fn dir_argument(

@@ -2,8 +2,9 @@
 //! in a directory that is not there, counts are no less than what is known to be counted, and a
 //! directory has one name and is not in itself.
 
-use super::{Directory, EntryName, File};
-use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, state};
+use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};
+
+sort!(Directory, EntryName, File);
 
 /// A name in a directory.
 #[derive(Debug, Clone, Copy)]

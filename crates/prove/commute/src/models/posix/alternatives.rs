@@ -12,7 +12,8 @@
 //! page. That is one of the choices that an implementation has, and one that lets accesses agree
 //! in every order. `mmap` and `munmap` of the page end the delay: it is gone, or another one.
 
-use super::{Posix, fd, file, memory};
+use crate::models::posix::state::Posix;
+use crate::models::posix::{fd, file, memory, setup};
 use crate::{Call, Interface, Operation, Outcome, Stop};
 
 fn open_anyfd(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
@@ -103,7 +104,7 @@ pub fn posix_plus() -> Interface<Posix> {
             operation("memread", "(va): loads from memory", memory::memread),
             operation("memwrite", "(va, datum): stores to memory", memory::memwrite),
         ],
-        setup: Some(super::setup::setup),
+        setup: Some(setup::setup),
         ..Interface::default()
     }
 }

@@ -1,79 +1,12 @@
 //! Descriptors, and what is done through them.
 
-use super::{Datum, Inode, Pipe, Posix};
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
-use crate::{Call, Execution, Int, Natural, Outcome, Part, Queue, State, Stop, Term, Truth, state};
+use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
+use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
 /// Offsets in arguments that are added to another number are asked one by one.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
-
-state! {
-    /// A pipe.
-    pub(super) struct PipeState {
-        pub(super) data: Queue<Term<Datum>>,
-        pub(super) readers: Natural,
-        pub(super) writers: Natural,
-    }
-}
-
-/// What a descriptor refers to.
-#[derive(Debug, Clone)]
-pub(super) struct Fd {
-    pub(super) is_pipe: Truth,
-    pub(super) pipe: Term<Pipe>,
-    pub(super) writer: Truth,
-    pub(super) inode: Term<Inode>,
-    pub(super) off: Natural,
-}
-
-impl State for Fd {
-    fn unknown(execution: &mut Execution, label: &str) -> Self {
-        Self {
-            is_pipe: Truth::unknown(execution, &format!("{label} is a pipe")),
-            pipe: Term::unknown(execution, &format!("{label}.pipe")),
-            writer: Truth::unknown(execution, &format!("{label} is for writing")),
-            inode: Term::unknown(execution, &format!("{label}.inode")),
-            off: Natural::unknown(execution, &format!("{label}.off")),
-        }
-    }
-
-    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        if !self.is_pipe.same_in_words(&other.is_pipe, ["a pipe", "a file"], execution)? {
-            return Ok(false);
-        }
-        Ok(if self.is_pipe.ask(execution)? {
-            self.pipe.same(&other.pipe, execution)? && self.writer.same(&other.writer, execution)?
-        } else {
-            self.inode.same(&other.inode, execution)? && self.off.same(&other.off, execution)?
-        })
-    }
-
-    fn show(&self, execution: &Execution) -> String {
-        self.inode.show(execution)
-    }
-
-    fn part(&self, execution: &mut Execution) -> Part {
-        Part::Fields(match self.is_pipe.known(execution) {
-            None => Vec::new(),
-            Some(true) => vec![("pipe", self.pipe.part(execution))],
-            Some(false) => vec![("inode", self.inode.part(execution))],
-        })
-    }
-}
-
-impl Fd {
-    /// An open file, at its beginning.
-    pub(super) fn file(inode: Term<Inode>, execution: &mut Execution) -> Self {
-        let off = Natural(0.into());
-        Self { is_pipe: Truth::Known(false), inode, off, ..Self::unknown(execution, "no pipe") }
-    }
-
-    fn pipe(pipe: Term<Pipe>, writer: bool, execution: &mut Execution) -> Self {
-        let (is_pipe, writer) = (Truth::Known(true), Truth::Known(writer));
-        Self { is_pipe, pipe, writer, ..Self::unknown(execution, "no file") }
-    }
-}
 
 state! {
     /// One of those that a pipe counts as its readers or writers.

@@ -1,62 +1,11 @@
 //! Address spaces, in pages.
 
-use super::{Datum, Inode, Posix, Va};
 use crate::models::posix::fd;
-use crate::{Call, Execution, Int, Natural, Outcome, Part, State, Stop, Term, Truth};
+use crate::models::posix::state::{Area, Posix, Va};
+use crate::{Call, Execution, Int, Natural, Outcome, State, Stop, Term, Truth};
 
 /// Pages of a file that can be mapped.
 const PAGES: i64 = 1_000_000;
-
-/// A mapped page.
-#[derive(Debug, Clone)]
-pub(super) struct Area {
-    pub(super) anonymous: Truth,
-    pub(super) writable: Truth,
-    /// Of anonymous memory.
-    pub(super) datum: Term<Datum>,
-    /// Of a file.
-    pub(super) inode: Term<Inode>,
-    pub(super) off: Natural,
-}
-
-impl State for Area {
-    fn unknown(execution: &mut Execution, label: &str) -> Self {
-        Self {
-            anonymous: Truth::unknown(execution, &format!("{label} is anonymous")),
-            writable: Truth::unknown(execution, &format!("{label} is writable")),
-            datum: Term::unknown(execution, &format!("{label}.datum")),
-            inode: Term::unknown(execution, &format!("{label}.inode")),
-            off: Natural::unknown(execution, &format!("{label}.off")),
-        }
-    }
-
-    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        let kinds = ["anonymous memory", "a page of a file"];
-        let permissions = ["writable memory", "read-only memory"];
-        if !self.anonymous.same_in_words(&other.anonymous, kinds, execution)?
-            || !self.writable.same_in_words(&other.writable, permissions, execution)?
-        {
-            return Ok(false);
-        }
-        Ok(if self.anonymous.ask(execution)? {
-            self.datum.same(&other.datum, execution)?
-        } else {
-            self.inode.same(&other.inode, execution)? && self.off.same(&other.off, execution)?
-        })
-    }
-
-    fn show(&self, execution: &Execution) -> String {
-        self.datum.show(execution)
-    }
-
-    fn part(&self, execution: &mut Execution) -> Part {
-        Part::Fields(match self.anonymous.known(execution) {
-            Some(false) => vec![("inode", self.inode.part(execution))],
-            Some(true) => vec![("datum", self.datum.part(execution))],
-            None => Vec::new(),
-        })
-    }
-}
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let process = call.process()?;

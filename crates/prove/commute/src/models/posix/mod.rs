@@ -12,42 +12,10 @@ mod fd;
 mod file;
 mod memory;
 mod setup;
+pub mod state;
 
-use crate::models::descriptors::Descriptors;
-use crate::models::posix::fd::{Fd, PipeState};
-use crate::models::posix::file::InodeState;
-use crate::models::posix::memory::Area;
-use crate::{Interface, Map, Operation, Term, TotalMap, sort, state};
-
-sort!(FileName, Inode, Datum, Va, Pipe);
-
-state! {
-    /// All that the calls can see and change.
-    pub struct Posix {
-        proc0: Process,
-        proc1: Process,
-        // Before the inodes: it says which new ones are the same.
-        dir: Map<Term<FileName>, Term<Inode>>,
-        pipes: TotalMap<Term<Pipe>, PipeState>,
-        inodes: TotalMap<Term<Inode>, InodeState>,
-    }
-}
-
-state! {
-    /// A process.
-    pub struct Process {
-        fds: Descriptors<Fd>,
-        memory: Map<Term<Va>, Area>,
-        /// Those of its pages that [`alternatives`] unmap later.
-        leaving: Map<Term<Va>, ()>,
-    }
-}
-
-impl Posix {
-    fn process(&mut self, nr: u8) -> &mut Process {
-        if nr == 0 { &mut self.proc0 } else { &mut self.proc1 }
-    }
-}
+use crate::models::posix::state::Posix;
+use crate::{Interface, Operation};
 
 /// The interface of the original: 18 calls.
 pub fn posix() -> Interface<Posix> {

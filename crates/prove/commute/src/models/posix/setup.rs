@@ -18,9 +18,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Posix, Process};
-use crate::models::posix::fd::{Fd, PipeState};
-use crate::models::posix::file::InodeState;
+use crate::models::posix::state::{Fd, Inode, InodeState, PipeState, Posix, Process};
 use crate::{Example, Execution, Int, Term};
 
 /// What is in a map, where something is.
@@ -108,12 +106,12 @@ impl Files {
         files
     }
 
-    fn file(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> &mut File {
+    fn file(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> &mut File {
         self.0.entry(example.term(inode)).or_default()
     }
 
     /// What the inode is called; from now on there is such a file.
-    fn named(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> String {
+    fn named(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> String {
         self.file(inode, example);
         example.term(inode)
     }
