@@ -1,4 +1,4 @@
-//! What an exploration finds.
+//! The result of an exploration.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::certificate::Certificate;
 use crate::execution::Stop;
 use crate::literal::Literal;
 
-/// What calls are called.
+/// The labels of calls.
 pub(crate) const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// What call `nr` is called: `a`, `b` …
+/// The label of call `nr`: `a`, `b` …
 pub fn call_label(nr: usize) -> &'static str {
     LABELS[nr]
 }
 
-/// How far to go.
+/// Limits of an exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Questions of one execution.
+    /// The most questions of one execution.
     pub questions: usize,
-    /// Situations of one set of operations.
+    /// The most situations of one set of operations.
     pub situations: usize,
 }
 
@@ -33,75 +33,76 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They do.
+    /// They commute.
     Commute,
-    /// They do not: the first thing that tells the orders apart.
+    /// They do not commute. This is the first difference between two orders.
     Differ(Difference),
 }
 
-/// What tells two orders apart.
+/// A difference between two orders.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
     /// The result of a call.
     Result {
-        /// Which call, from 0.
+        /// The number of the call, from 0.
         call: usize,
-        /// Which part of what it sees.
+        /// The field of its outcome.
         field: String,
-        /// What that is in each of the two orders.
+        /// The value in each of the two orders.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
-    /// The state that is left.
+    /// The final state.
     State {
-        /// What is in the same place.
+        /// The two values in the same place.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
 }
 
-/// A class of initial states and arguments in which the model does not tell any difference.
+/// A class of initial states and arguments in which the model takes one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Situation {
-    /// What holds there, or its opposite; of no two situations all of it can hold.
+    /// The path condition: literals with their answers. The conditions of two situations exclude
+    /// each other.
     pub condition: Vec<(Literal, bool)>,
     /// Whether the operations commute.
     pub verdict: Verdict,
-    /// What somebody needs who does not believe the verdict.
+    /// What an independent checker of the verdict needs.
     #[serde(rename = "grounds")]
     pub certificate: Certificate,
 }
 
-/// A path that is no situation.
+/// A path on which an assumption of the model does not hold. It is no situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasiblePath {
-    /// What was answered.
+    /// The path condition.
     pub condition: Vec<(Literal, bool)>,
-    /// What the model took for granted: with the condition it does not hold.
+    /// The assumptions of the model. They contradict the condition.
     pub assumed: Vec<(Literal, bool)>,
 }
 
-/// All situations of some operations.
+/// All situations of a set of operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exploration {
-    /// In a fixed order.
+    /// The situations, in a fixed order.
     pub situations: Vec<Situation>,
-    /// Where what the model took for granted does not hold: no situations.
+    /// The paths that are no situations.
     #[serde(rename = "impossible")]
     pub infeasible: Vec<InfeasiblePath>,
-    /// How far it went.
+    /// Whether these are all.
     pub extent: Extent,
 }
 
-/// How far an exploration went.
+/// Whether an exploration is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// How many paths were cut off because they asked too much.
+    /// How many paths were abandoned because they asked too many questions.
     pub too_deep: usize,
-    /// Whether there is more than was allowed to be looked at.
+    /// Whether a limit ended the exploration.
     pub cut: bool,
 }
 
@@ -109,20 +110,20 @@ pub struct Extent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
-    /// An execution that cannot be trusted.
+    /// The model broke the rules in an execution.
     Untrusted {
         /// The operations.
         operations: Vec<String>,
-        /// What had been answered.
+        /// The answers until then.
         path: Vec<String>,
-        /// What is wrong.
+        /// What the model did.
         stop: Stop,
     },
-    /// The program that the model is in does not do what it should.
+    /// The program of the model broke the protocol of [`serve`](crate::serve).
     Program {
         /// The program.
         program: String,
-        /// What it did instead.
+        /// What it did.
         what: String,
     },
 }

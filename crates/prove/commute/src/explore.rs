@@ -1,13 +1,12 @@
-//! Every way in which operations can meet, and whether they commute there.
+//! The explorer: finds every situation of a set of operations, and whether they commute there.
 //!
-//! A depth-first walk over the answers to what a model asks: each execution follows a script of
-//! answers, then says yes to whatever is asked, and leaves the opposite of each of those for
-//! later. The leaves are situations: disjoint, and together all there are.
+//! It walks the tree of answers to the model's questions, depth first. Each execution follows a
+//! script of answers, then answers yes to every question and leaves the other answer for later. The
+//! leaves of the tree are the situations. They are disjoint and exhaustive.
 //!
-//! Operations SIM-commute in a situation if for every order, and every number of them that have
-//! been called, the same calls have had the same results and the states cannot be told apart,
-//! whatever the order of those calls was (Clements et al., "The scalable commutativity rule", SOSP
-//! 2013, section 3.2).
+//! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
+//! all orders of these calls, each call has the same result, and the final states are
+//! indistinguishable (Clements et al., "The scalable commutativity rule", SOSP 2013, section 3.2).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,29 +23,30 @@ use crate::interface::{Interface, Operation};
 use crate::literal::Literal;
 use crate::outcome::Outcome;
 use crate::state::State;
-use crate::watch::UnderWay;
+use crate::watch::Running;
 
-/// Paths that ask too much, of one set of operations, before it is given up: most likely all do.
+/// Paths of one set of operations with too many questions, after which the explorer gives up. It is
+/// likely that all further paths have too many as well.
 const MOST_TOO_DEEP: usize = 1000;
 
-/// An execution that came to its end.
+/// An execution that ran to its end: a situation.
 pub(crate) struct Leaf<S> {
     pub(crate) execution: Execution,
     pub(crate) initial: S,
     pub(crate) verdict: Verdict,
-    /// Those that tell a difference, or any order where there is none.
+    /// The two runs that differ, or one run of all calls if all orders agree.
     pub(crate) runs: Vec<Run>,
 }
 
-/// All calls in some order.
+/// Calls that were made, in order.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) order: Vec<usize>,
-    /// By call.
+    /// The outcome of each call; `None` if it was not made.
     pub(crate) outcomes: Vec<Option<Outcome>>,
 }
 
-/// Explores `operations`, called at once, from every initial state of their interface.
+/// Explores one call of each operation, in all orders and from every initial state.
 pub fn explore<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -75,8 +75,8 @@ fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
     decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
-/// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
-/// asked. Ends when `visit` wants no more.
+/// Runs every execution and passes it to `visit`: a situation as `Ok`, an infeasible path as `Err`.
+/// Ends when `visit` breaks.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -89,7 +89,7 @@ pub(crate) fn walk<S: State>(
         LABELS.len()
     );
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
-    let under_way = UnderWay::of(names.clone());
+    let running = Running::new(names.clone());
     let (mut extent, mut situations) = (Extent::default(), 0);
     let mut open: Vec<Rc<[Decision]>> = vec![Rc::from([])];
     while let Some(script) = open.pop() {
@@ -98,10 +98,10 @@ pub(crate) fn walk<S: State>(
             break;
         }
         let mut execution =
-            Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&under_way.0));
+            Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&running.0));
         let executed = execute(interface, operations, &mut execution);
         let decisions = execution.decisions();
-        // Deepest last, so that it is next: neighbours stay together.
+        // The deepest last, so that it is next: neighbours stay together.
         for nr in script.len()..decisions.len() {
             let mut other = decisions[..=nr].to_vec();
             other[nr].answer = !other[nr].answer;
@@ -140,16 +140,16 @@ pub(crate) fn walk<S: State>(
     Ok(extent)
 }
 
-/// After some calls in some order.
+/// The state after some calls in some order.
 #[derive(Clone)]
 struct Reached<S> {
     run: Run,
     state: S,
-    /// New names that it has.
+    /// Its fresh names.
     fresh: Vec<Name>,
 }
 
-/// Runs all orders, and compares wherever the same calls have been made.
+/// Runs all orders. Wherever two orders have made the same calls, compares outcomes and states.
 fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -161,7 +161,7 @@ fn execute<S: State>(
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
-        // The first to have made a set of calls; the others are compared with it.
+        // By set of calls, the first order that made them. The others are compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {
@@ -192,7 +192,7 @@ fn execute<S: State>(
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
-                        // The same for all that anyone can see: so is what follows.
+                        // The states are indistinguishable, so whatever follows is the same, too.
                     }
                 }
             }
@@ -203,7 +203,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// What tells the two apart; what would if it had not been chosen otherwise goes to `chosen`.
+/// The first difference between two orders. If they agree only because of a choice, the difference
+/// that it avoids is added to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

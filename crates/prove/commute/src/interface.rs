@@ -1,36 +1,36 @@
-//! What an author of a model writes: a state, and operations on it.
+//! An interface: what the author of a model writes.
 
 use crate::call::Call;
 use crate::example::Example;
 use crate::execution::{Execution, Stop};
 use crate::outcome::Outcome;
 
-/// The steps to an initial state, which whoever runs the tests understands.
+/// Returns the steps that set up an initial state. The runner of the tests must know these steps.
 pub type Setup<S> = fn(&S, &mut Execution, &mut Example<'_>) -> Vec<serde_json::Value>;
 
-/// An interface: an unknown initial state, and operations.
+/// A model of an interface: operations on a state of the type `S`.
 pub struct Interface<S> {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is, and what there is to learn from it.
+    /// One line about it, as `knee commute list` prints it.
     pub about: &'static str,
-    /// Takes for granted what holds in every state that can be reached.
+    /// Assumes what holds in every reachable state.
     pub invariant: fn(&S, &mut Execution) -> Result<(), Stop>,
-    /// How tests come to an initial state; without it, one step sets each part of the state that is
-    /// known.
+    /// Returns the steps that set up the initial state of a test. Without it, one step sets each
+    /// known part of the state.
     pub setup: Option<Setup<S>>,
-    /// In the order in which they are shown.
+    /// The operations, in the order in which they are printed.
     pub operations: Vec<Operation<S>>,
 }
 
 impl<S> Interface<S> {
-    /// The operation of that name.
+    /// The operation called `name`.
     pub fn operation(&self, name: &str) -> Option<&Operation<S>> {
         self.operations.iter().find(|operation| operation.name == name)
     }
 }
 
-/// Without operations; any state can be reached, and is set part by part.
+/// No operations; every state is reachable, and tests set it part by part.
 impl<S> Default for Interface<S> {
     fn default() -> Self {
         Self { name: "", about: "", invariant: |_, _| Ok(()), setup: None, operations: Vec::new() }
@@ -39,10 +39,10 @@ impl<S> Default for Interface<S> {
 
 /// An operation of an interface.
 pub struct Operation<S> {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Its arguments, and what it does that matters here.
+    /// Its arguments, and what it does.
     pub about: &'static str,
-    /// Does it: changes the state, says what the caller sees.
+    /// Changes the state, and returns what the caller sees.
     pub apply: fn(&mut S, &mut Call<'_>) -> Result<Outcome, Stop>,
 }

@@ -1,9 +1,10 @@
 //! When do the operations of an interface commute?
 //!
-//! A model is ordinary Rust: a [`State`], and [`Operation`]s that change it and say what their
-//! caller sees. [`explore`] runs them in every order from an initial state that nobody knows;
-//! whenever the model asks something that is not known yet, the execution takes one answer, and
-//! later another one the other. What was answered is the condition of a [`Situation`].
+//! A model of an interface is ordinary Rust: a [`State`], and [`Operation`]s that change it and
+//! return what their caller sees. [`explore`] runs operations in every order from an unknown
+//! initial state. When the model asks a question that the known facts do not answer, the execution
+//! takes one answer, and a later execution takes the other. Each execution is a [`Situation`]: the
+//! answers are its condition, and it has one [`Verdict`].
 //!
 //! ```
 //! use knee_commute::{Limits, Verdict, explore, models::counter::counter};
@@ -55,7 +56,7 @@ pub use literal::Literal;
 pub use model::{Model, explore_pairs, models, pairs};
 pub use outcome::{Outcome, Value};
 pub use parallel::in_order;
-pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, STUCK, serve, watch};
+pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, serve};
 pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, TotalMap, Truth, join};
 pub use test_outcome::{Finding, TestOutcome};
-pub use watch::{Snapshot, on_this_thread, stuck};
+pub use watch::{STUCK, watch};

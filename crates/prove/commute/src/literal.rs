@@ -1,22 +1,22 @@
-//! Questions and formulas as they read in every execution.
+//! Literals: questions with labels in place of terms, which mean the same in every execution.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A question as it reads in every execution, whatever its terms are numbered there.
+/// A question with labels in place of terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Literal {
-    /// Are these of a sort equal?
+    /// Are two names of a sort equal? The sort comes first.
     Same(String, String, String),
-    /// Is the first plus so much at most the second? An empty label is zero.
+    /// Is the first integer plus the constant at most the second integer? An empty label is zero.
     AtMost(String, i64, String),
-    /// Is it true?
+    /// Is this flag true?
     Is(String),
 }
 
-/// A variable and a constant; without a label the variable is zero.
+/// A variable plus a constant. An empty label is zero.
 pub(crate) fn show_sum(label: &str, plus: i64) -> String {
     match (label, plus) {
         ("", n) => n.to_string(),
@@ -26,7 +26,7 @@ pub(crate) fn show_sum(label: &str, plus: i64) -> String {
     }
 }
 
-/// That `x` exceeds `y` by at most `most`; what has no label is zero.
+/// The bound `x` - `y` ≤ `most`. An empty label is zero.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bound {
     pub(crate) x: String,
@@ -35,24 +35,24 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Whether the two say that `x` is `y` and `most`.
+    /// Whether the two bounds together mean `x` = `y` + `most`.
     fn meets(&self, other: &Self) -> bool {
         self.x == other.y && self.y == other.x && self.most == -other.most
     }
 
-    /// That the difference is `most`.
+    /// The formula `x` = `y` + `most`.
     fn show_equal(&self) -> String {
         let (left, right) = self.sides();
         format!("{left} = {right}")
     }
 
-    /// That the difference is anything but `most`.
+    /// The formula `x` ≠ `y` + `most`.
     pub(crate) fn show_different(&self) -> String {
         let (left, right) = self.sides();
         format!("{left} ≠ {right}")
     }
 
-    /// What is on either side of an equals sign.
+    /// The two sides of `x` = `y` + `most`.
     fn sides(&self) -> (&str, String) {
         match self.x.as_str() {
             "" => (&self.y, (-self.most).to_string()),
@@ -60,7 +60,7 @@ impl Bound {
         }
     }
 
-    /// As a formula, with the variable on the left where there is only one.
+    /// The bound as a formula. A single variable is on the left.
     fn show(&self) -> String {
         let Self { x, y, most } = self;
         match (x.as_str(), *most) {
@@ -72,7 +72,7 @@ impl Bound {
 }
 
 impl Literal {
-    /// The bound that it or its opposite is, if it is one.
+    /// The bound that the literal, or its negation, stands for, if it compares integers.
     pub(crate) fn bound(&self, answer: bool) -> Option<Bound> {
         let Self::AtMost(a, plus, b) = self else { return None };
         let (a, b) = (a.clone(), b.clone());
@@ -83,14 +83,14 @@ impl Literal {
         })
     }
 
-    /// It or its opposite, as a formula.
+    /// The literal, or its negation, as a formula.
     pub fn show(&self, answer: bool) -> String {
         match (self, answer) {
             (Self::Same(_, a, b), true) => format!("{a} = {b}"),
             (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
             (Self::AtMost(..), answer) => self.bound(answer).expect("it is one").show(),
             (Self::Is(label), true) => label.clone(),
-            // What is said of something is denied where it is said.
+            // The negation goes to the verb.
             (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
             {
                 (Some((who, what)), _) => format!("{who} is not {what}"),
@@ -101,8 +101,8 @@ impl Literal {
     }
 }
 
-/// Formulas that hold together, as they read best: two bounds that meet are an equation, and one
-/// that follows from another is left out. `least` is what integers are known to be at least.
+/// Simplified formulas for a conjunction of literals: two bounds that meet become an equation, and
+/// a bound that follows from another is left out. `least` has the known lower bounds of integers.
 pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
     let mut bounds: Vec<Bound> =
         literals.iter().filter_map(|(literal, answer)| literal.bound(*answer)).collect();
@@ -127,7 +127,7 @@ pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64
                     continue;
                 }
                 match bounds.iter().position(|other| bound.meets(other)) {
-                    // The first of the two says it.
+                    // The first of the two bounds becomes the equation.
                     Some(nr) if bounds.iter().position(|b| *b == bound) > Some(nr) => continue,
                     Some(_) => bound.show_equal(),
                     None => bound.show(),

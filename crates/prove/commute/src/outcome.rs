@@ -4,18 +4,18 @@ use crate::execution::{Execution, Stop};
 use crate::facts::{Int, Name};
 use crate::state::{State, Term};
 
-/// What the caller of an operation sees.
+/// What the caller of an operation sees: named values.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome(Vec<(&'static str, Value)>);
 
-/// A part of an outcome.
+/// A value that a caller sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
     /// A word, such as the name of an error.
     Word(&'static str),
     /// An integer.
     Int(Int),
-    /// A time, which tests do not compare: they cannot set it.
+    /// A time. Tests do not compare times, because they cannot set the clock.
     Time(Int),
     /// A name.
     Name(Name),
@@ -50,29 +50,29 @@ impl<S> From<Term<S>> for Value {
 }
 
 impl Outcome {
-    /// The caller sees only that it is done.
+    /// The caller sees only that the call has returned.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// The caller sees `value`.
+    /// The caller sees `value`, as the field `result`.
     pub fn of(value: impl Into<Value>) -> Self {
         Self::nothing().and("result", value)
     }
 
-    /// The caller sees `value` as well.
+    /// Adds a field that the caller sees.
     pub fn and(mut self, field: &'static str, value: impl Into<Value>) -> Self {
         self.0.push((field, value.into()));
         self
     }
 
-    /// The caller does not see `field`.
+    /// Removes a field: the caller does not see it.
     pub fn without(mut self, field: &'static str) -> Self {
         self.0.retain(|(own, _)| *own != field);
         self
     }
 
-    /// The first part by which a caller can tell the two apart, and what it is in each.
+    /// The first field in which two outcomes differ, with both values as text.
     pub(crate) fn difference(
         &self,
         other: &Self,
@@ -89,7 +89,7 @@ impl Outcome {
                 (a, b) => execution.same_thing(&a.show(execution), &b.show(execution), false),
             };
             if !same {
-                // Parts of two kinds of results: each tells what it is.
+                // Outcomes with different fields are shown as a whole.
                 let field = if field == other_field { field } else { "result" };
                 return Ok(Some((field, [a.show(execution), b.show(execution)])));
             }
@@ -102,12 +102,12 @@ impl Outcome {
         Ok(None)
     }
 
-    /// What the caller sees, part by part.
+    /// The fields, in order.
     pub fn parts(&self) -> &[(&'static str, Value)] {
         &self.0
     }
 
-    /// As a person reads it.
+    /// The outcome as text.
     pub fn show(&self, execution: &Execution) -> String {
         let parts: Vec<String> = self
             .0

@@ -1,24 +1,24 @@
-//! What came of a test, where it has been run: of a kernel, or of a library.
+//! The outcome of a test that was run on a kernel or a library.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestOutcome {
-    /// All calls returned what the model says.
+    /// All calls returned the expected results.
     AsExpected,
-    /// Some did not.
+    /// These calls did not return the expected results.
     Different(Vec<Finding>),
-    /// It could not be run: there is no way to do what it asks for.
+    /// The runner does not support the test, for this reason.
     NotRun(String),
-    /// A step of its set-up failed.
+    /// A step of the set-up failed, for this reason.
     SetupFailed(String),
 }
 
-/// In words: `not run: …`.
+/// As text: `not run: …`.
 impl Display for TestOutcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -33,16 +33,16 @@ impl Display for TestOutcome {
     }
 }
 
-/// A call that returned something else than the model says.
+/// A call with an unexpected result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The order of the calls: `ab`.
     pub order: String,
-    /// Which call: `a`.
+    /// The label of the call: `a`.
     pub call: String,
-    /// What the model says, as in the test.
+    /// The expected result, as in the test.
     pub expected: String,
-    /// What it returned.
+    /// The result.
     pub returned: String,
 }
 

@@ -1,8 +1,8 @@
 //! One execution of a model, which answers the model's questions.
 //!
-//! An execution has four parts: the terms and the facts known about them, the path of decisions, the
-//! known part of the initial state (the heap), and the certificate, which records assumptions and
-//! comparisons.
+//! An execution has four parts: the terms and the facts known about them, the path of decisions,
+//! the known part of the initial state (the heap), and the certificate, which records assumptions
+//! and comparisons.
 
 mod calls;
 mod heap;
@@ -24,8 +24,8 @@ use crate::literal::Literal;
 use crate::terms::Terms;
 use crate::watch::Progress;
 
-/// One execution. It runs the operations in every order, one order after the other. All orders share
-/// the arguments and what is known of the initial state.
+/// One execution. It runs the operations in every order, one order after the other. All orders
+/// share the arguments and what is known of the initial state.
 pub struct Execution {
     pub(crate) terms: Terms,
     path: Path,
@@ -264,7 +264,7 @@ impl Execution {
 
     /// The assumptions and comparisons so far, and the names and integers that may be chosen.
     pub(crate) fn certificate(&self) -> Certificate {
-        let (fresh, open) = self.facts().at_will();
+        let (fresh, open) = self.facts().fresh_and_open();
         let agreed = self.facts().agreed_names();
         Certificate { fresh, agreed, open, ..self.certificate.clone() }
     }

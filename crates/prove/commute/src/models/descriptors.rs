@@ -1,12 +1,12 @@
-//! The descriptors of a process, of which the lowest that is unused can be asked for.
+//! The descriptors of a process, with a search for the lowest unused one.
 
 use crate::{Call, Execution, Int, Map, Part, State, Stop};
 
-/// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
-/// is above, and so is never what anyone else could have meant.
+/// Descriptors of the initial state and of arguments are at most this. An `open` with O_ANYFD
+/// returns a greater one, which no other call can name.
 pub(super) const DESCRIPTORS: i64 = 1_000_000;
 
-/// More calls than are ever made at once.
+/// More than the number of calls of any test.
 const CALLS: usize = 100;
 
 /// The descriptors of a process.
@@ -35,7 +35,7 @@ impl<V: State> State for Descriptors<V> {
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether it did so at first.
+    /// What `fd` refers to, and whether this is the value of the initial state.
     pub(super) fn find(
         &self,
         fd: Int,
@@ -48,7 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // Below an initially lowest unused one all are in use but the lower ones of these.
+        // Below the last known unused descriptor, all are in use except the other known unused
+        // ones.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
@@ -61,12 +62,12 @@ impl<V: State> Descriptors<V> {
         self.fds.find(&fd, execution)
     }
 
-    /// What is known of those that are in use at first.
+    /// The known descriptors of the initial state; `None` for an unused one.
     pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
         self.fds.known(execution)
     }
 
-    /// The lowest of those that were unused at first, as far as they are known.
+    /// The lowest unused descriptors of the initial state, as far as they are known.
     pub(super) fn known_unused(&self, execution: &Execution) -> Vec<Int> {
         execution.heap.list(&self.unused()).to_vec()
     }
@@ -75,7 +76,7 @@ impl<V: State> Descriptors<V> {
         format!("{}.unused", self.label)
     }
 
-    /// Number `nr` from below of those that were unused at first.
+    /// The unused descriptor of the initial state that has `nr` unused ones below it.
     fn initially_unused(&self, nr: usize, execution: &mut Execution) -> Result<Int, Stop> {
         let known = execution.heap.list(&self.unused()).to_vec();
         if let Some(&fd) = known.get(nr) {
@@ -93,13 +94,13 @@ impl<V: State> Descriptors<V> {
         execution.assume_at_most(above + 1, fd)?;
         for (other, value) in self.fds.known(execution) {
             if other.same(&fd, execution)? {
-                // In use, so another one; or one that is unused and this is its number.
+                // A used descriptor must differ from it. An unused one may be equal to it.
                 match value {
                     Some(_) => execution.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
-            // Between this and the one before all are in use.
+            // Between this one and the one before, all are in use.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?
@@ -132,8 +133,7 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor, which nothing is known of but that it is unused; `nth` of those that
-    /// the call wants.
+    /// Any unused descriptor: number `nth` of those that the call needs.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
@@ -149,7 +149,7 @@ impl<V: State> Descriptors<V> {
         self.fds.remove(fd);
     }
 
-    /// Those that have been opened or closed, as often as they have been.
+    /// The descriptors that were opened or closed, once for each time.
     pub(super) fn written(&self) -> impl Iterator<Item = Int> {
         self.fds.writes().iter().map(|(fd, _)| *fd)
     }

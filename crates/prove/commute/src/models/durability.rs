@@ -1,27 +1,27 @@
-//! Files of pages, and what a crash would leave of them.
+//! Files of pages, and their content after a crash.
 //!
-//! What is surprising: that `fsync` is slow is one thing, that it does not commute with any write
-//! to its file is another, and no disk is ever fast enough to mend that. `sync` commutes with no
-//! write at all: it takes a snapshot of everything, as `fork` does. What names less commutes more:
-//! `fsync_range` only cares for its page, and `write_dsync`, which makes its own page durable,
-//! commutes with every `fsync` and `sync` of others, because they have nothing left to do for it.
+//! An `fsync` does not commute with a write to its file, however fast the disk is. `sync` commutes
+//! with no write at all, because it takes a snapshot of everything, as `fork` does. Operations that
+//! name less commute more often. `fsync_range` depends only on its page. `write_dsync` makes its
+//! own page durable and commutes with every `fsync` and `sync`, which have nothing left to do for
+//! that page.
 //!
-//! What a crash would leave is what the caller may rely on. A kernel may write back more at any
-//! time, and nobody may rely on that. Times, and the metadata that `fdatasync` leaves out, are not
+//! The durable content is what a caller may rely on. A kernel may write back more at any time, but
+//! callers must not rely on it. Times, and the metadata that `fdatasync` leaves out, are not
 //! modelled.
 
 use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, TotalMap, sort, state};
 
 sort!(File, Datum);
 
-/// Pages of a file are numbered up to this.
+/// The highest page number.
 const PAGES: i64 = 1_000_000;
 
 /// The content of a file.
 type Pages = TotalMap<Int, Term<Datum>>;
 
 state! {
-    /// Each file as `read` sees it, and as it would be after a crash.
+    /// Each file as `read` sees it, and its content after a crash.
     pub struct Disk {
         cached: TotalMap<Term<File>, Pages>,
         durable: TotalMap<Term<File>, Pages>,
@@ -45,7 +45,7 @@ fn set(
     Ok(())
 }
 
-/// Writes, and ways to have them outlive a crash.
+/// Writes, and operations that make them durable.
 pub fn durability() -> Interface<Disk> {
     Interface {
         name: "durability",

@@ -4,18 +4,18 @@ use crate::{Interface, Operation, Outcome, Queue, Term, sort, state};
 
 sort!(Message);
 
-/// How many messages there is room for.
+/// The capacity of the queue.
 const ROOM: i64 = 2;
 
 state! {
-    /// The first in is the first out.
+    /// A first-in, first-out queue.
     pub struct Mailbox {
         mail: Queue<Term<Message>>,
     }
 }
 
-/// A producer and a consumer commute as long as the queue is neither empty nor full; two producers
-/// only with equal messages, or when it is full for both.
+/// A producer and a consumer commute while the queue is neither empty nor full. Two producers
+/// commute only if their messages are equal, or if the queue is full for both.
 pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",

@@ -1,24 +1,25 @@
 //! Datagram sockets, with and without an order.
 //!
-//! What is surprising: it is not sharing a socket that keeps senders from scaling, but the promise
-//! of an order that few of them want. Two `send` on one socket never commute while there is room,
-//! unless they send the same, because some `recv` can tell which was first. Two `send_any` always
-//! commute while there is room for both, two `recv_any` while there is something for both, and a
-//! sender and a receiver while the socket is neither full nor empty. Then each core may have a
-//! queue of its own. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! Senders that share a socket fail to scale because of the promise of an order, not because of the
+//! sharing. While there is room, two `send` on one socket commute only if they send equal
+//! datagrams, because a `recv` can tell which was first. Two `send_any` commute while there is room
+//! for both, two `recv_any` while there is a datagram for both, and a sender and a receiver while
+//! the socket is neither full nor empty. An implementation can then have a queue for each core.
+//! (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
 //!
-//! Calls do not block: a full or an empty socket is told. Nothing is lost or sent twice.
+//! Calls do not block: they return EAGAIN if the socket is full or empty. No datagram is lost or
+//! delivered twice.
 
 use crate::{Bag, Call, Interface, Operation, Outcome, Queue, Stop, Term, TotalMap};
 use crate::{sort, state};
 
 sort!(Socket, UnorderedSocket, Datagram);
 
-/// How many datagrams a socket has room for.
+/// The capacity of a socket, in datagrams.
 const ROOM: i64 = 2;
 
 state! {
-    /// The sockets of each kind, which is chosen when a socket is made.
+    /// All sockets. The kind of a socket is fixed.
     pub struct Sockets {
         ordered: TotalMap<Term<Socket>, Queue<Term<Datagram>>>,
         unordered: TotalMap<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
@@ -28,7 +29,7 @@ state! {
 type Ordered = (Term<Socket>, Queue<Term<Datagram>>);
 type Unordered = (Term<UnorderedSocket>, Bag<Term<Datagram>>);
 
-/// The socket of the argument, which never has more than there is room for.
+/// The socket of the argument. Assumes that it does not exceed its capacity.
 fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     let socket = call.term("socket");
     let queue = state.ordered.get(&socket, call.execution)?;
@@ -36,7 +37,7 @@ fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     Ok((socket, queue))
 }
 
-/// The same, without an order.
+/// As [`ordered`], for a socket without an order.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
     let bag = state.unordered.get(&socket, call.execution)?;

@@ -1,27 +1,29 @@
-//! A bag: elements without an order, of which any may be taken.
+//! A bag: a collection without an order, from which any element can be taken.
 //!
-//! Which element is taken is left open by the interface, so it may be chosen such that orders
-//! agree, where any choice lets them. There is no need to try all: calls agree if each takes an
-//! element of its own that is in the bag at first, which nothing that the others do can take away.
-//! So the first call that takes has the first of the initial elements, in all orders, the second
-//! call the second, and so on. If the bag has fewer than the calls want, no choice is any better:
-//! some order leaves one of them with nothing, or with what another call has added, and the order
-//! in which that one comes first does not.
+//! The interface leaves open which element a call takes, so the explorer may choose the one that
+//! makes the orders agree. It need not try all choices:
+//!
+//! - The calls agree if each takes an initial element of its own, because the other calls cannot
+//!   take that element away. So the first call that takes one gets initial element 0 in every
+//!   order, the second call gets element 1, and so on.
+//! - If the bag has fewer initial elements than calls that take one, no choice is better. In some
+//!   order, a call finds the bag empty or takes an element that another call has added. In an order
+//!   in which that call comes first, it gets an initial element.
 
 use super::{Part, State};
 use crate::call::Call;
 use crate::execution::{Execution, Stop};
 use crate::facts::Int;
 
-/// Elements of unknown number and content, in no order.
+/// A bag whose initial length and content are unknown.
 #[derive(Debug, Clone)]
 pub struct Bag<V> {
     label: String,
-    /// Initial length.
+    /// The number of initial elements.
     length: Int,
-    /// Which of the initial elements are gone, by number.
+    /// The numbers of the initial elements that were taken.
     taken: Vec<usize>,
-    /// What has been added since and is still there.
+    /// The elements that were added and not taken.
     added: Vec<V>,
 }
 
@@ -31,13 +33,13 @@ impl<V: State> Bag<V> {
         self.added.push(value);
     }
 
-    /// Takes any element, whichever lets orders agree.
+    /// Takes an element: one that makes the orders agree, if there is one.
     pub fn take_any(&mut self, call: &mut Call<'_>) -> Result<Option<V>, Stop> {
         let own = self.place(call);
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // Fewer than are wanted: any will do.
+        // Fewer elements than calls that take one: no choice is better than another.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));
@@ -46,12 +48,12 @@ impl<V: State> Bag<V> {
         Ok(self.added.pop())
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub fn length(&self) -> Int {
         self.length - self.taken.len() as i64 + self.added.len() as i64
     }
 
-    /// The number of the initial element that is the caller's own: the same in all orders.
+    /// The number of the initial element that is reserved for this call, in every order.
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
@@ -77,8 +79,7 @@ impl<V: State> Bag<V> {
         V::unknown(execution, &format!("{}({nr})", self.label))
     }
 
-    /// What is in this bag and may not be in `other`: what both have of the initial elements is
-    /// left out.
+    /// The elements of this bag without the initial elements that both bags still have.
     fn beyond(&self, other: &Self, execution: &mut Execution) -> Vec<V> {
         let only = other.taken.iter().filter(|nr| !self.taken.contains(nr));
         let mut elements: Vec<V> = only.map(|&nr| self.initial(nr, execution)).collect();
@@ -93,8 +94,8 @@ impl<V: State> State for Bag<V> {
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
-    /// Each element of one has an equal one in the other. Equality is transitive, so the first
-    /// that is equal is as good as any.
+    /// Pairs each element with an equal element of the other bag. Equality is transitive, so
+    /// pairing it with the first equal element loses nothing.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} of them"));
@@ -122,7 +123,7 @@ impl<V: State> State for Bag<V> {
         self.label.clone()
     }
 
-    /// The initial elements, as many as there have to be.
+    /// The initial elements that must be there.
     fn part(&self, execution: &mut Execution) -> Part {
         let least = execution.facts().least(self.length).expect("a length is not negative");
         let element = |nr| self.initial(nr as usize, execution).part(execution);

@@ -1,4 +1,4 @@
-//! What states are made of.
+//! The states of models: the traits that a state implements, and the types to build one of.
 
 mod bag;
 mod map;
@@ -18,25 +18,25 @@ pub use truth::Truth;
 
 use crate::execution::{Execution, Stop};
 
-/// A part of a state: unknown at first, and comparable.
+/// A state, or a part of one. Its initial value is unknown, and two values can be compared.
 pub trait State: Clone + 'static {
-    /// Of the initial state, where nobody has looked yet. Equal labels give equal values.
+    /// The value in the initial state. Equal labels must give equal values.
     fn unknown(execution: &mut Execution, label: &str) -> Self;
 
-    /// Whether nobody can tell the two apart.
+    /// Whether the two are indistinguishable to every operation.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop>;
 
-    /// As a person reads it.
+    /// The value as text, for labels and formulas.
     fn show(&self, execution: &Execution) -> String;
 
-    /// What it is made of. Of maps it is what is known of their initial content: only an initial
-    /// state is asked.
+    /// The parts of an initial state. Of a map, the known part of its initial content; the explorer
+    /// asks no other state for its parts.
     fn part(&self, execution: &mut Execution) -> Part;
 }
 
-/// A sort of names.
+/// A sort of names. Names of one sort can be compared, and nothing else.
 pub trait Sort: Clone + 'static {
-    /// What its members are called, in the singular.
+    /// The name of the sort, in the singular.
     const NAME: &'static str;
 }
 
@@ -54,7 +54,8 @@ macro_rules! sort {
     )*};
 }
 
-/// Declares a struct whose fields are all [`State`], and makes it one.
+/// Declares a struct whose fields all implement [`State`](crate::State), and implements `State` for
+/// it, field by field.
 #[macro_export]
 macro_rules! state {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
@@ -103,7 +104,7 @@ macro_rules! state {
     };
 }
 
-/// The label of a field.
+/// The label of a field: `label.field`, or `field` at the root.
 pub fn join(label: &str, field: &str) -> String {
     if label.is_empty() { field.to_owned() } else { format!("{label}.{field}") }
 }

@@ -1,18 +1,19 @@
-//! Stacks and queues of unknown length and content.
+//! Stacks and queues whose initial length and content are unknown.
 
 use super::{Part, State};
 use crate::execution::{Execution, Stop};
 use crate::facts::Int;
 
-/// A sequence of unknown length and content that is taken from at one end.
+/// What stacks and queues have in common: initial elements that are taken from one end, and
+/// elements that were added since.
 #[derive(Debug, Clone)]
 struct Sequence<V> {
     label: String,
-    /// Initial length.
+    /// The number of initial elements.
     length: Int,
-    /// How many of the initial elements are gone.
+    /// How many initial elements were taken.
     taken: i64,
-    /// What has been added since.
+    /// The elements that were added and not taken.
     added: Vec<V>,
 }
 
@@ -26,7 +27,7 @@ impl<V: State> Sequence<V> {
         Ok(!execution.at_most(self.length, self.taken)?)
     }
 
-    /// The next of the initial elements.
+    /// Takes the next initial element.
     fn take_initial(&mut self, execution: &mut Execution) -> V {
         let label = format!("{}({})", self.label, self.taken);
         self.taken += 1;
@@ -37,7 +38,7 @@ impl<V: State> Sequence<V> {
         self.length - self.taken + self.added.len() as i64
     }
 
-    /// The initial elements, as many as there have to be; the first is the first to be taken.
+    /// The initial elements that must be there, in the order in which they are taken.
     fn initial(&self, execution: &mut Execution) -> Vec<V> {
         let mut sequence = self.clone();
         let least = execution.facts().least(self.length).expect("a length is not negative");
@@ -50,7 +51,7 @@ impl<V: State> Sequence<V> {
         Part::Sequence { length: self.length, elements }
     }
 
-    /// Whether all of `a` and `b` agree, element by element.
+    /// Whether `a` and `b` are equal, element by element.
     fn same_elements(a: &[V], b: &[V], execution: &mut Execution) -> Result<bool, Stop> {
         let lengths = [a.len().to_string(), b.len().to_string()].map(|n| format!("{n} of them"));
         if !execution.same_thing(&lengths[0], &lengths[1], a.len() == b.len()) {
@@ -65,17 +66,17 @@ impl<V: State> Sequence<V> {
     }
 }
 
-/// A stack: what was pushed last is popped first.
+/// A stack: last in, first out.
 #[derive(Debug, Clone)]
 pub struct Stack<V>(Sequence<V>);
 
 impl<V: State> Stack<V> {
-    /// Puts `value` on top.
+    /// Pushes a value.
     pub fn push(&mut self, value: V) {
         self.0.added.push(value);
     }
 
-    /// Takes the top away.
+    /// Removes and returns the top value.
     pub fn pop(&mut self, execution: &mut Execution) -> Result<Option<V>, Stop> {
         if let Some(value) = self.0.added.pop() {
             return Ok(Some(value));
@@ -90,7 +91,7 @@ impl<V: State> State for Stack<V> {
     }
 
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        // What both have left of the initial elements lies at the bottom, and is the same.
+        // The initial elements that neither has taken are at the bottom of both.
         let taken = self.0.taken.max(other.0.taken);
         let mut above = |side: &Self| {
             let mut sequence = side.0.clone();
@@ -115,23 +116,23 @@ impl<V: State> State for Stack<V> {
     }
 }
 
-/// A queue: what was pushed first is popped first.
+/// A queue: first in, first out.
 #[derive(Debug, Clone)]
 pub struct Queue<V>(Sequence<V>);
 
 impl<V: State> Queue<V> {
-    /// One without anything in it.
+    /// An empty queue.
     pub fn empty() -> Self {
         let length = Int::from(0);
         Self(Sequence { label: "empty".to_owned(), length, taken: 0, added: Vec::new() })
     }
 
-    /// Puts `value` at the end.
+    /// Appends a value.
     pub fn push(&mut self, value: V) {
         self.0.added.push(value);
     }
 
-    /// Takes the front away.
+    /// Removes and returns the first value.
     pub fn pop(&mut self, execution: &mut Execution) -> Result<Option<V>, Stop> {
         if self.0.has_initial(execution)? {
             return Ok(Some(self.0.take_initial(execution)));
@@ -139,12 +140,12 @@ impl<V: State> Queue<V> {
         Ok(if self.0.added.is_empty() { None } else { Some(self.0.added.remove(0)) })
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub fn length(&self) -> Int {
         self.0.length()
     }
 
-    /// Those that are there at first, as many as there have to be.
+    /// The initial elements that must be there, in the order in which they are taken.
     pub fn initial(&self, execution: &mut Execution) -> Vec<V> {
         self.0.initial(execution)
     }
@@ -158,7 +159,7 @@ impl<V: State> State for Queue<V> {
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mut a, mut b) = (self.0.clone(), other.0.clone());
         if a.taken != b.taken {
-            // Element by element: then nothing initial is left in either.
+            // Take all initial elements of both and compare the whole queues.
             let mut fronts = [Vec::new(), Vec::new()];
             for (sequence, front) in [&mut a, &mut b].into_iter().zip(&mut fronts) {
                 while sequence.has_initial(execution)? {

@@ -1,4 +1,4 @@
-//! Names of a sort.
+//! Typed names.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::{Part, Sort, State};
 use crate::execution::{Execution, Stop};
 use crate::facts::Name;
 
-/// A name of a sort: equal to another or not, and nothing else.
+/// A name of the sort `S`. All that can be known of two names is whether they are equal.
 #[derive(Debug)]
 pub struct Term<S>(pub(crate) Name, PhantomData<S>);
 
@@ -23,7 +23,7 @@ impl<S> Term<S> {
         Self(name, PhantomData)
     }
 
-    /// The one called `label` wherever it is met: see [`Execution::constant`].
+    /// The constant called `label`, such as the content of new memory. Tests print it as its label.
     pub fn constant(execution: &mut Execution, label: &str) -> Self
     where
         S: Sort,
@@ -31,7 +31,7 @@ impl<S> Term<S> {
         Self::new(execution.terms.constant(S::NAME, label))
     }
 
-    /// Takes for granted that it is not `other`: see [`Execution::assume_different`].
+    /// Assumes that it differs from `other`: see [`Execution::assume_different`].
     pub fn assume_different(self, other: Self, execution: &mut Execution) -> Result<(), Stop> {
         execution.assume_different(self.0, other.0)
     }

@@ -1,23 +1,23 @@
-//! Directories in directories: a name in one refers to a file or to another directory.
+//! Nested directories: a name in a directory refers to a file or to another directory.
 //!
-//! What is surprising: operations on different names of one directory commute, although most file
-//! systems lock the directory for each. What does not is whatever asks about the directory as a
-//! whole. `rmdir` has to know that it is empty: one that succeeds commutes with no `create` in it.
-//! Two `mkdir` in one directory commute, but neither does with an `fstat` of it: st_nlink of a
-//! directory counts its sub-directories. An `fstatx` that leaves it out commutes with both.
+//! Operations on different names of one directory commute, although most file systems lock the
+//! directory for each. Operations that depend on the directory as a whole do not. `rmdir` depends
+//! on it being empty, so an `rmdir` that succeeds commutes with no `create` in that directory. Two
+//! `mkdir` in one directory commute with each other but not with an `fstat` of it, because st_nlink
+//! of a directory counts its sub-directories. `fstatx`, which leaves it out, commutes with both.
 //!
-//! Calls take a directory and a name in it, as openat and its like do; a directory that rmdir has
-//! removed can still be meant, and nothing is found in it. Times are left out: they are open, and
-//! would be chosen so that orders agree. A directory is renamed only within the one that it is in
-//! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which
-//! depends on every directory between the two.
+//! Calls take a directory and a name in it, as openat does. A call may still refer to a directory
+//! that `rmdir` has removed, and finds nothing in it. Times are left out: they are open, and would
+//! be chosen so that orders agree. A directory is renamed only within its parent (otherwise EXDEV).
+//! A move elsewhere must not make a directory its own ancestor, which depends on every directory in
+//! between.
 
 pub mod tree;
 
 use crate::models::directories::tree::{Counts, Directory, Found, Node, Path, Tree};
 use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth};
 
-/// The directory of an argument, unless it has been removed.
+/// The directory of the argument `name`; `None` if it was removed.
 fn dir_argument(
     state: &Tree,
     name: &str,
@@ -27,7 +27,7 @@ fn dir_argument(
     Ok(state.dirs.contains(&dir, call.execution)?.then_some(dir))
 }
 
-/// The path of a call, and what is there; `None`: its directory has been removed.
+/// The path of a call, and what it refers to; `None` if its directory was removed.
 fn path(state: &Tree, call: &mut Call<'_>) -> Result<Option<(Path, Option<Found>)>, Stop> {
     let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(None) };
     let path = Path { dir, name: call.term("name") };
@@ -146,7 +146,7 @@ fn list_empty(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     Ok(Outcome::of(if state.is_empty(&dir, call.execution)? { "empty" } else { "not empty" }))
 }
 
-/// Directories, by what is done in them and to them.
+/// Operations in directories and on directories.
 pub fn directories() -> Interface<Tree> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {

@@ -1,6 +1,8 @@
-//! What directories are made of. What is unknown of them at first is kept to what can be: nothing is
-//! in a directory that is not there, counts are no less than what is known to be counted, and a
-//! directory has one name and is not in itself.
+//! The state of the directories.
+//!
+//! Assumptions keep the initial state to what can be reached. Only an existing directory has
+//! entries, its counts are not less than the number of its known entries, and a directory has one
+//! name and is not its own ancestor.
 
 use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};
 
@@ -31,7 +33,7 @@ impl State for Path {
     }
 }
 
-/// What a name refers to: one of the two.
+/// What a name refers to: a directory or a file.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) is_dir: Truth,
@@ -72,12 +74,12 @@ impl State for Node {
 }
 
 state! {
-    /// A directory that has not been removed.
+    /// A directory that was not removed.
     pub(super) struct Counts {
         pub(super) files: Natural,
         pub(super) subdirs: Natural,
-        /// How far from the root: greater than that of the directory that it is in. So none is in
-        /// itself.
+        /// The distance from the root. It is greater than that of the parent, so that no directory
+        /// is its own ancestor.
         pub(super) depth: Natural,
     }
 }
@@ -97,7 +99,7 @@ pub(super) enum Found {
 }
 
 impl Tree {
-    /// What is at `path`, which is in a directory that is there.
+    /// What `path` refers to. Its directory must exist.
     pub(super) fn look_up(
         &self,
         path: &Path,
@@ -119,7 +121,7 @@ impl Tree {
         Ok(Some(if is_dir { Found::Dir(node.dir) } else { Found::File(node.file) }))
     }
 
-    /// A directory as it was at first, when it was there.
+    /// The initial state of a directory. Assumes that it existed.
     fn first(&self, dir: &Term<Directory>, execution: &mut Execution) -> Result<Counts, Stop> {
         self.dirs.assume_presence(dir, true, execution)?;
         for (other, counts) in self.dirs.known(execution) {
@@ -130,7 +132,7 @@ impl Tree {
         unreachable!("it is known")
     }
 
-    /// A directory has one name, and is in one directory.
+    /// Assumes that no other entry refers to the directory at `path`.
     fn is_only_name(
         &self,
         path: &Path,
@@ -146,7 +148,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes how many files and sub-directories a directory has.
+    /// Changes the numbers of files and sub-directories of a directory.
     pub(super) fn count(
         &mut self,
         dir: Term<Directory>,
@@ -169,7 +171,7 @@ impl Tree {
         Ok(execution.at_most(counts.files.0, 0)? && execution.at_most(counts.subdirs.0, 0)?)
     }
 
-    /// Removes a directory if it is empty, and its name from where it is.
+    /// Removes a directory and its name if it is empty, and returns whether it was.
     pub(super) fn remove_dir(
         &mut self,
         path: Path,

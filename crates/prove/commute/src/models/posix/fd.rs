@@ -1,28 +1,30 @@
-//! Descriptors, and what is done through them.
+//! Calls that take or return descriptors.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
 use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
 use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
-/// Offsets in arguments that are added to another number are asked one by one.
+/// The values of an offset argument that is added to another integer: one question for each,
+/// because terms have one variable.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
 state! {
-    /// One of those that a pipe counts as its readers or writers.
+    /// A descriptor that a pipe counts as a reader or a writer.
     struct Holder {
         process: Int,
         fd: Int,
     }
 }
 
-/// What the descriptor of a call refers to.
+/// What a descriptor refers to.
 pub(super) enum Target {
     File(Fd),
     Pipe { pipe: Term<Pipe>, writer: bool },
 }
 
-/// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
+/// The calling process, the descriptor of the call, and what it refers to; `None` if it is not
+/// open.
 pub(super) fn target(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -55,7 +57,7 @@ fn look_up(
     Ok(Some(Target::Pipe { pipe: open.pipe, writer }))
 }
 
-/// The open file of the descriptor that a mapping is made of.
+/// The file that `mmap` maps, or the error that it returns.
 pub(super) fn file_of(
     state: &mut Posix,
     process: u8,
@@ -64,8 +66,8 @@ pub(super) fn file_of(
 ) -> Result<Result<Term<Inode>, &'static str>, Stop> {
     Ok(match look_up(state, process, fd, call.execution)? {
         None => Err("EBADF"),
-        // Who may not read may not map, and who may not write may not map to write; only then it
-        // matters that a pipe cannot be mapped at all.
+        // Linux checks that the descriptor is readable, and writable for a writable mapping, before
+        // it checks that the file can be mapped at all.
         Some(Target::Pipe { writer: true, .. }) => Err("EACCES"),
         Some(Target::Pipe { writer: false, .. }) if call.flag("writable")? => Err("EACCES"),
         Some(Target::Pipe { .. }) => Err("ENODEV"),
@@ -130,7 +132,7 @@ pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     pipe_as(state, call, |fds, _, call| fds.lowest(call.execution))
 }
 
-/// Makes a pipe of the two descriptors that are chosen, one after the other.
+/// Makes a pipe whose two descriptors `choose` selects, one after the other.
 pub(super) fn pipe_as(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -152,7 +154,7 @@ pub(super) fn pipe_as(
     Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
 }
 
-/// Reads a page of a file, which changes its atime.
+/// Reads a page of a file and changes its atime.
 fn read_file(
     state: &mut Posix,
     inode: Term<Inode>,
@@ -167,7 +169,7 @@ fn read_file(
     Ok(Some(datum))
 }
 
-/// Writes a page of a file, which changes its mtime and ctime.
+/// Writes a page of a file and changes its mtime and ctime.
 fn write_file(
     state: &mut Posix,
     inode: Term<Inode>,

@@ -1,10 +1,10 @@
-//! Files and the directory that names them.
+//! Calls on files and on the directory.
 
 use crate::models::descriptors::Descriptors;
 use crate::models::posix::state::{Fd, FileName, Inode, Posix};
 use crate::{Call, Execution, Int, Outcome, State, Stop, Term, Value};
 
-/// Sets a time to one that is not before it.
+/// Sets a time. Assumes that the new time is not earlier.
 pub(super) fn touch(field: &mut Int, time: Int, execution: &mut Execution) -> Result<(), Stop> {
     execution.assume_at_most(*field, time)?;
     *field = time;
@@ -26,7 +26,7 @@ impl Posix {
         Ok(Some(inode))
     }
 
-    /// Changes the number of links of a file, and its ctime.
+    /// Changes the number of links of a file by `by`, and its ctime.
     fn relink(&mut self, inode: Term<Inode>, by: i64, call: &mut Call<'_>) -> Result<(), Stop> {
         let time = call.open_int("time");
         let mut file = self.inodes.get(&inode, call.execution)?;
@@ -36,7 +36,7 @@ impl Posix {
         Ok(())
     }
 
-    /// What stat tells of a file.
+    /// What `stat` returns for a file.
     pub(super) fn status(
         &self,
         inode: Term<Inode>,
@@ -61,7 +61,7 @@ pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     open_as(state, call, choose)
 }
 
-/// Opens a file as the descriptor that is chosen.
+/// Opens a file. `choose` selects the descriptor.
 pub(super) fn open_as(
     state: &mut Posix,
     call: &mut Call<'_>,

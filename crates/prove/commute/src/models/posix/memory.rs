@@ -1,10 +1,10 @@
-//! Address spaces, in pages.
+//! Calls on memory, in pages.
 
 use crate::models::posix::fd;
 use crate::models::posix::state::{Area, Posix, Va};
 use crate::{Call, Execution, Int, Natural, Outcome, State, Stop, Term, Truth};
 
-/// Pages of a file that can be mapped.
+/// The highest page of a file that can be mapped.
 const PAGES: i64 = 1_000_000;
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
@@ -34,8 +34,9 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     Ok(Outcome::of(va))
 }
 
-/// Looks at what has to go. Nobody sees a difference, but tests should have each: to unmap nothing,
-/// anonymous memory or a page of a file is not the same work.
+/// Asks what is mapped at `va`. The result does not depend on it. But an implementation does
+/// different work to unmap nothing, anonymous memory or a page of a file, so there must be a test
+/// of each.
 fn tear_down(
     state: &mut Posix,
     process: u8,
@@ -66,7 +67,7 @@ pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome
     Ok(Outcome::of("0"))
 }
 
-/// The area of the argument, the page of the file that is mapped there if one is, and who calls.
+/// The calling process, the address of the argument, and the page that is mapped there.
 fn access(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Term<Va>, Option<Area>), Stop> {
     let process = call.process()?;
     let va = call.term("va");

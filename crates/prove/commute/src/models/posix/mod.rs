@@ -1,11 +1,10 @@
-//! The calls of a POSIX kernel that COMMUTER's model has (Clements et al., SOSP 2013, section 5),
-//! with the same state: two processes with descriptors and memory, one directory, files of pages,
-//! and pipes.
+//! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
+//! state: two processes with descriptors and memory, one directory, files of pages, and pipes.
 //!
-//! What it takes for granted: files have no holes (nobody writes beyond the end), neither they nor
-//! pipes are ever full, and whoever is in doubt about its process is in the first one. Where
-//! POSIX and Linux differ, or POSIX leaves a choice, it does as Linux does: a rename onto another
-//! name of the same file does nothing, and changes the ctime of the file otherwise.
+//! The model assumes that files have no holes (no call writes beyond the end), that neither files
+//! nor pipes are ever full, and that the first call is made by the first process. If POSIX and
+//! Linux differ, or POSIX leaves a choice, the model follows Linux: a `rename` to another name of
+//! the same file does nothing, and any other `rename` changes the ctime of the file.
 
 pub mod alternatives;
 mod fd;
@@ -17,7 +16,7 @@ pub mod state;
 use crate::models::posix::state::Posix;
 use crate::{Interface, Operation};
 
-/// The interface of the original: 18 calls.
+/// COMMUTER's interface: 18 calls.
 pub fn posix() -> Interface<Posix> {
     Interface {
         name: "posix",

@@ -1,18 +1,18 @@
-//! How a test comes to its initial state, in steps; before the first, there is nothing at all: no
-//! file, no descriptor, no memory.
+//! The steps that set up the initial state of a test. Each test begins without files, descriptors
+//! and memory.
 //!
-//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file, with hidden
-//!   names if it has more links than names; a page that is `null` may hold anything.
-//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe, with hidden
-//!   ends if it has more than the test opens.
+//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file. If it has more
+//!   links than names, the runner adds hidden names. A page that is `null` may hold anything.
+//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe. If it
+//!   has more readers or writers than the test opens, the runner adds hidden ends.
 //! - `{"do": "open", "process": p, "fd": n, "inode": I, "off": pages}`
 //! - `{"do": "open", "process": p, "fd": n, "pipe": P, "end": "read" or "write"}`
-//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that refer to anything.
+//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that may refer to anything.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "datum": D}`: a page of anonymous
 //!   memory, shared by the threads of the process.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
 //!   file, shared.
-//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of what is mapped there.
+//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of the page at that address.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::models::posix::state::{Fd, Inode, InodeState, PipeState, Posix, Process};
 use crate::{Example, Execution, Int, Term};
 
-/// What is in a map, where something is.
+/// The entries of a map that have a value.
 fn present<K, V>(known: Vec<(K, Option<V>)>) -> impl Iterator<Item = (K, V)> {
     known.into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
@@ -77,7 +77,7 @@ pub(super) fn setup(
     files.steps().chain(pipes.into_values()).chain(later).collect()
 }
 
-/// The files of a test, by what their inodes are called.
+/// The files of a test, by the names of their inodes.
 #[derive(Default)]
 struct Files(BTreeMap<String, File>);
 
@@ -89,7 +89,7 @@ struct File {
 }
 
 impl Files {
-    /// Those that the directory names or that have been looked at.
+    /// The files that the directory names or that a call has used.
     fn of(state: &Posix, execution: &Execution, example: &mut Example<'_>) -> Self {
         let mut files = Self::default();
         for (inode, known) in state.inodes.known(execution) {
@@ -110,7 +110,7 @@ impl Files {
         self.0.entry(example.term(inode)).or_default()
     }
 
-    /// What the inode is called; from now on there is such a file.
+    /// The name of an inode. Adds the file if it is not there.
     fn named(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> String {
         self.file(inode, example);
         example.term(inode)
@@ -177,7 +177,7 @@ fn open_step(
     step
 }
 
-/// Descriptors that have to be in use so that the lowest unused one is what it is.
+/// The descriptors that must be in use so that the lowest unused descriptors are the known ones.
 fn below_unused(process: &Process, execution: &Execution, example: &Example<'_>) -> Vec<i64> {
     let unused: Vec<i64> =
         process.fds.known_unused(execution).into_iter().map(|fd: Int| example.int(fd)).collect();
