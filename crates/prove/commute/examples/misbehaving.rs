@@ -1,4 +1,4 @@
-//! Models as they should not be, for the tests of what knee says about them.
+//! A model that breaks the rules, for the tests of what knee reports.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
 
 state! {
-    /// Two things to ask about.
+    /// Two flags to ask about.
     struct Pair {
         left: Truth,
         right: Truth,
     }
 }
 
-/// How often it was called.
+/// The number of calls so far.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 fn misbehaving() -> Interface<Pair> {
