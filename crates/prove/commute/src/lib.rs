@@ -60,3 +60,8 @@ pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, serve};
 pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, TotalMap, Truth, join};
 pub use test_outcome::{Finding, TestOutcome};
 pub use watch::{STUCK, watch};
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/commuting.md")]
+struct Guide;
