@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, Cell, constant};
+use crate::primitive::{AtomicBool, Guarded, constant};
 
 /// What one thread uses all the time and others now and then.
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Biased<T> {
     inside: AtomicBool,
     /// Another is inside, or waits for the owner to leave.
     wanted: AtomicBool,
-    value: Cell<T>,
+    value: Guarded<T>,
 }
 
 // SAFETY: whoever has the lock has the value, and no one else.
@@ -30,7 +30,7 @@ impl<T> Biased<T> {
             Biased {
                 inside: AtomicBool::new(false),
                 wanted: AtomicBool::new(false),
-                value: Cell::new(value),
+                value: Guarded::new(value),
             }
         }
     }
@@ -154,7 +154,7 @@ mod modelled {
     use crate::model::{Model, check, interrupt, thread};
 
     /// Another cell: loom takes a use of the lock's own as one that is over when it begins.
-    fn add(count: &mut Cell<u32>) {
+    fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics if anybody else is there.
         count.with(|count| unsafe { *count += 1 });
@@ -163,7 +163,7 @@ mod modelled {
     #[test]
     fn owner_and_visitor_exclude_each_other() {
         check(3, || {
-            let lock = Arc::new(Biased::new(Cell::new(0)));
+            let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
                 move || lock.visit(&Model, add)
@@ -181,7 +181,7 @@ mod modelled {
     #[test]
     fn visitors_exclude_each_other() {
         check(3, || {
-            let lock = Arc::new(Biased::new(Cell::new(0)));
+            let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
                 move || lock.visit(&Model, add)

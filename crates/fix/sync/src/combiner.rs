@@ -103,7 +103,7 @@ mod callers {
     use std::sync::Arc;
 
     use crate::model::{Model, thread};
-    use crate::primitive::Cell;
+    use crate::primitive::Guarded;
 
     struct Place<const CALLERS: usize> {
         combiner: Combiner,
@@ -111,7 +111,7 @@ mod callers {
         /// What a barrier has seen of that.
         seen: [AtomicU64; CALLERS],
         /// Barriers that were executed. Two at once are one too many.
-        executed: Cell<usize>,
+        executed: Guarded<usize>,
     }
 
     // SAFETY: the model sees who uses the cell when.
@@ -143,7 +143,7 @@ mod callers {
             combiner: Combiner::new(),
             written: std::array::from_fn::<_, CALLERS, _>(|_| AtomicU64::new(0)),
             seen: std::array::from_fn(|_| AtomicU64::new(0)),
-            executed: Cell::new(0),
+            executed: Guarded::new(0),
         });
         let others = (1..CALLERS).map(|caller| {
             let place = Arc::clone(&place);

@@ -55,6 +55,8 @@ pub mod lock;
 #[cfg(feature = "alloc")]
 pub mod refs;
 pub mod rm;
+#[doc(hidden)]
+pub mod shim;
 
 mod biased;
 #[cfg(any(
@@ -71,7 +73,7 @@ mod event;
 mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(any(loom, all(test, shuttle)))]
 mod model;
 mod mutant;
 #[cfg(all(feature = "std", not(loom)))]

@@ -104,12 +104,10 @@ pub mod memory_set;
 mod model;
 #[cfg(all(test, loom))]
 mod modelled;
-mod mutant;
 mod needed;
 mod object;
-mod padded;
 mod page;
-mod primitive;
+mod per_cpu;
 mod quota;
 mod space;
 mod transaction;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Plain;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use knee_sync::Platform;
 use knee_sync::epoch::Domain;
+use knee_sync::shim::{AtomicU64, Model, fence};
 use loom::sync::Mutex;
 
 use crate::cpu::Cpu;
@@ -22,7 +22,6 @@ use crate::machine::frame_meta::Note;
 use crate::machine::table_at;
 use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Protection};
-use crate::primitive::{AtomicU64, fence};
 use crate::space::Space;
 
 /// CPUs, of which the first is the main thread's.
@@ -30,33 +29,6 @@ const CPUS: usize = 3;
 
 /// Frames, which are enough for all models.
 const FRAMES: u64 = 16;
-
-/// Fences as loom knows them: all of them are full.
-#[derive(Debug)]
-pub(crate) struct Fences;
-
-// SAFETY: it is symmetric, and its fence is a full one.
-unsafe impl Platform for Fences {
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn heavy(&self) {
-        fence(SeqCst);
-    }
-
-    fn relax(&self, _: u32) {
-        loom::thread::yield_now();
-    }
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn thread(&self) -> u64 {
-        0
-    }
-}
 
 /// x86-64 with so many levels.
 pub(crate) enum Levels<const LEVELS: u8> {}
@@ -91,7 +63,7 @@ type Tlb = BTreeMap<(u64, u64), Known>;
 
 /// The machine.
 pub(crate) struct Tiny<const LEVELS: u8> {
-    epoch: Domain<Fences>,
+    epoch: Domain<Model>,
     memory: Box<[Table]>,
     notes: Box<[Note]>,
     /// Of each frame. Not loom's: a frame that is used again too early is found in any order.
@@ -103,13 +75,13 @@ pub(crate) struct Tiny<const LEVELS: u8> {
 
 // SAFETY: as the hosted machine's. Memory is loom's atomics, which are each of a word's use.
 unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
-    type Platform = Fences;
+    type Platform = Model;
     type Format = Levels<LEVELS>;
 
     /// To write zeros over what loom knows would be too much for it.
     const ZEROED: bool = true;
 
-    fn epoch(&self) -> &Domain<Fences> {
+    fn epoch(&self) -> &Domain<Model> {
         &self.epoch
     }
 
@@ -163,7 +135,7 @@ impl<const LEVELS: u8> Tiny<LEVELS> {
     fn new() -> Tiny<LEVELS> {
         let table = || core::array::from_fn::<_, ENTRIES, _>(|_| AtomicU64::new(0));
         Tiny {
-            epoch: Domain::new(Fences),
+            epoch: Domain::new(Model),
             memory: (0..FRAMES).map(|_| table()).collect(),
             notes: (0..FRAMES).map(|_| Note::default()).collect(),
             generations: (0..FRAMES).map(|_| Plain::new(0)).collect(),

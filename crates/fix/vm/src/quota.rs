@@ -20,10 +20,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
+use knee_sync::shim::Padded;
 
 use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
-use crate::padded::{self, Padded};
+use crate::per_cpu;
 
 /// A closed share, which is not to be changed: there is no limit as high.
 const CLOSED: u64 = 1 << 63;
@@ -105,7 +106,7 @@ impl Quota {
     pub(crate) fn with_shares(cpus: usize, limit: u64) -> Result<Quota, OutOfMemory> {
         let limit = limit.min(CLOSED - 1);
         let rest = Rest { locked: AtomicBool::new(false), pages: AtomicU64::new(limit) };
-        Ok(Quota { limit, shares: padded::for_each(cpus)?, rest: Padded(rest) })
+        Ok(Quota { limit, shares: per_cpu::for_each(cpus)?, rest: Padded(rest) })
     }
 
     /// The limit.
@@ -212,7 +213,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(cpus: usize, quota: Option<Arc<Quota>>) -> Result<Account, OutOfMemory> {
-        Ok(Account { quota, resident: padded::for_each(cpus)? })
+        Ok(Account { quota, resident: per_cpu::for_each(cpus)? })
     }
 
     /// Takes pages from the quota, if there is one.

@@ -41,7 +41,7 @@ pub struct Domain<
 struct Orphans {
     list: Vec<Retired>,
     /// In a cell so that loom sees who hands the list to whom.
-    next: primitive::Cell<*mut Orphans>,
+    next: primitive::Guarded<*mut Orphans>,
 }
 
 /// An object that nobody finds any more.
@@ -130,8 +130,10 @@ impl<P: Platform> Domain<P> {
     }
 
     fn leave_orphans(&self, list: Vec<Retired>) {
-        let orphans =
-            Box::into_raw(Box::new(Orphans { list, next: primitive::Cell::new(ptr::null_mut()) }));
+        let orphans = Box::into_raw(Box::new(Orphans {
+            list,
+            next: primitive::Guarded::new(ptr::null_mut()),
+        }));
         let mut first = self.orphans.load(Relaxed);
         loop {
             // SAFETY: nobody else has it before the exchange succeeds.

@@ -18,12 +18,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
+use knee_sync::shim::{Padded, is_mutant};
 
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
-use crate::padded::{Padded, for_each};
 use crate::page::Pages;
+use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
 /// Who visits all begins anew so often for copies that have come meanwhile, and then they wait.

@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{self, AtomicU32};
 
+use knee_sync::shim::AtomicU64;
+
 use super::frames::Frames;
 use super::lock::{Held, Lock};
 use super::on_cpu::OnCpu;
@@ -15,7 +17,6 @@ use crate::machine::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
 use crate::needed::{Lack, Nodes};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
-use crate::primitive::AtomicU64;
 
 /// Tables of a space, which stay until it goes.
 #[derive(Debug)]

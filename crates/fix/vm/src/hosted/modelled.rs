@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use knee_sync::shim::{AtomicU64, Guarded, Model};
+
 use super::mailbox::{Mailbox, shoot_down};
 use super::tlb::Translation;
 use crate::machine::Flush;
 use crate::machine::cpu_set::CpuSet;
-use crate::model::Fences;
 use crate::page::{Frame, Pages, Protection};
-use crate::primitive::{AtomicU64, Guarded};
 
 /// Switches that no CPU asks for. Without a limit the models hold as well, in five times the time.
 const PREEMPTIONS: usize = 5;
@@ -99,7 +99,7 @@ impl Processor {
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
         let pages = Flush::Range(Pages::new(page as u64, 1));
         // SAFETY: as above.
-        unsafe { shoot_down(mailboxes, &Fences, self.number, active, SPACE, pages) };
+        unsafe { shoot_down(mailboxes, &Model, self.number, active, SPACE, pages) };
         self.take(page);
     }
 

@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use knee_sync::shim::{AtomicU64, fence, is_mutant, order};
+
 use crate::error::OutOfMemory;
-use crate::mutant::{is_mutant, order};
-use crate::primitive::{AtomicU64, fence};
 
 /// CPUs by number, which come and go at any time.
 #[derive(Debug)]

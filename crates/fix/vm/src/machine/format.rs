@@ -1,7 +1,8 @@
 //! Entries of page tables, as the hardware reads them.
 
+use knee_sync::shim::AtomicU64;
+
 use crate::page::{BITS, ENTRIES, Frame, Pages, Protection};
-use crate::primitive::AtomicU64;
 
 /// The entries of a table.
 pub(crate) type Table = [AtomicU64; ENTRIES];

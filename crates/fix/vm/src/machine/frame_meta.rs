@@ -5,8 +5,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use knee_sync::shim::AtomicU64;
+
 use crate::page::Frame;
-use crate::primitive::AtomicU64;
 
 /// What this crate notes of each frame: a cache line of the embedder's memory, zero at first. CPUs that use
 /// frames next to each other share nothing.

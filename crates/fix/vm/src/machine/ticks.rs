@@ -8,11 +8,11 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use knee_sync::shim::{AtomicU64, Padded, fence, is_mutant};
+
 use crate::error::OutOfMemory;
 use crate::machine::cpu_set::CpuSet;
-use crate::mutant::is_mutant;
-use crate::padded::{Padded, for_each};
-use crate::primitive::{AtomicU64, fence};
+use crate::per_cpu::for_each;
 
 /// When each CPU of a [machine](crate::Machine::ticks) last forgot all that it knew of tables.
 #[derive(Debug)]

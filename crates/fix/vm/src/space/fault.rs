@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use knee_sync::shim::{AtomicU64, is_mutant};
+
 use super::Space;
 use crate::backing::object_core::{Found, Held};
 use crate::backing::{Backing, Sharing};
@@ -9,10 +11,8 @@ use crate::cpu::{Cpu, Spare};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
-use crate::mutant::is_mutant;
 use crate::needed::Lack;
 use crate::page::{Frame, PAGE, Pages, Protection};
-use crate::primitive::AtomicU64;
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::{Locked, lock};

@@ -2,12 +2,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use knee_sync::shim::is_mutant;
+
 use crate::backing::object_core::Held;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
 use crate::needed::Nodes;
 use crate::space::Space;
 use crate::space::lineage::Links;

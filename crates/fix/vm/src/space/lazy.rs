@@ -2,13 +2,14 @@
 
 use alloc::collections::VecDeque;
 
+use knee_sync::shim::is_mutant;
+
 use super::Space;
 use super::arena::Lingering;
 use super::prune::PRUNED_AT_ONCE;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
 use crate::machine::ticks::Ticks;
-use crate::mutant::is_mutant;
 use crate::page::Pages;
 
 /// Ranges that a CPU has waiting for ticks in a space, of 64 pages that are present: so it is 8 MiB at most. With

@@ -3,11 +3,12 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
+use knee_sync::shim::is_mutant;
+
 use super::Space;
 use crate::cpu::Cpu;
 use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
-use crate::mutant::is_mutant;
 use crate::page::{Frame, Pages};
 use crate::tree::node::{Any, Branch, Node, reach};
 

@@ -1,12 +1,13 @@
 //! To unmap.
 
+use knee_sync::shim::is_mutant;
+
 use super::Space;
 use super::prune::PRUNED_AT_ONCE;
 use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
 use crate::needed::Lack;
 use crate::page::Pages;
 use crate::transaction::gather::Removal;

@@ -3,10 +3,11 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use knee_sync::shim::is_mutant;
+
 use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
-use crate::mutant::is_mutant;
 use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;

@@ -22,10 +22,11 @@
 pub(crate) mod gather;
 mod shootdown;
 
+use knee_sync::shim::is_mutant;
+
 use crate::cpu::{Cpu, Spare};
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
 use crate::needed::Lack;
 use crate::page::Pages;
 use crate::transaction::gather::Removal;

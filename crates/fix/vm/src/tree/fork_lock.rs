@@ -2,8 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::mutant::is_mutant;
-use crate::primitive::{AtomicBool, AtomicU64};
+use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant};
 
 /// Whether somebody copies a space, or is about to.
 #[derive(Debug)]

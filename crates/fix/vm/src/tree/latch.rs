@@ -13,10 +13,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::epoch::Entry;
+use knee_sync::shim::{AtomicPtr, AtomicU64, PublishCheck, fence, is_mutant, order};
 
-use crate::mutant::{is_mutant, order};
 use crate::page::{Pages, Protection};
-use crate::primitive::{AtomicPtr, AtomicU64, Made, fence};
 use crate::tree::attributes::{Attributes, BackingId};
 use crate::tree::extents::Extent;
 
@@ -68,7 +67,7 @@ pub(crate) struct Copies {
     /// First, so that its address is that of the copies. A cell, as others may read when it begins to
     /// wait.
     retired: UnsafeCell<Entry>,
-    made: Made,
+    made: PublishCheck,
     /// Its lowest bit is which copy is current.
     version: AtomicU64,
     copies: [Half; 2],
@@ -96,7 +95,7 @@ impl Copies {
     pub(crate) fn with_room(room: usize) -> Result<Copies, TryReserveError> {
         Ok(Copies {
             retired: UnsafeCell::new(Entry::new()),
-            made: Made::new(),
+            made: PublishCheck::new(),
             version: AtomicU64::new(0),
             copies: [Half::with_room(room)?, Half::with_room(room)?],
         })
@@ -124,7 +123,7 @@ impl Copies {
     /// The copy that is current in a version.
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
-        self.made.is_found();
+        self.made.found();
         let Half { len, blocks } = &self.copies[version as usize % 2];
         View { blocks, first: 0, len: len.load(Relaxed) as usize }
     }

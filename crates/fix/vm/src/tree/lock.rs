@@ -1,9 +1,9 @@
 //! The lock protocol: which nodes an operation locks, and in which order.
 
+use knee_sync::shim::{is_mutant, yield_in_model};
+
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
 use crate::page::{Frame, Pages};
-use crate::primitive::give_way;
 use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Any, Branch, Leaf, MOST_ABOVE, slot_at};
@@ -84,7 +84,7 @@ fn unlock(node: Any<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
         // Where loom does not look for a switch by itself.
-        give_way();
+        yield_in_model();
     }
     if let Any::Branch(branch) = node {
         unlock_below(branch, pages);

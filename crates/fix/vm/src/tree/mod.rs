@@ -17,15 +17,13 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
+use knee_sync::shim::{AtomicBool, Padded, is_mutant};
 
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{Entry, Format};
 use crate::machine::ticks::Ticks;
-use crate::mutant::is_mutant;
-use crate::padded::Padded;
 use crate::page::Pages;
-use crate::primitive::AtomicBool;
 use crate::quota::Account;
 use crate::tree::fork_lock::Forking;
 use crate::tree::node::{Any, Branch, Leaf};

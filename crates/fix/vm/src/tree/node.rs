@@ -8,11 +8,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
 use knee_sync::epoch::Entry;
+use knee_sync::shim::{
+    AtomicBool, AtomicPtr, AtomicU64, Guarded, is_mutant, order, pause, test_and_set,
+};
 
 use crate::machine::format::{self, Format, Table};
-use crate::mutant::{is_mutant, order};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Guarded, pause, set};
 use crate::tree::attributes::Attributes;
 use crate::tree::latch::{Published, View};
 use crate::tree::page_states::Codes;
@@ -147,7 +148,7 @@ impl Node {
 
     #[inline]
     pub(crate) fn lock(&self, platform: &impl Platform) {
-        if set(&self.locked, order!(Acquire, "node_lock")) {
+        if test_and_set(&self.locked, order!(Acquire, "node_lock")) {
             self.lock_slowly(platform);
         }
     }
@@ -157,7 +158,9 @@ impl Node {
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
         let (mut rounds, mut pauses) = (0_u32, FEWEST_PAUSES);
-        while self.locked.load(Relaxed) || set(&self.locked, order!(Acquire, "node_lock_slowly")) {
+        while self.locked.load(Relaxed)
+            || test_and_set(&self.locked, order!(Acquire, "node_lock_slowly"))
+        {
             (1..pauses).for_each(|_| pause());
             // The platform lets others run where we have waited for long.
             platform.relax(rounds);

@@ -1,9 +1,9 @@
 //! What is mapped, in nodes that are locked and below.
 
 use knee_sync::Platform;
+use knee_sync::shim::is_mutant;
 
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Any, Branch, Leaf};

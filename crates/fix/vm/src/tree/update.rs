@@ -3,9 +3,10 @@
 use core::iter;
 use core::sync::atomic::Ordering::Release;
 
+use knee_sync::shim::is_mutant;
+
 use crate::machine::format::{Format, Table};
 use crate::machine::{Machine, table_at};
-use crate::mutant::is_mutant;
 use crate::needed::Lack;
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
