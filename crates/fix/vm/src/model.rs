@@ -10,8 +10,7 @@ use std::sync::atomic::AtomicU64 as Plain;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use knee_sync::epoch::Domain;
-use knee_sync::shim::{AtomicU64, Model, fence};
-use loom::sync::Mutex;
+use knee_sync::shim::{AtomicU64, Model, Mutex, check_interrupted, check_symmetric, fence, thread};
 
 use crate::cpu::Cpu;
 use crate::error::Fault;
@@ -248,7 +247,7 @@ impl<const LEVELS: u8> World<LEVELS> {
     }
 }
 
-/// Tries all orders of two CPUs in a space, with at most so many switches that no CPU asks for. `before`
+/// Tries all orders of two CPUs in a space, with at most this many switches that no CPU asks for. `before`
 /// comes first, and `after` when both are done. All frames come back.
 pub(crate) fn check<const LEVELS: u8>(
     preemptions: usize,
@@ -257,38 +256,54 @@ pub(crate) fn check<const LEVELS: u8>(
     other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
     after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
-        // SAFETY: it stays to the end of this function.
-        let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
-        {
-            // SAFETY: there is no other CPU 0.
-            let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
-            let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
-            let world = Arc::new(World { space, machine });
-            before(&first, &world.space);
-            let (own, second) = (world.processor(1), world.processor(2));
-            let thread = loom::thread::spawn({
-                let world = Arc::clone(&world);
-                move || {
-                    other(&second, &world.space);
-                    drop(world);
-                    second
-                }
-            });
-            one(&own, &world.space);
-            let second = thread.join().unwrap();
-            after(&first, &world.space);
-            drop((own, second));
-            let mut world = Arc::into_inner(world).expect("the other has none");
-            // SAFETY: nobody uses it any more.
-            unsafe { ManuallyDrop::drop(&mut world.space) };
-        }
-        assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
-        // SAFETY: nobody has it any more.
-        drop(unsafe { Box::from_raw(machine.as_ptr()) });
-    });
+    check_symmetric(preemptions, move || run(before, one, other, after));
+}
+
+/// The same on an asymmetric platform, where entering an epoch is no fence: there an access has to be ordered
+/// by itself.
+pub(crate) fn check_asymmetric<const LEVELS: u8>(
+    preemptions: usize,
+    before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    one: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+) {
+    check_interrupted(preemptions, move || run(before, one, other, after));
+}
+
+fn run<const LEVELS: u8>(
+    before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+    one: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+    other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + 'static,
+    after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+) {
+    let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
+    // SAFETY: it stays to the end of this function.
+    let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
+    {
+        // SAFETY: there is no other CPU 0.
+        let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
+        let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
+        let world = Arc::new(World { space, machine });
+        before(&first, &world.space);
+        let (own, second) = (world.processor(1), world.processor(2));
+        let thread = thread::spawn({
+            let world = Arc::clone(&world);
+            move || {
+                other(&second, &world.space);
+                drop(world);
+                second
+            }
+        });
+        one(&own, &world.space);
+        let second = thread.join().unwrap();
+        after(&first, &world.space);
+        drop((own, second));
+        let mut world = Arc::into_inner(world).expect("the other has none");
+        // SAFETY: nobody uses it any more.
+        unsafe { ManuallyDrop::drop(&mut world.space) };
+    }
+    assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
+    // SAFETY: nobody has it any more.
+    drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

@@ -17,10 +17,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
-use knee_sync::shim::Padded;
+use knee_sync::shim::{AtomicBool, AtomicU64, Padded, order, test_and_set};
 
 use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
@@ -75,7 +74,7 @@ struct Locked<'a>(&'a Rest);
 
 impl<'a> Locked<'a> {
     fn new(rest: &'a Rest, platform: &impl Platform) -> Locked<'a> {
-        platform.wait_while(|| rest.locked.swap(true, Acquire));
+        platform.wait_while(|| test_and_set(&rest.locked, order!(Acquire, "quota_lock")));
         Locked(rest)
     }
 
@@ -90,7 +89,7 @@ impl<'a> Locked<'a> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.0.locked.store(false, Release);
+        self.0.locked.store(false, order!(Release, "quota_unlock"));
     }
 }
 

@@ -219,6 +219,8 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    // Enough for the models of knee-vm. A model that never ends panics here.
+    builder.max_branches = 20_000;
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {

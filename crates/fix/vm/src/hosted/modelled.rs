@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use knee_sync::shim::{AtomicU64, Guarded, Model};
+use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
 
 use super::mailbox::{Mailbox, shoot_down};
 use super::tlb::Translation;
@@ -114,9 +114,7 @@ fn check(
     one: impl Fn(&Processor) + Sync + Send + Copy + 'static,
     other: impl Fn(&Processor) + Sync + Send + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(move || {
+    check_symmetric(PREEMPTIONS, move || {
         let world = Arc::new(World {
             mailboxes: Default::default(),
             active: CpuSet::new(2).unwrap(),
@@ -126,7 +124,7 @@ fn check(
         let [first, second] = [0, 1].map(|number| Processor { world: Arc::clone(&world), number });
         first.come();
         second.come();
-        let thread = loom::thread::spawn(move || other(&second));
+        let thread = thread::spawn(move || other(&second));
         one(&first);
         thread.join().unwrap();
     });

@@ -24,7 +24,7 @@ impl CpuSet {
     /// Whether this one is in it.
     #[inline]
     pub fn contains(&self, cpu: usize) -> bool {
-        self.0[cpu / 64].load(Acquire) & 1 << (cpu % 64) != 0
+        self.0[cpu / 64].load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
     /// Adds one.
@@ -47,7 +47,7 @@ impl CpuSet {
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
             // Acquire: who is not in it has left.
-            let mut bits = bits.load(Acquire);
+            let mut bits = bits.load(order!(Acquire, "cpus_iter"));
             if is_mutant!("skips_a_cpu") {
                 bits &= bits.wrapping_sub(1);
             }

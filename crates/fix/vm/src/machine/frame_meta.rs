@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use knee_sync::shim::AtomicU64;
+use knee_sync::shim::{AtomicU64, order};
 
 use crate::page::Frame;
 
@@ -112,7 +112,7 @@ impl Note {
     /// that stays so. Acquire: what was done by way of the others is over.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        self.shares.load(Acquire) > 0
+        self.shares.load(order!(Acquire, "shares_load")) > 0
     }
 
     /// Another entry has it.
@@ -122,7 +122,8 @@ impl Note {
 
     /// An entry has it no more, and no CPU goes there by it. Whether none has it now.
     pub(crate) fn release(&self) -> bool {
-        let is_last = !self.is_shared() || self.shares.fetch_sub(1, AcqRel) == 0;
+        let is_last =
+            !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;
         if is_last {
             // Two that were the last at once have both counted.
             self.shares.store(0, Relaxed);

@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use knee_sync::shim::{AtomicU64, Padded, fence, is_mutant};
+use knee_sync::shim::{AtomicU64, Padded, fence, is_mutant, order};
 
 use crate::error::OutOfMemory;
 use crate::machine::cpu_set::CpuSet;
@@ -40,6 +40,7 @@ impl Ticks {
     pub fn come(&self, cpu: usize) {
         // Who reads that we are away has changed tables before we look at them.
         self.last[cpu].0.store(0, Relaxed);
+        // No mutant: the fence of the tick orders these two as well.
         fence(SeqCst);
         self.tick(cpu, || ());
     }
@@ -47,7 +48,7 @@ impl Ticks {
     /// The CPU knows nothing, and nobody waits for it until it [comes](Ticks::come) again: it is idle, or off.
     pub fn go(&self, cpu: usize) {
         // Release: what it did by what it has forgotten comes before.
-        self.last[cpu].0.store(AWAY, Release);
+        self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
     }
 
     /// The CPU forgets all that it knows, which `forget` does: at each interrupt of its timer, and whenever
@@ -63,28 +64,33 @@ impl Ticks {
         let time = self.now();
         forget();
         // Release: what it did by what it has forgotten comes before.
-        self.last[cpu].0.store(time, Release);
+        self.last[cpu].0.store(time, order!(Release, "ticks_end"));
     }
 
     /// The ticket of who has changed tables.
     pub(crate) fn ticket(&self) -> u64 {
         // As said above.
-        fence(SeqCst);
+        if !is_mutant!("ticks_ticket_no_fence") {
+            fence(SeqCst);
+        }
         self.clock.0.load(Relaxed)
     }
 
     /// A time that is after all tickets of those who have changed tables before.
     pub(crate) fn now(&self) -> u64 {
         let time = self.clock.0.fetch_add(1, Relaxed) + 1;
-        fence(SeqCst);
+        if !is_mutant!("ticks_now_no_fence") {
+            fence(SeqCst);
+        }
         time
     }
 
     /// Whether all of these CPUs have forgotten what tables had before this ticket was given.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
         // A CPU that is away may come, and then sees what was done before, or we see it here.
+        // No mutant: the fence of the ticket came before as well.
         fence(SeqCst);
-        let has_ticked = |cpu: usize| self.last[cpu].0.load(Acquire) > ticket;
+        let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {
             true => on.iter().any(has_ticked),
             false => on.iter().all(has_ticked),

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use knee_sync::shim::{AtomicU64, is_mutant};
+use knee_sync::shim::{AtomicU64, is_mutant, order};
 
 use super::Space;
 use crate::backing::object_core::{Found, Held};
@@ -265,7 +265,7 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the entry is in it");
         // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
-        // frame finds the copy.
+        // frame finds the copy. No mutant: the models' memory is loom's atomics, which cannot be copied.
         let new = M::Format::page_or_parked(own, attributes.protection);
         entries[leaf.slot(page)].store(new, Release);
         leaf.leaving().set(leaf.leaving().get() - 1);
@@ -425,7 +425,7 @@ impl<'m, M: Machine> Space<'m, M> {
             protection = protection.without(Protection::WRITE);
         }
         // Release: who finds the frame finds zeros.
-        entry.store(M::Format::page_or_parked(frame, protection), Release);
+        entry.store(M::Format::page_or_parked(frame, protection), order!(Release, "page_publish"));
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
             let is_spurious = flushes && old.allows(access);

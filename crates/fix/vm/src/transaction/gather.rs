@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use knee_sync::shim::is_mutant;
+use knee_sync::shim::{is_mutant, order};
 
 use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
@@ -221,6 +221,7 @@ impl Removal {
                     machine.note(frame).share();
                     let new = M::Format::page(frame, protection.without(Protection::WRITE));
                     if protection.allows(Protection::WRITE) {
+                        // No mutant: a model of a fork on an asymmetric platform takes minutes.
                         entry.store(new, Release);
                         if !is_mutant!("fork_no_flush") {
                             self.flush(leaf, leaf.span().start + slot as u64);
@@ -255,7 +256,10 @@ impl Removal {
             // What it allows beyond that comes with the next fault.
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
-                entry.store(M::Format::page_or_parked(frame, allowed), Release);
+                entry.store(
+                    M::Format::page_or_parked(frame, allowed),
+                    order!(Release, "protect_publish"),
+                );
                 if is_mutant!("protect_no_flush") {
                     continue;
                 }

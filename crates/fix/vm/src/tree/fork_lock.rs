@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant};
+use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
 /// Whether somebody copies a space, or is about to.
 #[derive(Debug)]
@@ -23,11 +23,12 @@ impl Forking {
     /// the space it is seen if it began before. Acquire: it is over everywhere then.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.is_on.load(Acquire)
+        self.is_on.load(order!(Acquire, "forking_load"))
     }
 
     /// Has the space for the caller alone. With all nodes locked, and nobody else has.
     pub(crate) fn begin(&self) -> Alone<'_> {
+        // No mutant: the locks of all nodes publish it as well.
         self.is_on.store(true, Release);
         Alone(self)
     }
@@ -50,7 +51,7 @@ pub(crate) struct Alone<'a>(&'a Forking);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.is_on.store(false, Release);
+        self.0.is_on.store(false, order!(Release, "forking_end"));
     }
 }
 

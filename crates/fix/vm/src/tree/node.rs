@@ -199,7 +199,8 @@ impl Node {
     /// The table, once there is one.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
-        // SAFETY: it stays as long as the node.
+        // SAFETY: it stays as long as the node. No mutant: callers have the lock under which it was set, or have
+        // found a branch that had it before it was published.
         unsafe { self.table.load(Acquire).as_ref() }
     }
 
@@ -326,7 +327,7 @@ impl Leaf {
     /// for something else has to wait for the end of that. Acquire: it is over everywhere then.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
-        self.flushing.load(Acquire)
+        self.flushing.load(order!(Acquire, "flushing_load"))
     }
 
     /// Entries are about to change. `others` are leaves of which the caller has said that as well; returns
@@ -352,7 +353,7 @@ impl Leaf {
     /// By who has begun.
     pub(crate) unsafe fn end_flush(&self) -> Option<NonNull<Leaf>> {
         let others = self.next.take();
-        self.flushing.store(false, Release);
+        self.flushing.store(false, order!(Release, "flushing_end"));
         others
     }
 

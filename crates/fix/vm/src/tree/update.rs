@@ -3,7 +3,7 @@
 use core::iter;
 use core::sync::atomic::Ordering::Release;
 
-use knee_sync::shim::is_mutant;
+use knee_sync::shim::{is_mutant, order};
 
 use crate::machine::format::{Format, Table};
 use crate::machine::{Machine, table_at};
@@ -119,7 +119,7 @@ pub(crate) fn add_table<'a, M: Machine>(
     let parent = leaf.above().expect("a leaf has a parent");
     let entries = parent.table().expect("branches have tables");
     // The entry of the parent's table belongs to who has the child's lock.
-    entries[parent.slot(page)].store(M::Format::table(frame), Release);
+    entries[parent.slot(page)].store(M::Format::table(frame), order!(Release, "table_publish"));
     Ok(leaf.table().expect("it has one now"))
 }
 

@@ -88,7 +88,36 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("fork_no_flush", Loom("modelled::a_copy_has_what_was_written_before")),
     ("shared_frames_stay", Loom("modelled::a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none")),
 
-    // Messages to CPUs that come and go.
+    // The small protocols around the tree.
+    ("flushing_load", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_everywhere")),
+    ("flushing_end", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_everywhere")),
+    ("forking_load", Loom("modelled::parts::a_space_that_nobody_forks_was_flushed_everywhere")),
+    ("forking_end", Loom("modelled::parts::a_space_that_nobody_forks_was_flushed_everywhere")),
+    ("ticks_end", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
+    ("ticks_over", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
+    ("ticks_late", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
+    ("ticks_ticket_no_fence", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
+    ("ticks_now_no_fence", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
+    ("ticks_go", Loom("modelled::parts::a_cpu_that_goes_uses_pages_no_more")),
+    ("ticks_over", Loom("modelled::parts::a_cpu_that_goes_uses_pages_no_more")),
+    ("ticks_ticket_no_fence", Loom("modelled::parts::a_cpu_that_comes_finds_what_was_unmapped_before")),
+    ("ticks_now_no_fence", Loom("modelled::parts::a_cpu_that_comes_finds_what_was_unmapped_before")),
+    ("cpus_contains", Loom("modelled::parts::a_cpu_that_is_not_in_a_set_uses_pages_no_more")),
+    ("cpus_iter", Loom("modelled::parts::a_cpu_that_is_not_in_a_set_uses_pages_no_more")),
+    ("cpus_remove", Loom("modelled::parts::a_cpu_that_is_not_in_a_set_uses_pages_no_more")),
+    ("shares_load", Loom("modelled::parts::the_last_entry_of_a_frame_comes_after_all_accesses_by_others")),
+    ("shares_release", Loom("modelled::parts::the_last_entry_of_a_frame_comes_after_all_accesses_by_others")),
+    ("shares_load", Loom("modelled::parts::a_frame_that_is_not_shared_is_accessed_by_nobody_else")),
+    ("shares_release", Loom("modelled::parts::a_frame_that_is_not_shared_is_accessed_by_nobody_else")),
+    ("quota_lock", Loom("modelled::parts::two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages")),
+    ("quota_unlock", Loom("modelled::parts::two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages")),
+
+    // What CPUs find by entries of tables, without locks.
+    ("page_publish", Loom("modelled::a_page_is_found_as_it_was_when_it_came")),
+    ("protect_publish", Loom("modelled::a_page_that_is_protected_is_found_as_it_was_when_it_came")),
+    ("table_publish", Loom("modelled::a_table_is_found_empty")),
+
+    // Messages to CPUs that go online and offline.
     ("hosted_asks_who_has_left", Loom("hosted::modelled::nobody_waits_for_who_has_left_the_space")),
     ("hosted_leaves_unanswered", Loom("hosted::modelled::nobody_waits_for_who_has_left_the_space")),
     ("hosted_leaves_knowing", Loom("hosted::modelled::who_comes_back_to_the_space_is_waited_for")),
