@@ -76,22 +76,40 @@ mod tests {
 
     use crate::system::System;
 
-    #[test]
-    fn a_barrier_serves_all_who_came_before_it_began() {
-        let (combiner, executed) = (Combiner::new(), AtomicUsize::new(0));
+    const CALLERS: usize = 4;
+
+    /// How many barriers are executed if callers arrive while another barrier runs: one more if they share it.
+    fn barriers_of_a_crowd() -> usize {
+        let (combiner, executed, arrived) =
+            (Combiner::new(), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
+            combiner.barrier(&System::symmetric(), || {
+                executed.fetch_add(1, Relaxed);
+                for _ in 0..CALLERS {
+                    scope.spawn(|| {
+                        arrived.fetch_add(1, Relaxed);
                         combiner.barrier(&System::symmetric(), || {
                             executed.fetch_add(1, Relaxed);
                         });
-                    }
-                });
-            }
+                    });
+                }
+                while arrived.load(Relaxed) < CALLERS {
+                    thread::yield_now();
+                }
+            });
         });
-        // Each thread alone needs one for each of its calls; and nobody executes one for nothing.
-        assert!((200..=800).contains(&executed.into_inner()));
+        executed.into_inner()
+    }
+
+    #[test]
+    fn callers_that_wait_together_share_a_barrier() {
+        // A caller may pause between its arrival and its call, and then come too late to share.
+        let mut rounds = (0..1000).map(|_| barriers_of_a_crowd());
+        let is_shared = rounds.any(|executed| {
+            assert!((2..=1 + CALLERS).contains(&executed), "{executed} barriers");
+            executed == 2
+        });
+        assert!(is_shared, "no round of {CALLERS} callers shared one barrier");
     }
 }
 

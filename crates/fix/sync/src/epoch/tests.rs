@@ -118,7 +118,7 @@ fn who_is_online_holds_up_until_it_is_quiescent_or_offline() {
 }
 
 #[test]
-fn synchronize_waits_for_those_who_were_there_and_for_no_one_else() {
+fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
     both(|domain| {
         let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
         let left = AtomicBool::new(false);
@@ -137,9 +137,13 @@ fn synchronize_waits_for_those_who_were_there_and_for_no_one_else() {
                 domain.synchronize();
                 assert!(left.load(SeqCst));
             });
-            // One who comes after the waiter, if that has begun, does not hold it up.
+            let cookie = domain.cookie();
             let late = domain.section();
+            assert!(!domain.poll(cookie));
             go.send(()).unwrap();
+            domain.wait(cookie);
+            assert!(left.load(SeqCst));
+            // The thread may begin to wait after the late section has begun.
             drop(late);
             waiter.join().unwrap();
         });
