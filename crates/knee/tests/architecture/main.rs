@@ -133,8 +133,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The roots of crates whose files form no circle. Those of `fix` and trace are not among them yet.
-const WITHOUT_CIRCLES: [&str; 9] = [
+/// The roots of crates whose files form no circle. Those of `fix` are not among them yet.
+const WITHOUT_CIRCLES: [&str; 11] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -143,6 +143,8 @@ const WITHOUT_CIRCLES: [&str; 9] = [
     "measure/report/src/lib.rs",
     "explain/profile/src/lib.rs",
     "prove/commute/src/lib.rs",
+    "prove/trace/src/lib.rs",
+    "prove/trace/bind/src/lib.rs",
     "knee/src/main.rs",
 ];
 

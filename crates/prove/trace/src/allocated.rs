@@ -7,7 +7,7 @@
 //! a copy of bytes or an allocator that is called by something else, but who uses it. Of a method only the type is told. `read`, `write` and
 //! `write_unlock` of a lock are after the same word, which has one name by that in all tests.
 
-use crate::check::Functions;
+use crate::functions::Functions;
 use crate::record::Touch;
 
 /// What is said of memory of which no code is known.

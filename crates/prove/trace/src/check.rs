@@ -3,7 +3,7 @@
 //! Tests are dealt to as many guests as the machine has CPUs for. A guest that panics, hangs, resets
 //! itself or dies takes only the test with it that it was in; the next ones go on in a fresh guest.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,13 +11,13 @@ use std::thread;
 
 use knee_agent::{CONSOLE, DISK, MSR, Outcome, Plan, Report, msr_parameter};
 use knee_commute::Test;
-use knee_marks::kernel_symbols;
 
 use crate::calibration::{Calibration, Fault};
 use crate::channel::Channel;
 use crate::datum::{Datum, Resolver};
 use crate::disk::Disk;
 use crate::error::GuestError;
+use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
@@ -54,66 +54,6 @@ pub struct Checked {
     pub runs: Vec<TestResult>,
     /// Every access of its run, if that was asked for.
     pub trace: Vec<TracedAccess>,
-}
-
-/// Functions of the guest's kernel or of a program, by address.
-#[derive(Debug, Clone, Default)]
-pub struct Functions {
-    /// By the address of the first instruction.
-    symbols: BTreeMap<u64, String>,
-    /// By the address of one instruction: what is better known than by symbols.
-    instructions: HashMap<u64, Vec<String>>,
-    missing: Vec<&'static str>,
-}
-
-impl Functions {
-    /// The function that the code at an address is in.
-    pub fn at(&self, address: u64) -> Option<&str> {
-        self.frames(address).next()
-    }
-
-    /// The function that the code at an address is in, and behind it those that the compiler has
-    /// inlined it into, where that is known.
-    pub fn frames(&self, address: u64) -> impl Iterator<Item = &str> {
-        let inlined = self.instructions.get(&address).map(Vec::as_slice);
-        let symbol = || self.symbols.range(..=address).next_back().map(|(_, name)| name);
-        let symbol = if inlined.is_none() { symbol() } else { None };
-        inlined.unwrap_or_default().iter().chain(symbol).map(String::as_str)
-    }
-
-    /// Names what begins at an address, unless it has a name.
-    pub(crate) fn add(&mut self, address: u64, name: impl FnOnce() -> String) {
-        self.symbols.entry(address).or_insert_with(name);
-    }
-
-    /// Names one instruction by the function that it is in, and those that it is inlined into. Without
-    /// any, its symbol tells.
-    pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
-        if !frames.is_empty() {
-            self.instructions.insert(address, frames);
-        }
-    }
-
-    /// Whether an instruction has names of its own.
-    pub(crate) fn has_instruction(&self, address: u64) -> bool {
-        self.instructions.contains_key(&address)
-    }
-
-    /// What the kernel does not tell of itself, so that data beside these functions have no name or
-    /// one that says less; nothing of a program.
-    pub fn missing(&self) -> &[&'static str] {
-        &self.missing
-    }
-
-    /// The functions in the text of /proc/kallsyms, of a kernel whose data the resolver names.
-    pub(crate) fn of(kallsyms: &str, resolver: &Resolver) -> Functions {
-        let missing = resolver.missing().to_vec();
-        let mut functions = Functions { missing, ..Functions::default() };
-        for symbol in kernel_symbols(kallsyms).filter(|symbol| matches!(symbol.kind, "t" | "T")) {
-            functions.add(symbol.address, || symbol.name.to_owned());
-        }
-        functions
-    }
 }
 
 /// Why tests were not checked.

@@ -8,8 +8,8 @@ use std::path::Path;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::allocated;
-use crate::check::Functions;
 use crate::datum::Datum;
+use crate::functions::Functions;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 

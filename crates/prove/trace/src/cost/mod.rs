@@ -12,8 +12,9 @@ pub use figures::{Figures, HotLine, Spread};
 
 use crate::calibration::Calibration;
 use crate::channel::Channel;
-use crate::check::{CheckError, Functions, uncalibrated};
+use crate::check::{CheckError, uncalibrated};
 use crate::datum::{Datum, Resolver};
+use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;

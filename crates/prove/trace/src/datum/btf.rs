@@ -12,6 +12,8 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
+/// A greater description of types is invalid: those of today's kernels have 5 MiB.
+pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Typedefs and qualifiers that follow one another; more is a circle.
 const MAX_CHAIN: usize = 32;
 

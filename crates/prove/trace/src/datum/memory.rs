@@ -22,6 +22,8 @@ const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: u64 = 64;
 /// Physical addresses in entries of page tables.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PRESENT: u64 = 1;

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::LINE_BYTES;
 use super::btf::{Btf, Kind, TypeId};
-use super::memory::Memory;
+use super::memory::{LINE_BYTES, Memory};
 
 /// Caches whose objects have a type that the name does not tell.
 const TYPES: &[(&str, &str)] = &[

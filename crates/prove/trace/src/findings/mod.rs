@@ -49,8 +49,9 @@ mod error;
 mod line;
 mod ranking;
 mod reader;
-mod stable;
+mod shared_line;
 mod tally;
+mod verdict;
 mod writer;
 
 #[cfg(test)]
@@ -63,10 +64,12 @@ pub use description::{
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
-pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema, way};
+pub use line::{TestLine, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
 pub use reader::{Findings, is_record, read_check};
+pub use shared_line::{SharedLine, Touched, way};
 pub use tally::{Counts, Tally};
+pub use verdict::Verdict;
 pub use writer::Writer;
 
 /// Version of both files.

@@ -22,8 +22,8 @@ use knee_agent::{
 use knee_bind::GUEST;
 use knee_marks::SIDES;
 
-use super::Heard;
 use super::files::files;
+use super::output::{self, Heard};
 use crate::check::CheckError;
 use crate::error::GuestError;
 use crate::guest::{Event, Guest, GuestOptions};
@@ -146,10 +146,11 @@ impl ProgramGuest {
                     }
                 }
                 Poll::Ready(Some(Event::End(end))) => {
-                    let end = self.ended.map_or(end, |status| super::end(status, &self.complaints));
+                    let end =
+                        self.ended.map_or(end, |status| output::end(status, &self.complaints));
                     self.heard.push_back(Heard::End(end));
                 }
-                Poll::Ready(None) => self.heard.push_back(Heard::End(super::silent())),
+                Poll::Ready(None) => self.heard.push_back(Heard::End(output::silent())),
                 Poll::Pending => {}
             }
         }

@@ -1,8 +1,30 @@
-//! What a test shares in every run.
+//! The verdict on a test: what its calls share in every run.
 
 use std::collections::BTreeMap;
 
-use super::line::{SharedLine, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shared_line::SharedLine;
+
+/// The verdict on a test.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The calls share no line that one of them writes.
+    ConflictFree,
+    /// They share the same data in every valid run.
+    Conflict,
+    /// They share something in some runs, but nothing in all runs, or only because of the position
+    /// of objects.
+    Sometimes,
+    /// The observation was disturbed: a task was switched out, or data is missing.
+    Disturbed,
+    /// The test crashed the guest.
+    Died,
+}
 
 /// The verdict on `runs`, those that count, and the conflicts that the test has.
 ///

@@ -8,12 +8,12 @@
 
 mod files;
 mod guest;
+mod output;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use knee_agent::Outcome;
@@ -22,18 +22,18 @@ use knee_bind::{GUEST, TOLD, Told};
 use knee_commute::Test;
 
 use self::guest::{Packed, ProgramGuest};
+use self::output::{Heard, end, silent};
 use crate::calibration::{Calibration, Fault};
 use crate::check::{CheckError, Checked, uncalibrated};
 use crate::error::GuestError;
 use crate::guest::End;
 use crate::kernel::Kernel;
 use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
-use crate::qemu::{Emulator, qemu_user_version};
+use crate::qemu::{Emulator, QEMU_USER, qemu_user_version};
 use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
-pub(crate) const QEMU: &str = "qemu-x86_64";
 /// Why the kernel of a guest panics that has no memory left (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
@@ -43,7 +43,7 @@ const OUT_OF_MEMORY: &str = "Out of memory";
 /// It is not installed ([`GuestError::NoQemu`]) or does not support plugins
 /// ([`GuestError::NoPlugins`]): programs can be run in a guest nevertheless.
 pub fn user_mode() -> Result<(), GuestError> {
-    Launch::program(Command::new(QEMU)).trace(Tracing::default())
+    Launch::program(Command::new(QEMU_USER)).trace(Tracing::default())
 }
 
 /// What runs a program.
@@ -134,7 +134,7 @@ impl<'a> Player<'a> {
     fn start(&self, input: &[u8], patience: Duration) -> Result<Running, GuestError> {
         match self {
             Self::UserMode(program) => {
-                let mut launch = Launch::program(Command::new(QEMU));
+                let mut launch = Launch::program(Command::new(QEMU_USER));
                 launch.trace(Tracing { user: true, ..Tracing::default() })?;
                 let input = Stdio::from(memory_file("knee-tests", input)?);
                 launch.command().arg(program).env(GUEST, "0").stdin(input);
@@ -152,16 +152,6 @@ impl<'a> Player<'a> {
 enum Running {
     UserMode(Qemu),
     Guest(Box<ProgramGuest>),
-}
-
-/// What comes of a program that runs.
-enum Heard {
-    /// A line on its standard output, without its end.
-    Line(String),
-    /// A result of the plugin.
-    Result(Record),
-    /// There is nothing after this.
-    End(End),
 }
 
 impl Running {
@@ -191,23 +181,6 @@ impl Running {
             Self::Guest(guest) => guest.next(),
         }
     }
-}
-
-/// How a program ended, from its status and the last that it wrote to standard error.
-fn end(status: ExitStatus, complaints: &[u8]) -> End {
-    let how = match status.signal() {
-        _ if status.success() => return End::Exited,
-        Some(signal) => format!("it was killed by signal {signal}"),
-        None => status.to_string(),
-    };
-    End::Died(match String::from_utf8_lossy(complaints).trim() {
-        "" => how,
-        complaints => format!("{how}: {complaints}"),
-    })
-}
-
-fn silent() -> End {
-    End::Died("it printed nothing".to_owned())
 }
 
 /// The program with the tests that are left.
