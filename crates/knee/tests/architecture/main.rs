@@ -134,7 +134,7 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
 }
 
 /// The roots of crates whose files form no circle. Those of `fix` are not among them yet.
-const WITHOUT_CIRCLES: [&str; 11] = [
+const WITHOUT_CIRCLES: [&str; 12] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -145,6 +145,7 @@ const WITHOUT_CIRCLES: [&str; 11] = [
     "prove/commute/src/lib.rs",
     "prove/trace/src/lib.rs",
     "prove/trace/bind/src/lib.rs",
+    "prove/trace/plugin/src/lib.rs",
     "knee/src/main.rs",
 ];
 

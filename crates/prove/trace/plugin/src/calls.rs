@@ -15,7 +15,7 @@
 
 use knee_marks::EntryKind;
 
-use crate::vcpu::BlockStart;
+use crate::block::{BlockStart, Ends};
 
 /// Callers of which a chain has the innermost.
 pub(crate) const MAX_CALLERS: usize = 6;
@@ -25,17 +25,6 @@ const MAX_FRAMES: usize = 64;
 const MAX_CHAINS: usize = 1 << 20;
 /// No instruction is longer.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
-
-/// How a block of instructions ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// In a jump, or where QEMU has cut it.
-    Otherwise,
-    Call,
-    Return,
-    /// It leaves an exception or the kernel: `iretq`, `sysretq`.
-    Leaves,
-}
 
 #[derive(Clone, Copy)]
 struct Frame {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::lines::Line;
-use crate::vcpu::Side;
+use crate::side::Side;
 
 /// Moves of one operation that are reported one by one; the rest is counted.
 const MAX_MOVES: usize = 1000;

@@ -17,8 +17,8 @@ use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use crate::qemu::is_program;
 use crate::registers::Registers;
+use crate::scope::is_program;
 use crate::vcpu::MAX_VCPUS;
 
 /// Whether registers tell which CPU executes; otherwise QEMU's number does.

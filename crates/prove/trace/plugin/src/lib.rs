@@ -10,11 +10,14 @@
 //!
 //! | arrow | module |
 //! | --- | --- |
+//! | QEMU → the plugin starts | `plugin` |
 //! | QEMU → safe calls | `qemu` |
 //! | `out=…,user=on,trace=7` → settings | `settings` |
-//! | instructions → which callbacks | `translate` |
+//! | settings → which code counts | `scope` |
+//! | instructions → which callbacks | `translate`, `instruction`, `block` |
 //! | callbacks → which virtual CPU executes | `executing`, `registers` |
-//! | callbacks → what belongs to a side | `vcpu` |
+//! | callbacks → what belongs to a side | `vcpu`, `side` |
+//! | virtual addresses → physical addresses | `pages` |
 //! | calls and returns → who has called the code that runs | `calls` |
 //! | accesses → lines | `lines` |
 //! | tables of sides → conflicts | `conflict` |
@@ -69,15 +72,21 @@
 //! twice. An instruction on a string counts once, however often it is repeated. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
 //! end of an interrupt, count as the operation's.
 
+mod block;
 mod calls;
 mod coherence;
 mod conflict;
 mod executing;
+mod instruction;
 mod lines;
 mod output;
+mod pages;
+mod plugin;
 mod qemu;
 mod registers;
+mod scope;
 mod session;
 mod settings;
+mod side;
 mod translate;
 mod vcpu;

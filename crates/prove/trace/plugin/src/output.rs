@@ -59,7 +59,7 @@ use std::io::{self, Write as _};
 use crate::coherence::{Cpus, Move, Moves};
 use crate::conflict::{Conflict, conflicts};
 use crate::lines::{LINE_BYTES, Line, MAX_PCS};
-use crate::vcpu::Side;
+use crate::side::Side;
 
 /// Version of the schema above.
 const SCHEMA: u32 = 1;
@@ -277,9 +277,8 @@ mod tests {
     use std::io::{Read, Seek};
 
     use super::*;
-    use crate::calls::Ends;
+    use crate::block::{BlockStart, Ends};
     use crate::lines::Access;
-    use crate::vcpu::BlockStart;
 
     #[test]
     fn a_conflict_is_written_as_the_schema_says() {

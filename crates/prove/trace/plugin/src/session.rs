@@ -16,8 +16,10 @@ use knee_marks::{Entry, EntryKind, SIDES};
 use crate::coherence::Caches;
 use crate::executing;
 use crate::output::{Entries, Output};
+use crate::scope;
 use crate::settings::Settings;
-use crate::vcpu::{Side, Vcpu};
+use crate::side::Side;
+use crate::vcpu::Vcpu;
 
 struct Session {
     output: Output,
@@ -40,9 +42,6 @@ struct Session {
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
-static USER: AtomicBool = AtomicBool::new(false);
-static STACK: AtomicBool = AtomicBool::new(true);
-static KERNEL: AtomicBool = AtomicBool::new(true);
 /// Whether what is translated now may be executed in a window.
 static WATCHING: AtomicBool = AtomicBool::new(true);
 /// How many windows are open.
@@ -56,9 +55,7 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
     let open = |path: String| File::open(&path).map_err(|error| wrong(&path, error));
     let resume = resume.map(open).transpose()?;
-    USER.store(user || program, Relaxed);
-    KERNEL.store(!program, Relaxed);
-    STACK.store(stack, Relaxed);
+    scope::set_counted(user || program, !program, stack);
     executing::start(registers);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
@@ -71,21 +68,6 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
 
 fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(does)
-}
-
-/// Whether what happens in user mode counts.
-pub(crate) fn counts_user() -> bool {
-    USER.load(Relaxed)
-}
-
-/// Whether what happens in the kernel counts.
-pub(crate) fn counts_kernel() -> bool {
-    KERNEL.load(Relaxed)
-}
-
-/// Whether what kernel code does to its stack counts.
-pub(crate) fn counts_stack() -> bool {
-    STACK.load(Relaxed)
 }
 
 /// Whether what is translated now may be executed in a window.
@@ -143,7 +125,7 @@ pub(crate) fn arm() -> bool {
         let first = !session.armed;
         if first {
             session.armed = true;
-            complain(session.output.header(counts_user(), entries()));
+            complain(session.output.header(scope::counts_user(), entries()));
         }
         first
     });

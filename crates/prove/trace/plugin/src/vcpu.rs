@@ -18,93 +18,19 @@ use std::ffi::c_uint;
 
 use knee_marks::EntryKind;
 
-use crate::calls::{Calls, Ends, INSTRUCTION_BYTES};
-use crate::lines::{Access, FirstFew, LineTable};
-use crate::qemu::{AccessInfo, Physical};
+use crate::block::BlockStart;
+use crate::calls::INSTRUCTION_BYTES;
+use crate::lines::FirstFew;
+use crate::pages::{PAGE_BYTES, Pages};
+use crate::qemu::AccessInfo;
+use crate::side::Side;
 
-const PAGE_BYTES: u64 = 4096;
-/// A trace is cut here, at 40 MiB.
-const MAX_TRACE: usize = 1 << 20;
 /// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
 /// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
 const SWITCH_BYTES: u64 = 256;
-/// Pages whose translation is remembered.
-const PAGES: usize = 128;
 /// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
 const MAX_SAVED: usize = 16;
-
-/// What a side of a test did.
-pub(crate) struct Side {
-    pub(crate) table: LineTable,
-    pub(crate) count: Count,
-    pub(crate) calls: Calls,
-    /// All accesses, where they are asked for.
-    pub(crate) trace: Option<Vec<Access>>,
-}
-
-/// … in numbers.
-#[derive(Default)]
-pub(crate) struct Count {
-    /// The virtual CPU whose window opened last.
-    pub(crate) cpu: u32,
-    /// Windows opened, and closed again.
-    pub(crate) opened: u32,
-    pub(crate) closed: u32,
-    pub(crate) instructions: u64,
-    pub(crate) accesses: u64,
-    /// Interrupts that were left out.
-    pub(crate) interrupts: u64,
-    /// How often the task was switched out. What it does before and after counts.
-    pub(crate) switches: u64,
-    /// Accesses whose physical address QEMU did not know; they are missing.
-    pub(crate) unresolved: u64,
-}
-
-impl Side {
-    pub(crate) fn new() -> Side {
-        let (table, count, calls) = (LineTable::new(), Count::default(), Calls::new());
-        Side { table, count, calls, trace: None }
-    }
-
-    /// Forgets all, for a new test; keeps the memory.
-    pub(crate) fn clear(&mut self, trace: bool) {
-        self.table.clear();
-        self.count = Count::default();
-        self.calls.clear();
-        self.trace = trace.then(Vec::new);
-    }
-
-    /// Enters an access within a page.
-    #[inline]
-    fn access(&mut self, pages: &mut Pages, info: AccessInfo, address: u64, bytes: u64, pc: u64) {
-        match pages.physical(info, address) {
-            Physical::Memory(physical) => {
-                self.add(&Access { physical, address, bytes, pc, store: info.is_store() });
-            }
-            Physical::Device => {}
-            Physical::Unknown => self.count.unresolved += 1,
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, access: &Access) {
-        self.table.add(access, || self.calls.chain());
-        if let Some(trace) = self.trace.as_mut().filter(|trace| trace.len() < MAX_TRACE) {
-            trace.push(*access);
-        }
-    }
-}
-
-/// Where a block of instructions begins, and how it ends.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BlockStart {
-    pub(crate) address: u64,
-    /// Instructions in the block.
-    pub(crate) length: usize,
-    pub(crate) enters: Option<EntryKind>,
-    pub(crate) ends: Ends,
-}
 
 /// Whether the task whose window is open runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,48 +61,6 @@ pub(crate) struct Vcpu {
     /// Where the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
     pages: Pages,
-}
-
-/// Translations, for each of which QEMU takes longer than for the rest of an access.
-///
-/// Those of the kernel's pages are remembered while a window is open, in which the kernel does not
-/// move its own memory. What is mapped for user mode changes with the operations, but not while one
-/// block is executed again and again, to copy a page.
-struct Pages {
-    kernel: [(u64, u64); PAGES],
-    user: (u64, u64),
-    block: u64,
-}
-
-impl Pages {
-    /// No page has this number.
-    const NONE: u64 = u64::MAX;
-    const EMPTY: Pages =
-        Pages { kernel: [(Pages::NONE, 0); PAGES], user: (Pages::NONE, 0), block: 0 };
-
-    fn block(&mut self, address: u64) {
-        if address != self.block {
-            self.block = address;
-            self.user.0 = Pages::NONE;
-        }
-    }
-
-    #[inline]
-    fn physical(&mut self, info: AccessInfo, address: u64) -> Physical {
-        let (page, offset) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        let place = match address >> 63 {
-            0 => &mut self.user,
-            _ => &mut self.kernel[page as usize % PAGES],
-        };
-        if place.0 == page {
-            return Physical::Memory(place.1 + offset);
-        }
-        let physical = info.physical(address);
-        if let Physical::Memory(at) = physical {
-            *place = (page, at - offset);
-        }
-        physical
-    }
 }
 
 impl Vcpu {
@@ -305,7 +189,7 @@ impl Vcpu {
     }
 
     /// Whether what is said to be an access of such an instruction can be one; see
-    /// [`crate::translate`].
+    /// [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
         self.last_accesses = self.last_accesses.saturating_sub(1);
@@ -373,6 +257,7 @@ pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::Ends;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
