@@ -133,8 +133,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The roots of crates whose files form no circle. Those of `fix` are not among them yet.
-const WITHOUT_CIRCLES: [&str; 12] = [
+/// The roots of crates of several files, which form no circle. Those of `fix` are not among them yet.
+const WITHOUT_CIRCLES: [&str; 14] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -144,7 +144,9 @@ const WITHOUT_CIRCLES: [&str; 12] = [
     "explain/profile/src/lib.rs",
     "prove/commute/src/lib.rs",
     "prove/trace/src/lib.rs",
+    "prove/trace/agent/src/lib.rs",
     "prove/trace/bind/src/lib.rs",
+    "prove/trace/marks/src/lib.rs",
     "prove/trace/plugin/src/lib.rs",
     "knee/src/main.rs",
 ];
@@ -162,7 +164,7 @@ fn no_files_import_each_other_in_a_circle() {
     let mut found = String::new();
     for root in WITHOUT_CIRCLES {
         let graph = imports_of(root);
-        assert!(graph.len() > 5, "{root}: {} files", graph.len());
+        assert!(graph.len() > 1, "{root}: {} files", graph.len());
         for circle in circles::circles(&graph) {
             found += &format!("\n{root}: {}", circles::shown(&circle));
         }

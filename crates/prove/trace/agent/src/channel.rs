@@ -187,9 +187,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::{Call, Order};
+    use crate::plan::Order;
     use crate::returned::Returned;
     use crate::run::Run;
+    use crate::script::Call;
 
     /// The guest's end of a channel in ordinary memory.
     fn connected(plans: &[&Plan]) -> (&'static mut [u64], Shared) {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::plan::{datum_nr, name_nr};
+use crate::arguments::{datum_nr, name_nr};
+use crate::layout::{content, page_at};
 use crate::returned::Returned;
-use crate::steps::{content, page_at};
 
 /// What names stand for, as far as that has been seen.
 #[derive(Debug, Default)]

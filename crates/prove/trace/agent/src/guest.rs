@@ -20,7 +20,8 @@ use crate::fault;
 use crate::program;
 use crate::relay::Relay;
 use crate::run::run;
-use crate::workers::{CALLS, Workers};
+use crate::script::CALLS;
+use crate::workers::Workers;
 
 /// Where tests make their files.
 const WORK: &CStr = c"/tmp";

@@ -14,13 +14,17 @@
 //! CPUs, so that its cost can be counted; or run a program, and tell the host what it prints.
 
 mod apart;
+mod arguments;
 pub mod calibration;
+mod calls;
 mod channel;
+mod cleanup;
 mod compare;
 mod cost;
 mod disk;
 mod fault;
 mod guest;
+mod layout;
 mod module;
 mod plan;
 mod process;
@@ -28,6 +32,7 @@ mod program;
 mod relay;
 mod returned;
 mod run;
+mod script;
 mod set_up;
 mod steps;
 mod workers;

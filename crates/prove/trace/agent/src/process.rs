@@ -10,11 +10,13 @@ use knee_commute::Test;
 use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
+use crate::cleanup;
 use crate::fault;
+use crate::layout::OWN;
 use crate::plan::Plan;
 use crate::run::run;
-use crate::steps::{self, OWN};
-use crate::workers::{CALLS, Workers};
+use crate::script::CALLS;
+use crate::workers::Workers;
 
 /// The argument that asks for every order of the calls.
 pub const EVERY_ORDER: &str = "every-order";
@@ -59,7 +61,7 @@ fn work(every_order: bool) -> io::Result<()> {
     };
     fault::install();
     // What else this process has been given has numbers that tests mean.
-    steps::sweep();
+    cleanup::sweep();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
     for line in BufReader::new(tests).lines() {

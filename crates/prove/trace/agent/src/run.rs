@@ -4,9 +4,11 @@ use knee_commute::{Finding, Test, TestOutcome as Outcome};
 use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
+use crate::cleanup;
 use crate::compare::Meaning;
-use crate::plan::{Call, Nr, Order, Plan, Step};
+use crate::plan::{Order, Plan};
 use crate::returned::Returned;
+use crate::script::{Call, Nr, Step};
 use crate::steps;
 use crate::workers::{Command, Result as Worked, STEPS_BY, Workers};
 
@@ -68,7 +70,7 @@ fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, St
         for (process, by) in STEPS_BY.iter().enumerate().take(processes) {
             workers.tell(process, *by, Command::Sweep);
         }
-        steps::sweep_files();
+        cleanup::sweep_files();
         return set_up.map(|()| run);
     }
     if seen {
@@ -87,7 +89,7 @@ fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, St
     for (process, by) in STEPS_BY.iter().enumerate().take(processes) {
         workers.tell(process, *by, Command::Clean);
     }
-    steps::clean_files(plan);
+    cleanup::clean_files(&plan.steps, &plan.calls);
     Ok(run)
 }
 

@@ -8,10 +8,9 @@
 
 use serde_json::Value;
 
-use crate::plan::{
-    Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step, Unknown, datum, fd, name, names, number, text,
-};
-use crate::steps::{BASE_ENDS, MOST_HIDDEN, hidden_end};
+use crate::arguments::{Unknown, datum, fd, name, names, number, text};
+use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
+use crate::script::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 
 /// A file or a pipe.
 struct Made {

@@ -10,13 +10,12 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::plan::{Call, Step};
+use crate::calls;
+use crate::cleanup;
 use crate::returned::Returned;
+use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::steps::{self, Failed};
 
-/// Processes, and calls at once.
-pub(crate) const PROCESSES: usize = 2;
-pub(crate) const CALLS: usize = 4;
 /// How often a waiter looks before it sleeps.
 const SPINS: u32 = 1000;
 
@@ -209,13 +208,13 @@ fn execute(command: &Command, nr: usize, main: i32) -> Result {
             Ok(()) => Result::Done,
             Err(failed) => Result::Failed(failed),
         },
-        Command::Call(call, seen) => Result::Returned(steps::call(call, nr, *seen)),
+        Command::Call(call, seen) => Result::Returned(calls::call(call, nr, *seen)),
         Command::Clean => {
-            steps::clean();
+            cleanup::clean();
             Result::Done
         }
         Command::Sweep => {
-            steps::sweep();
+            cleanup::sweep();
             Result::Done
         }
     }

@@ -14,8 +14,8 @@ use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
 
 use crate::fault;
+use crate::layout::{PAGE, PAGES_APART, PAGES_AT};
 use crate::returned::Returned;
-use crate::steps::{PAGE, PAGES_APART, PAGES_AT};
 
 /// Where in a task's part of the addresses another page is: the page table is there for both.
 const NEIGHBOUR: usize = PAGES_APART / 2;
