@@ -1,5 +1,6 @@
 //! What a test says, in JSON, as plain data.
 
+use knee_harness::name_number;
 use serde_json::Value;
 
 use crate::script::{Call, List, MOST, Nr, Whence, ZEROES};
@@ -90,9 +91,9 @@ pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
     if name == ZEROES_NAME { Ok(ZEROES) } else { name_nr(name) }
 }
 
-/// The number at the end of a name.
+/// The number of a name.
 pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
-    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let nr: Nr = digits.parse().map_err(|_| format!("{name} has no number"))?;
-    if usize::from(nr) < MOST { Ok(nr) } else { Err(format!("{name}: more than {MOST} of a kind")) }
+    let number = name_number(name).ok_or_else(|| format!("{name} has no number"))?;
+    let nr = Nr::try_from(number).ok().filter(|nr| usize::from(*nr) < MOST);
+    nr.ok_or_else(|| format!("{name}: more than {MOST} of a kind"))
 }

@@ -1,6 +1,7 @@
 //! A test that can be run: its set-up, its calls and the orders of these, as plain data.
 
-use knee_commute::{TEST_SCHEMA, Test};
+use knee_commute::Test;
+use knee_harness::orders;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,9 +35,7 @@ impl Plan {
     /// The plan of a test of the interface `posix`: every order of its calls, or only the first one
     /// of each expectation. Fails with why it cannot be run.
     pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
-        if test.schema != TEST_SCHEMA {
-            return Err(format!("the test has an unknown schema, {}", test.schema));
-        }
+        let of_expectations = orders(test)?;
         if test.interface != INTERFACE {
             return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
         }
@@ -51,10 +50,7 @@ impl Plan {
         let stats = |(_, call): &(u8, Call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. });
         let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
         let mut orders = Vec::new();
-        for (nr, expect) in test.expect.iter().enumerate() {
-            let own = expect
-                .calls(calls.len())
-                .ok_or("an order contains a call that the test does not have")?;
+        for (nr, (expect, own)) in test.expect.iter().zip(of_expectations).enumerate() {
             let of_expect = match every_order && expect.is_of_any_order() {
                 true => permutations(calls.len()),
                 false => vec![own],

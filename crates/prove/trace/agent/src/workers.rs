@@ -42,9 +42,9 @@ pub(crate) enum Command {
     Sweep,
 }
 
-/// What came of it.
+/// What a worker answers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Result {
+pub(crate) enum Reply {
     Done,
     Failed(Failed),
     Returned(Returned),
@@ -109,7 +109,7 @@ impl Word {
 struct Slot {
     state: Word,
     command: UnsafeCell<Command>,
-    result: UnsafeCell<Result>,
+    reply: UnsafeCell<Reply>,
 }
 
 /// What both processes see.
@@ -169,7 +169,7 @@ impl Workers {
     }
 
     /// Has worker `nr` of `process` do `command`, and waits for it.
-    pub(crate) fn tell(&self, process: usize, nr: usize, command: Command) -> Result {
+    pub(crate) fn tell(&self, process: usize, nr: usize, command: Command) -> Reply {
         if (process, nr) == (0, 0) {
             return execute(&command, nr, self.main);
         }
@@ -181,7 +181,7 @@ impl Workers {
         // The worker of CPU 0 cannot begin while this thread spins there.
         slot.state.wait(DONE, || nr != 0);
         // SAFETY: the worker has written it and waits.
-        let result = unsafe { *slot.result.get() };
+        let result = unsafe { *slot.reply.get() };
         slot.state.set(IDLE);
         result
     }
@@ -197,25 +197,25 @@ fn work(shared: &Shared, process: usize, nr: usize, main: i32) -> ! {
         let command = unsafe { *slot.command.get() };
         let result = execute(&command, nr, main);
         // SAFETY: it is read after DONE.
-        unsafe { *slot.result.get() = result };
+        unsafe { *slot.reply.get() = result };
         slot.state.set(DONE);
     }
 }
 
-fn execute(command: &Command, nr: usize, main: i32) -> Result {
+fn execute(command: &Command, nr: usize, main: i32) -> Reply {
     match command {
         Command::Step(step) => match steps::step(step, main) {
-            Ok(()) => Result::Done,
-            Err(failed) => Result::Failed(failed),
+            Ok(()) => Reply::Done,
+            Err(failed) => Reply::Failed(failed),
         },
-        Command::Call(call, seen) => Result::Returned(calls::call(call, nr, *seen)),
+        Command::Call(call, seen) => Reply::Returned(calls::call(call, nr, *seen)),
         Command::Clean => {
             cleanup::clean();
-            Result::Done
+            Reply::Done
         }
         Command::Sweep => {
             cleanup::sweep();
-            Result::Done
+            Reply::Done
         }
     }
 }

@@ -4,6 +4,7 @@
 //! What makes no difference is missing in a test; then it is 0.
 
 use knee_commute::TestCall;
+use knee_harness::name_number;
 use serde_json::Value;
 
 /// The initial state of a test, part by part.
@@ -131,12 +132,6 @@ fn number(of: &str, value: &Value) -> i64 {
 
 fn number_of(of: &str, name: &str) -> u64 {
     name_number(name).unwrap_or_else(|| panic!("{of} is not a name followed by a number: {name}"))
-}
-
-/// The number in a name, `key12`.
-pub(crate) fn name_number(name: &str) -> Option<u64> {
-    let sort = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    name[sort.len()..].parse().ok()
 }
 
 fn wrong(of: &str, value: &Value) -> ! {

@@ -6,21 +6,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use knee_commute::{Expect, Finding, Model, TEST_SCHEMA, Test, TestOutcome as Outcome, serve};
+use knee_commute::{Finding, Model, Test, TestOutcome as Outcome, serve};
+use knee_harness::{Names, Session, findings, orders};
 use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Trial, trials};
-use crate::compare::Choices;
+use crate::compare::agrees;
 use crate::cpu;
-use crate::workers::{NoResult, Workers, message};
+use crate::workers::{Reply, Workers, message};
 use crate::{Binding, Setup};
 
-/// How often each order of a test is run before the plugin looks: the first run fills caches and
-/// makes what is made once.
-const UNSEEN: u32 = 1;
-/// How often it is run while the plugin looks.
-const SEEN: u32 = 2;
+/// How often each order of a test runs untraced: the first run fills caches, and allocates and
+/// initializes what later runs reuse.
+const UNTRACED: u32 = 1;
+/// How often it then runs traced.
+const TRACED: u32 = 2;
 
 /// What begins a line of a binding on standard output, where the library may write too. A [`Told`]
 /// follows, as JSON.
@@ -129,9 +130,10 @@ fn tell(out: &mut impl Write, told: &Told) -> io::Result<()> {
 }
 
 fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -> Outcome {
-    if test.schema != TEST_SCHEMA {
-        return Outcome::NotRun(format!("the test has an unknown schema, {}", test.schema));
-    }
+    let orders = match orders(test) {
+        Ok(orders) => orders,
+        Err(why) => return Outcome::NotRun(why),
+    };
     let (theirs, model) = (&test.interface, B::model());
     if theirs != model.name() {
         let own = model.name();
@@ -142,63 +144,66 @@ fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -
     if test.calls.len() > SIDES {
         return Outcome::NotRun(format!("the test has more than {SIDES} calls at once"));
     }
-    let mut findings = Vec::new();
-    for expect in &test.expect {
-        let Some(order) = expect.calls(test.calls.len()) else {
-            return Outcome::NotRun(
-                "an order contains a call that the test does not have".to_owned(),
-            );
-        };
-        for time in 0..UNSEEN + SEEN {
-            let is_seen = time >= UNSEEN;
-            *seen += u64::from(is_seen);
-            match once(workers, test, expect, &order, is_seen) {
-                Ok(found) => findings.extend(found),
-                Err(not) => return not,
-            }
-        }
+    let mut library = Library { workers, test, orders: &orders, findings: Vec::new() };
+    let calls = orders.iter().map(Vec::as_slice);
+    let (ran, traced) = knee_harness::run(&mut library, calls, UNTRACED, |traced| traced < TRACED);
+    *seen = traced;
+    if let Err(outcome) = ran {
+        return outcome;
     }
+    let mut findings = library.findings;
     findings.dedup();
     if findings.is_empty() { Outcome::AsExpected } else { Outcome::Different(findings) }
 }
 
-fn once<B: Binding>(
-    workers: &Workers<B>,
-    test: &Arc<Test>,
-    expect: &Expect,
-    order: &[usize],
-    is_seen: bool,
-) -> Result<Vec<Finding>, Outcome> {
-    let binding = catch_unwind(|| B::set_up(&Setup(&test.setup)));
-    let binding = Arc::new(binding.map_err(|panic| Outcome::SetupFailed(message(&*panic)))?);
-    if is_seen {
-        Mark::Begin.say();
+/// The library, as the runs of a test see it.
+struct Library<'a, B> {
+    workers: &'a Workers<B>,
+    test: &'a Arc<Test>,
+    orders: &'a [Vec<usize>],
+    findings: Vec<Finding>,
+}
+
+impl<B: Binding> Session for Library<'_, B> {
+    type State = Arc<B>;
+    type Returned = Reply;
+    type Error = Outcome;
+
+    fn set_up(&mut self) -> Result<Arc<B>, Outcome> {
+        let binding = catch_unwind(|| B::set_up(&Setup(&self.test.setup)));
+        binding.map(Arc::new).map_err(|panic| Outcome::SetupFailed(message(&*panic)))
     }
-    let results: Vec<_> = order.iter().map(|&nr| workers.make(&binding, test, nr)).collect();
-    if is_seen {
-        Mark::End.say();
+
+    fn call(&mut self, binding: &Arc<B>, nr: usize, _traced: bool) -> Reply {
+        self.workers.make(binding, self.test, nr)
     }
-    // What a thread has allocated and another frees goes from cache to cache in the allocator, and
-    // later tests would see that instead of what they are about. So nothing is given back.
-    std::mem::forget(binding);
-    let mut choices = Choices::default();
-    let mut findings = Vec::new();
-    for (&nr, result) in order.iter().zip(results) {
-        let expected = &expect.results[nr];
-        let returned = match result {
-            Ok(returned) if choices.agree(expected, returned) => continue,
-            Ok(returned) => returned.to_string(),
-            Err(NoResult::Panicked(said)) => format!("panicked: {said}"),
-            Err(NoResult::NotPrepared(why)) => return Err(Outcome::NotRun(why)),
-        };
-        findings.push(Finding {
-            order: order.iter().map(|&nr| test.calls[nr].label.as_str()).collect(),
-            call: test.calls[nr].label.clone(),
-            expected: expected.to_string(),
-            returned,
+
+    fn finish(
+        &mut self,
+        order: usize,
+        binding: Arc<B>,
+        replies: Vec<Reply>,
+    ) -> Result<(), Outcome> {
+        // Memory that one thread allocates and another frees moves between their caches in the
+        // allocator, which later tests would see as sharing. So nothing is freed.
+        std::mem::forget(binding);
+        let not_prepared = replies.iter().find_map(|reply| match reply {
+            Reply::NotPrepared(why) => Some(why.clone()),
+            Reply::Returned(_) | Reply::Panicked(_) => None,
         });
+        if let Some(why) = not_prepared {
+            return Err(Outcome::NotRun(why));
+        }
+        let (calls, expect) = (&self.orders[order], &self.test.expect[order]);
+        let mut names = Names::default();
+        let found =
+            findings(self.test, expect, calls, &replies, |_, expected, reply| match reply {
+                Reply::Returned(returned) => agrees(&mut names, expected, *returned),
+                Reply::Panicked(_) | Reply::NotPrepared(_) => false,
+            });
+        self.findings.extend(found);
+        Ok(())
     }
-    Ok(findings)
 }
 
 #[cfg(test)]
@@ -280,7 +285,7 @@ mod tests {
                 Outcome::AsExpected => assert!(!has("inc_get") && !has("dec_if_positive"), "{id}"),
                 Outcome::Different(findings) => {
                     assert!(has("inc_get"), "{id}");
-                    assert_eq!(*seen, u64::from(SEEN) * test.expect.len() as u64);
+                    assert_eq!(*seen, u64::from(TRACED) * test.expect.len() as u64);
                     let ours = |finding: &Finding| {
                         let nr = usize::from(finding.call.as_bytes()[0] - b'a');
                         test.calls[nr].operation == "inc_get"
