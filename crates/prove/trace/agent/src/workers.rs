@@ -7,7 +7,9 @@
 //! at each `pause`, so that spinning there is handing over. Two threads of one CPU must not spin
 //! against each other, so only one of them does: the one that had the last command.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::calls;
@@ -106,27 +108,64 @@ impl Word {
     }
 }
 
+/// A worker's place in the memory that both processes share.
 struct Slot {
     state: Word,
-    command: UnsafeCell<Command>,
-    reply: UnsafeCell<Reply>,
+    /// Initialized from the first GO on.
+    command: UnsafeCell<MaybeUninit<Command>>,
+    /// Initialized from the first DONE on.
+    reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-/// What both processes see.
+// SAFETY: a slot has two users, and `state` says which of them may access the two cells: from GO to DONE
+// the worker of this slot, the one thread that calls `serve`; otherwise the thread that has the only
+// `Workers`, which is not `Sync`. Each hands over by a store of `state` that the other one reads before
+// it accesses a cell. Both are SeqCst, so the accesses of one happen before those of the other.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Has the worker execute a command, and waits for its reply. Called by the thread that has the
+    /// [`Workers`] only. The state is IDLE before and after.
+    fn request(&self, command: Command, may_spin: impl Fn() -> bool) -> Reply {
+        // SAFETY: the state is IDLE, so this thread alone accesses the cell.
+        unsafe { (*self.command.get()).write(command) };
+        self.state.set(GO);
+        self.state.wait(DONE, may_spin);
+        // SAFETY: the state is DONE, so this thread alone accesses the cell, and the worker has
+        // initialized it. The worker is this program, a fork of this process: the type has the same
+        // layout there, and the text that a reply refers to is at the same address.
+        let reply = unsafe { (*self.reply.get()).assume_init_read() };
+        self.state.set(IDLE);
+        reply
+    }
+
+    /// Waits for a command and executes it. Called by the worker of this slot only.
+    fn serve(&self, may_spin: impl Fn() -> bool, execute: impl FnOnce(Command) -> Reply) {
+        self.state.wait(GO, may_spin);
+        // SAFETY: the state is GO, so this thread alone accesses the cell, and the main thread has
+        // initialized it; as in `request`, the type is the same there. A command is plain data.
+        let command = unsafe { (*self.command.get()).assume_init_read() };
+        let reply = execute(command);
+        // SAFETY: the state is still GO, so this thread alone accesses the cell.
+        unsafe { (*self.reply.get()).write(reply) };
+        self.state.set(DONE);
+    }
+}
+
+/// Memory that both processes share. All bytes of it may be zero: it is atomics and what need not be
+/// initialized.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
     /// By CPU: the process whose worker had the last command there.
     last: [AtomicU32; CALLS],
 }
 
-// SAFETY: the command of a slot is written before `state` becomes GO and read after that, the result
-// before it becomes DONE and after that, with release and acquire: at no time do two have it.
-unsafe impl Sync for Shared {}
-
 /// The workers; the second process ends with this one.
 pub(crate) struct Workers {
     shared: &'static Shared,
     main: i32,
+    /// The agent's main thread alone gives commands: see [`Slot::request`].
+    not_sync: PhantomData<Cell<()>>,
 }
 
 impl Workers {
@@ -135,8 +174,9 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: new memory, shared with the child, which is zeroes: valid `AtomicU32`s, and
-        // nothing else is read before it has been written.
+        // SAFETY: new memory of this size at an address that the kernel chooses, page-aligned and never
+        // unmapped. It is zeroes, which are a valid `Shared`: each of its fields is an `AtomicU32`, or
+        // `MaybeUninit`, which is valid whatever its bytes are.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -165,7 +205,7 @@ impl Workers {
             work(shared, process, 0, main);
         }
         pin(0);
-        Ok(Self { shared, main })
+        Ok(Self { shared, main, not_sync: PhantomData })
     }
 
     /// Has worker `nr` of `process` do `command`, and waits for it.
@@ -173,17 +213,9 @@ impl Workers {
         if (process, nr) == (0, 0) {
             return execute(&command, nr, self.main);
         }
-        let slot = &self.shared.slots[process][nr];
-        // SAFETY: the worker waits for GO.
-        unsafe { *slot.command.get() = command };
         self.shared.last[nr].store(process as u32, SeqCst);
-        slot.state.set(GO);
         // The worker of CPU 0 cannot begin while this thread spins there.
-        slot.state.wait(DONE, || nr != 0);
-        // SAFETY: the worker has written it and waits.
-        let result = unsafe { *slot.reply.get() };
-        slot.state.set(IDLE);
-        result
+        self.shared.slots[process][nr].request(command, || nr != 0)
     }
 }
 
@@ -192,13 +224,7 @@ fn work(shared: &Shared, process: usize, nr: usize, main: i32) -> ! {
     let slot = &shared.slots[process][nr];
     let may_spin = || nr != 0 && shared.last[nr].load(SeqCst) == process as u32;
     loop {
-        slot.state.wait(GO, may_spin);
-        // SAFETY: it was written before GO.
-        let command = unsafe { *slot.command.get() };
-        let result = execute(&command, nr, main);
-        // SAFETY: it is read after DONE.
-        unsafe { *slot.reply.get() = result };
-        slot.state.set(DONE);
+        slot.serve(may_spin, |command| execute(&command, nr, main));
     }
 }
 

@@ -28,8 +28,9 @@ struct Shared {
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: the failure is written by who has the turn, before it gives it away, and read by who has
-// it or by the parent of all when they have ended: turns are given with release and acquire.
+// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks before
+// they begin and after they have ended. A task passes its turn with a Release store that the next one
+// reads with Acquire, so their accesses are ordered; so are those of the parent, by fork and waitpid.
 unsafe impl Sync for Shared {}
 
 impl Turns {
@@ -38,8 +39,8 @@ impl Turns {
     pub(super) fn new(tasks: usize) -> io::Result<Self> {
         let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
         let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
-        // SAFETY: memory of the right size and alignment that is mapped for ever. Zeroes are valid
-        // atomics; the failure is written as nothing before anybody looks at it.
+        // SAFETY: memory of the right size and alignment that is never unmapped. Zeroes are valid atomics.
+        // The failure is initialized by way of a pointer before there is a reference to it.
         unsafe {
             (&raw mut (*shared).failure).write(UnsafeCell::new(None));
             Ok(Turns { places: std::slice::from_raw_parts(places, tasks), shared: &*shared })
