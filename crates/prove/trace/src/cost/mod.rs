@@ -12,7 +12,7 @@ pub use figures::{Figures, HotLine, Spread};
 
 use crate::calibration::Calibration;
 use crate::channel::Channel;
-use crate::check::{CheckError, uncalibrated};
+use crate::check::CheckError;
 use crate::datum::{Datum, Resolver};
 use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
@@ -118,7 +118,7 @@ fn guest(
                     guest.resume()?;
                 }
                 let added = calibration.add(&result);
-                added.map_err(|fault| uncalibrated(&options.emulator, fault))?;
+                added.map_err(|fault| CheckError::uncalibrated(&options.emulator, fault))?;
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {

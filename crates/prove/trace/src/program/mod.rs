@@ -24,7 +24,7 @@ use knee_commute::Test;
 use self::guest::{Packed, ProgramGuest};
 use self::output::{Heard, end, silent};
 use crate::calibration::{Calibration, Fault};
-use crate::check::{CheckError, Checked, uncalibrated};
+use crate::check::{CheckError, Checked};
 use crate::error::GuestError;
 use crate::guest::End;
 use crate::kernel::Kernel;
@@ -101,7 +101,7 @@ pub fn check_program(
         let line = lines.len() - rest.len() + told;
         let no_test = |source| CheckError::NoTest { line, source };
         let lost: Test = serde_json::from_slice(rest[told]).map_err(no_test)?;
-        let lost = Checked { id: lost.id, outcome: Err(end), runs: Vec::new(), trace: Vec::new() };
+        let lost = Checked::unobserved(lost.id, Err(end));
         if tell(lost, &names).is_break() {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Running {
                 let remedy = "run the program in a guest, with --kernel bookworm";
                 CheckError::Calibration { qemu: format!("qemu-user {qemu}"), fault, remedy }
             }
-            Self::Guest(guest) => uncalibrated(guest.emulator(), fault),
+            Self::Guest(guest) => CheckError::uncalibrated(guest.emulator(), fault),
         }
     }
 
