@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::error::GuestError;
 use crate::kernel::Kernel;
-use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
+use crate::process::{Launch, Qemu, QemuEvent, Tracing, memory_file};
 use crate::qemu::Emulator;
 use crate::ram::Ram;
 use crate::record::Record;
@@ -201,25 +201,25 @@ impl Guest {
     }
 
     /// It has said something in memory that it shares with the host: it does not hang.
-    pub(crate) fn heard(&mut self) {
-        self.qemu.heard();
+    pub(crate) fn reset_patience(&mut self) {
+        self.qemu.reset_patience();
     }
 
     /// Waits for the next event; none follows the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
-        let said = self.qemu.next()?;
-        Ok(said.map(|said| self.event(said)))
+        let event = self.qemu.next()?;
+        Ok(event.map(|event| self.event(event)))
     }
 
     /// Waits for the next event, but not for longer than this.
     pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Event>>, GuestError> {
-        let said = self.qemu.poll(at_most)?;
-        Ok(said.map(|said| said.map(|said| self.event(said))))
+        let event = self.qemu.poll(at_most)?;
+        Ok(event.map(|event| event.map(|event| self.event(event))))
     }
 
-    fn event(&mut self, said: Said) -> Event {
-        match said {
-            Said::Line(line) => {
+    fn event(&mut self, event: QemuEvent) -> Event {
+        match event {
+            QemuEvent::Line(line) => {
                 // The firmware may have begun the line.
                 if let (None, Some(at)) = (&self.panic, line.find(PANIC)) {
                     self.panic = Some(line[at..].to_owned());
@@ -227,17 +227,17 @@ impl Guest {
                 self.powered_down |= line.contains(POWER_DOWN);
                 Event::Console(line)
             }
-            Said::Result(record) => {
+            QemuEvent::Result(record) => {
                 if let Some(patience) = self.when_up.take() {
                     self.qemu.set_patience(patience);
                 }
                 Event::Result(record)
             }
             // A kernel that cannot even reset itself has still said why.
-            Said::Silent(patience) => {
+            QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }
-            Said::Ended(status, complaints) => {
+            QemuEvent::Ended(status, complaints) => {
                 Event::End(match (self.panic.take(), status.code()) {
                     (Some(panic), _) => End::Panicked(panic),
                     (None, Some(0)) if self.powered_down => End::PoweredOff,

@@ -147,10 +147,10 @@ impl Launch {
             resume,
             streams,
             buffer: vec![0; READ_BYTES],
-            said: VecDeque::new(),
+            events: VecDeque::new(),
             complaints: Vec::new(),
             patience,
-            heard: Instant::now(),
+            last_output: Instant::now(),
             ended: false,
         })
     }
@@ -185,7 +185,7 @@ fn plugin_api(
 
 /// Something that QEMU said.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum QemuEvent {
     /// A line on standard output, without its end.
     Line(String),
     /// A result of the plugin.
@@ -216,10 +216,11 @@ pub(crate) struct Qemu {
     streams: Vec<Stream>,
     /// What is read into.
     buffer: Vec<u8>,
-    said: VecDeque<Said>,
+    events: VecDeque<QemuEvent>,
     complaints: Vec<u8>,
     patience: Duration,
-    heard: Instant,
+    /// When it printed something last.
+    last_output: Instant,
     ended: bool,
 }
 
@@ -244,25 +245,28 @@ impl Qemu {
     }
 
     /// It has said something where this does not listen.
-    pub(crate) fn heard(&mut self) {
-        self.heard = Instant::now();
+    pub(crate) fn reset_patience(&mut self) {
+        self.last_output = Instant::now();
     }
 
     /// Waits for what it says next.
-    pub(crate) fn next(&mut self) -> Result<Option<Said>, GuestError> {
+    pub(crate) fn next(&mut self) -> Result<Option<QemuEvent>, GuestError> {
         loop {
-            if let Poll::Ready(said) = self.poll(Duration::MAX)? {
-                return Ok(said);
+            if let Poll::Ready(event) = self.poll(Duration::MAX)? {
+                return Ok(event);
             }
         }
     }
 
     /// Waits for what it says next, but not for longer than this.
-    pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Said>>, GuestError> {
+    pub(crate) fn poll(
+        &mut self,
+        at_most: Duration,
+    ) -> Result<Poll<Option<QemuEvent>>, GuestError> {
         let began = Instant::now();
         loop {
-            if let Some(said) = self.said.pop_front() {
-                return Ok(Poll::Ready(Some(said)));
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Poll::Ready(Some(event)));
             }
             if self.ended {
                 return Ok(Poll::Ready(None));
@@ -271,17 +275,17 @@ impl Qemu {
                 self.ended = true;
                 let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
                 let complaints = String::from_utf8_lossy(&self.complaints).trim().to_owned();
-                return Ok(Poll::Ready(Some(Said::Ended(status, complaints))));
+                return Ok(Poll::Ready(Some(QemuEvent::Ended(status, complaints))));
             }
-            let patience = self.patience.saturating_sub(self.heard.elapsed());
+            let patience = self.patience.saturating_sub(self.last_output.elapsed());
             let left = at_most.saturating_sub(began.elapsed());
             if self.listen(patience.min(left))? {
                 continue;
             }
-            if self.heard.elapsed() >= self.patience {
+            if self.last_output.elapsed() >= self.patience {
                 self.kill();
                 self.ended = true;
-                return Ok(Poll::Ready(Some(Said::Silent(self.patience))));
+                return Ok(Poll::Ready(Some(QemuEvent::Silent(self.patience))));
             }
             if began.elapsed() >= at_most {
                 return Ok(Poll::Pending);
@@ -299,7 +303,7 @@ impl Qemu {
             Err(errno) => return Err(GuestError::errno("wait for QEMU")(errno)),
         }
         let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        self.heard = Instant::now();
+        self.last_output = Instant::now();
         let mut open = Vec::new();
         for (mut stream, ready) in std::mem::take(&mut self.streams).into_iter().zip(ready) {
             if !ready || self.read(&mut stream)? {
@@ -324,13 +328,13 @@ impl Qemu {
             self.complaints.drain(..excess);
             return Ok(count > 0);
         }
-        let (source, said) = (stream.source, &mut self.said);
-        stream.rest.add(new, |line| say(said, source, line))?;
+        let (source, events) = (stream.source, &mut self.events);
+        stream.rest.add(new, |line| add(events, source, line))?;
         // A guest that died within a line has said it nevertheless, but half a result is none.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {
-                say(said, source, &rest)?;
+                add(events, source, &rest)?;
             }
         }
         Ok(count > 0)
@@ -350,12 +354,12 @@ impl Drop for Qemu {
     }
 }
 
-fn say(said: &mut VecDeque<Said>, source: Source, line: &[u8]) -> Result<(), GuestError> {
+fn add(events: &mut VecDeque<QemuEvent>, source: Source, line: &[u8]) -> Result<(), GuestError> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\r');
-    said.push_back(match source {
-        Source::Results => Said::Result(Record::parse(line)?),
-        Source::Output | Source::Complaints => Said::Line(line.to_owned()),
+    events.push_back(match source {
+        Source::Results => QemuEvent::Result(Record::parse(line)?),
+        Source::Output | Source::Complaints => QemuEvent::Line(line.to_owned()),
     });
     Ok(())
 }

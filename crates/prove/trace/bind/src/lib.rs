@@ -64,7 +64,7 @@ mod workers;
 pub use compare::Returned;
 pub use cpu::GUEST;
 pub use given::{Call, Setup};
-pub use run::{TOLD, Told, main};
+pub use run::{MESSAGE_PREFIX, Message, main};
 
 /// Makes a call, as often as it is called. Nothing else should be in it: what it does is what knee
 /// traces, so arguments are read and made ready before.

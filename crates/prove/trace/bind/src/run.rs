@@ -23,14 +23,14 @@ const UNTRACED: u32 = 1;
 /// How often it then runs traced.
 const TRACED: u32 = 2;
 
-/// What begins a line of a binding on standard output, where the library may write too. A [`Told`]
+/// What begins a line of a binding on standard output, where the library may write too. A [`Message`]
 /// follows, as JSON.
-pub const TOLD: &str = "knee-bind ";
+pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
 /// What a binding tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum Message {
     /// A line of its `/proc/self/maps`; these come before the first test.
     Mapping(String),
     /// The trials that it makes before its first test, the plugin's first tests; they come before the
@@ -53,7 +53,7 @@ pub enum Told {
 ///
 /// With an argument it answers knee's questions about the model ([`knee_commute::serve`]). Without,
 /// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and tells what
-/// came of each in a line that begins with [`TOLD`].
+/// came of each in a line that begins with [`MESSAGE_PREFIX`].
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());
@@ -82,7 +82,7 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     let workers = Workers::<B>::start(SIDES)?;
     out.write_all(mappings()?)?;
     for stack in workers.stacks() {
-        tell(out, &Told::Thread(stack))?;
+        send(out, &Message::Thread(stack))?;
     }
     Mark::Arm.say();
     thread::yield_now();
@@ -101,7 +101,7 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
             }
             Err(error) => (format!("line {}", nr + 1), Outcome::NotRun(error.to_string())),
         };
-        tell(out, &Told::Done { id, outcome, seen })?;
+        send(out, &Message::Done { id, outcome, seen })?;
     }
     Ok(())
 }
@@ -113,9 +113,9 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
-        tell(&mut lines, &Told::Trials(trials()))?;
+        send(&mut lines, &Message::Trials(trials()))?;
         for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
-            tell(&mut lines, &Told::Mapping(mapping.to_owned()))?;
+            send(&mut lines, &Message::Mapping(mapping.to_owned()))?;
         }
         Ok(&*lines.leak())
     });
@@ -123,9 +123,9 @@ fn mappings() -> io::Result<&'static [u8]> {
 }
 
 /// In one piece, and before the next test, which may be the last.
-fn tell(out: &mut impl Write, told: &Told) -> io::Result<()> {
-    let told = serde_json::to_string(told)?;
-    out.write_all(format!("{TOLD}{told}\n").as_bytes())?;
+fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
+    let message = serde_json::to_string(message)?;
+    out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
     out.flush()
 }
 
@@ -261,12 +261,12 @@ mod tests {
         run::<Counter>(lines.as_bytes(), &mut out).expect("nothing to fail");
         let out = String::from_utf8(out).expect("JSON");
         let told = out.lines().map(|line| {
-            let told = line.strip_prefix(TOLD).expect("nothing else");
+            let told = line.strip_prefix(MESSAGE_PREFIX).expect("nothing else");
             serde_json::from_str(told).expect("what a binding tells")
         });
         told.filter_map(|told| match told {
-            Told::Done { id, outcome, seen } => Some((id, outcome, seen)),
-            Told::Trials(_) | Told::Mapping(_) | Told::Thread(_) => None,
+            Message::Done { id, outcome, seen } => Some((id, outcome, seen)),
+            Message::Trials(_) | Message::Mapping(_) | Message::Thread(_) => None,
         })
         .collect()
     }

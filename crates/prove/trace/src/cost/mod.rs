@@ -43,7 +43,7 @@ pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
     options: &GuestOptions,
-    mut tell: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+    mut report: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let mut options = options.clone();
     options.tracing =
@@ -54,7 +54,7 @@ pub fn cost(
     let mut attempts = 0;
     loop {
         let before = rest.experiments.len();
-        let end = guest(kernel, &mut rest, &options, &mut tell)?;
+        let end = guest(kernel, &mut rest, &options, &mut report)?;
         attempts = if rest.experiments.len() < before { 1 } else { attempts + 1 };
         if rest.experiments.is_empty() || attempts == ATTEMPTS {
             return Ok(end);
@@ -68,7 +68,7 @@ fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,
     options: &GuestOptions,
-    tell: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+    report: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let files = Initramfs::new()
         .file("init", 0o755, knee_artefacts::AGENT)
@@ -141,7 +141,7 @@ fn guest(
             let data = data.get(&last(&made)).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
             let cost = Cost { experiment: made.experiment, operations, data };
-            if tell(cost, &functions).is_break() {
+            if report(cost, &functions).is_break() {
                 rest.experiments.clear();
                 return Ok(end);
             }

@@ -6,9 +6,9 @@
 //! guest's kernel does is not traced. A program that dies, hangs or exits takes only the test with it
 //! that it was in; the next ones go on in a fresh one.
 
+mod event;
 mod files;
 mod guest;
-mod output;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -18,17 +18,17 @@ use std::time::Duration;
 
 use knee_agent::Outcome;
 use knee_bind::calibration::trials;
-use knee_bind::{GUEST, TOLD, Told};
+use knee_bind::{GUEST, MESSAGE_PREFIX, Message};
 use knee_commute::Test;
 
+use self::event::{ProgramEvent, end, silent};
 use self::guest::{Packed, ProgramGuest};
-use self::output::{Heard, end, silent};
 use crate::calibration::{Calibration, Fault};
 use crate::check::{CheckError, Checked};
 use crate::error::GuestError;
 use crate::guest::End;
 use crate::kernel::Kernel;
-use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
+use crate::process::{Launch, Qemu, QemuEvent, Tracing, memory_file};
 use crate::qemu::{Emulator, QEMU_USER, qemu_user_version};
 use crate::record::Record;
 use crate::results::Results;
@@ -62,7 +62,7 @@ pub fn check_program(
     program: &Path,
     tests: &[u8],
     patience: Duration,
-    mut tell: impl FnMut(Checked, &ProgramNames) -> ControlFlow<()>,
+    mut report: impl FnMut(Checked, &ProgramNames) -> ControlFlow<()>,
 ) -> Result<(), CheckError> {
     let lines: Vec<&[u8]> = tests.split(|byte| *byte == b'\n').collect();
     let mut rest: &[&[u8]] = &lines;
@@ -71,19 +71,19 @@ pub fn check_program(
         rest = before;
     }
     let mut names = ProgramNames::default();
-    let player = Player::new(host, program)?;
+    let launcher = Launcher::new(host, program)?;
     while !rest.is_empty() {
-        let mut process = Process::start(&player, &rest.join(&b'\n'), patience)?;
+        let mut process = Process::start(&launcher, &rest.join(&b'\n'), patience)?;
         names.restart();
-        let mut told = 0;
+        let mut reported = 0;
         let end = loop {
-            if told == rest.len() {
+            if reported == rest.len() {
                 return Ok(());
             }
             match process.next(&mut names)? {
                 Next::Checked(checked) => {
-                    told += 1;
-                    if tell(checked, &names).is_break() {
+                    reported += 1;
+                    if report(checked, &names).is_break() {
                         return Ok(());
                     }
                 }
@@ -94,18 +94,18 @@ pub fn check_program(
             return Err(CheckError::NotUp(end));
         }
         // Programs give no memory back, so what the tests before took may be what this one lacked.
-        if told > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
-            rest = &rest[told..];
+        if reported > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
+            rest = &rest[reported..];
             continue;
         }
-        let line = lines.len() - rest.len() + told;
+        let line = lines.len() - rest.len() + reported;
         let no_test = |source| CheckError::NoTest { line, source };
-        let lost: Test = serde_json::from_slice(rest[told]).map_err(no_test)?;
+        let lost: Test = serde_json::from_slice(rest[reported]).map_err(no_test)?;
         let lost = Checked::unobserved(lost.id, Err(end));
-        if tell(lost, &names).is_break() {
+        if report(lost, &names).is_break() {
             return Ok(());
         }
-        rest = &rest[told + 1..];
+        rest = &rest[reported + 1..];
     }
     Ok(())
 }
@@ -116,12 +116,12 @@ enum Next {
 }
 
 /// A program that can be started again and again.
-enum Player<'a> {
+enum Launcher<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
 }
 
-impl<'a> Player<'a> {
+impl<'a> Launcher<'a> {
     fn new(host: ProgramHost<'a>, program: &'a Path) -> Result<Self, GuestError> {
         Ok(match host {
             ProgramHost::UserMode => Self::UserMode(program),
@@ -167,16 +167,16 @@ impl Running {
         }
     }
 
-    fn next(&mut self) -> Result<Heard, CheckError> {
+    fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         match self {
             Self::UserMode(qemu) => Ok(match qemu.next()? {
-                Some(Said::Line(line)) => Heard::Line(line),
-                Some(Said::Result(record)) => Heard::Result(record),
-                Some(Said::Silent(patience)) => Heard::End(End::Hung(patience)),
-                Some(Said::Ended(status, complaints)) => {
-                    Heard::End(end(status, complaints.as_bytes()))
+                Some(QemuEvent::Line(line)) => ProgramEvent::Line(line),
+                Some(QemuEvent::Result(record)) => ProgramEvent::Result(record),
+                Some(QemuEvent::Silent(patience)) => ProgramEvent::End(End::Hung(patience)),
+                Some(QemuEvent::Ended(status, complaints)) => {
+                    ProgramEvent::End(end(status, complaints.as_bytes()))
                 }
-                None => Heard::End(silent()),
+                None => ProgramEvent::End(silent()),
             }),
             Self::Guest(guest) => guest.next(),
         }
@@ -196,9 +196,13 @@ struct Process {
 }
 
 impl Process {
-    fn start(player: &Player<'_>, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
+    fn start(
+        launcher: &Launcher<'_>,
+        tests: &[u8],
+        patience: Duration,
+    ) -> Result<Process, CheckError> {
         Ok(Process {
-            running: player.start(tests, patience)?,
+            running: launcher.start(tests, patience)?,
             calibration: None,
             done: VecDeque::new(),
             results: Results::default(),
@@ -216,29 +220,29 @@ impl Process {
                 return Ok(Next::Checked(checked));
             }
             match self.running.next()? {
-                Heard::Line(line) => self.listen(&line, names)?,
-                Heard::Result(Record::Test(result)) => self.results.add(result),
-                Heard::Result(_) => {}
-                Heard::End(end) => return Ok(Next::End(end)),
+                ProgramEvent::Line(line) => self.handle_line(&line, names)?,
+                ProgramEvent::Result(Record::Test(result)) => self.results.add(result),
+                ProgramEvent::Result(_) => {}
+                ProgramEvent::End(end) => return Ok(Next::End(end)),
             }
         }
     }
 
-    fn listen(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
-        let Some(told) = line.strip_prefix(TOLD) else { return Ok(()) };
-        match serde_json::from_str(told) {
-            Ok(Told::Mapping(mapping)) => names.learn(&mapping),
-            Ok(Told::Trials(told)) if told == trials() => {
-                self.calibration.get_or_insert_with(|| Calibration::of_program(told));
+    fn handle_line(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
+        let Some(message) = line.strip_prefix(MESSAGE_PREFIX) else { return Ok(()) };
+        match serde_json::from_str(message) {
+            Ok(Message::Mapping(mapping)) => names.learn(&mapping),
+            Ok(Message::Trials(made)) if made == trials() => {
+                self.calibration.get_or_insert_with(|| Calibration::of_program(made));
             }
-            Ok(Told::Trials(_) | Told::Done { .. }) if self.calibration.is_none() => {
+            Ok(Message::Trials(_) | Message::Done { .. }) if self.calibration.is_none() => {
                 let why = "it was built with a different version of knee-bind; rebuild it";
                 return Err(CheckError::Agent(why.to_owned()));
             }
-            Ok(Told::Trials(_)) => {}
-            Ok(Told::Thread(stack)) => names.learn_thread(stack),
-            Ok(Told::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
-            Err(_) => return Err(CheckError::Agent(told.to_owned())),
+            Ok(Message::Trials(_)) => {}
+            Ok(Message::Thread(stack)) => names.learn_thread(stack),
+            Ok(Message::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
+            Err(_) => return Err(CheckError::Agent(message.to_owned())),
         }
         Ok(())
     }

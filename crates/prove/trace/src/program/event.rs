@@ -7,7 +7,7 @@ use crate::guest::End;
 use crate::record::Record;
 
 /// What comes of a program that runs.
-pub(super) enum Heard {
+pub(super) enum ProgramEvent {
     /// A line on its standard output, without its end.
     Line(String),
     /// A result of the plugin.
