@@ -37,7 +37,7 @@ impl Functions {
     }
 
     /// Names one instruction by the function that it is in, and those that it is inlined into. Without
-    /// any, its symbol tells.
+    /// any, its symbol names it.
     pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
         if !frames.is_empty() {
             self.instructions.insert(address, frames);
@@ -49,8 +49,8 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// What the kernel does not tell of itself, so that data beside these functions have no name or
-    /// one that says less; nothing of a program.
+    /// What the kernel does not describe, so that data have no name or a less precise one. Empty for a
+    /// program.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }

@@ -13,10 +13,10 @@
 //! | operations on many CPUs → what one costs | [`cost`](fn@cost), [`Figures`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
-//! | what tests showed → a record, and what it says | [`findings`] |
+//! | what tests showed → a record, and its evaluation | [`findings`] |
 //!
 //! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
-//! not in crate knee-plugin; crate knee-probe is the smallest init that does it.
+//! not see in crate knee-plugin; crate knee-probe is the smallest init that does it.
 //!
 //! ```no_run
 //! use std::path::Path;

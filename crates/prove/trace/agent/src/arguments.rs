@@ -1,4 +1,4 @@
-//! What a test says, in JSON, as plain data.
+//! Reads the JSON of a test into plain data.
 
 use knee_harness::name_number;
 use serde_json::Value;

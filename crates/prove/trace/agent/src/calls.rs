@@ -36,7 +36,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
     let side = nr as u8;
     apart::open(side, seen);
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
-    // Descriptors are whatever the test says, all of them of tests; memory that is mapped, unmapped
+    // Descriptors are those of the test, none of which is the agent's; memory that is mapped, unmapped
     // and protected is in the range that is kept for tests, or where the kernel finds room.
     let returned: i64 = unsafe {
         match *call {
@@ -105,7 +105,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         return Returned::Error(errno);
     }
     match *call {
-        // There is no O_ANYFD here: the kernel gives the lowest, which others are not to notice.
+        // There is no O_ANYFD here: the kernel gives the lowest, and the move is not part of the call.
         Call::Open { anyfd: true, .. } => {
             let any = ANY_FDS + nr as i32;
             match renumber("number a file", returned as i32, any) {

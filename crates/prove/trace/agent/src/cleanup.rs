@@ -1,4 +1,4 @@
-//! Takes away what tests have left.
+//! Removes what tests have left: descriptors, mappings and files.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use crate::layout::{
 };
 use crate::script::{Call, Home, MOST, Nr, Step};
 
-/// What a test may have left in this process. It is cleaned by name: to look for it would take
-/// longer than the test.
+/// What a test may have left in this process. It is recorded, as searching for it would take longer
+/// than the test.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) fds: Vec<i32>,
@@ -23,7 +23,7 @@ pub(crate) fn left() -> MutexGuard<'static, Left> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away all descriptors and mappings that a test has made in this process.
+/// Closes all descriptors and unmaps all pages that a test has made in this process.
 pub(crate) fn clean() {
     let mut left = left();
     for fd in left.fds.drain(..) {
@@ -37,7 +37,7 @@ pub(crate) fn clean() {
     }
 }
 
-/// Takes away the files that a test may have left whose set-up went well.
+/// Removes the files that a test may have left whose set-up succeeded.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     // SAFETY: names are valid C strings; that some are not there is as good.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
@@ -70,8 +70,8 @@ pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     }
 }
 
-/// Takes away all descriptors and mappings that a test can have made in this process, for one that
-/// was broken off.
+/// Closes all descriptors and unmaps all pages that a test can have made in this process, for a test
+/// whose set-up failed.
 pub(crate) fn sweep() {
     clean();
     // SAFETY: the range kept for tests; the agent's own descriptors are above.
@@ -81,11 +81,11 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Takes away all files, whoever made them.
+/// Removes all files in the working directory.
 pub(crate) fn sweep_files() {
     let Ok(files) = std::fs::read_dir(".") else { return };
     for file in files.flatten() {
-        // What cannot be removed is in the way of the next set-up, which tells so.
+        // A file that cannot be removed makes the next set-up fail, which is reported.
         let _ = std::fs::remove_file(file.path());
     }
 }

@@ -8,7 +8,7 @@ use crate::arguments::{datum_nr, name_nr};
 use crate::layout::{content, page_at};
 use crate::returned::Returned;
 
-/// Whether a call that was made in `process` returned what `expected` says.
+/// Whether a call that was made in `process` returned the expected result.
 pub(crate) fn agrees<'t>(
     names: &mut Names<'t>,
     expected: &'t Value,

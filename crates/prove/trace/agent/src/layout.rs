@@ -6,24 +6,25 @@ use crate::script::{Home, MOST, Nr, ZEROES};
 
 /// The unit of offsets, lengths and contents.
 pub(crate) const PAGE: usize = 4096;
-/// Where pages of tests are mapped: far from all that a program has by itself.
+/// Where pages of tests are mapped: far from everything else in the program.
 pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
 /// Between two of them: each has a page table of its own, so that no two share a line of one by
 /// their position alone.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
-/// Where a page is for ever, near those of tests; see [`keep_tables`].
+/// Where a page stays mapped, near those of tests; see
+/// [`keep_tables`](crate::steps::keep_tables).
 pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 
-/// What an open with O_ANYFD returns, and the numbers behind it: nobody else means them.
+/// What an open with O_ANYFD returns. This number and those behind it are used for nothing else.
 pub(crate) const ANY_FDS: i32 = 500;
 /// The ends of pipes that the agent holds during set-up, two for each.
 pub(crate) const BASE_ENDS: i32 = 700;
-/// Ends that nobody uses.
+/// Ends that no call uses.
 pub(crate) const HIDDEN_ENDS: i32 = 720;
 /// Hidden ends of one kind of one pipe.
 pub(crate) const MOST_HIDDEN: i32 = 8;
-/// Nobody has this number or one above but for a moment.
+/// This number and those above it are in use only for a moment.
 pub(crate) const FREE: i32 = 880;
 /// The agent's own descriptors are here and above.
 pub(crate) const OWN: u32 = 900;

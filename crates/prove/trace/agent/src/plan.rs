@@ -15,7 +15,7 @@ const INTERFACE: &str = "posix";
 /// An order in which the calls are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Which of the test's expectations says what they return.
+    /// Which of the test's expectations has their results.
     pub(crate) expect: usize,
     pub(crate) calls: Vec<usize>,
 }
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Every order of so many calls.
+/// Every order of this number of calls.
 fn permutations(calls: usize) -> Vec<Vec<usize>> {
     (0..calls).fold(vec![Vec::new()], |orders, _| {
         let longer = |order: &Vec<usize>| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn an_unknown_word_is_named() {
         let told = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
         let none = || json!([]);
         assert_eq!(told(none(), call("fork", json!({}))), "no operation fork");
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_set_up_and_no_arguments_are_too_odd(
+        fn any_set_up_and_any_arguments_make_a_plan_or_an_error(
             what in "(file|pipe|open|occupy|map|leave)",
             field in "(inode|names|pages|pipe|data|readers|fd|fds|off|va|end|links)",
             value in prop_oneof![

@@ -1,4 +1,4 @@
-//! What the two processes of the agent are told to do, as plain data: steps of the set-up, and calls.
+//! What the two processes of the agent execute, as plain data: steps of the set-up, and calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ pub(crate) const PROCESSES: usize = 2;
 pub(crate) const CALLS: usize = 4;
 /// Most files, names, pages, pipes and mapped pages of a test, and data in a pipe or a file.
 pub(crate) const MOST: usize = 8;
-/// Most descriptors that have to be in use so that the lowest unused one is what it is.
+/// Most descriptors that a test occupies to determine the lowest unused one.
 pub(crate) const MOST_OCCUPIED: usize = 16;
 
 /// Numbers of things of a test that are called `name0`, `name1` …
@@ -70,7 +70,7 @@ pub(crate) enum Step {
     Pipe { data: List, ends: [i32; 2] },
     /// A descriptor of a file.
     OpenFile { home: Home, open: Opened },
-    /// A descriptor of an end of a pipe, of which the first process has `end`.
+    /// A descriptor of an end of a pipe. The first process has that end open as `end`.
     OpenPipe { fd: i32, end: i32, write: bool },
     /// A descriptor of anything.
     Occupy { fd: i32 },
@@ -78,13 +78,13 @@ pub(crate) enum Step {
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
     /// A page of a file.
     MapFile { home: Home, map: Mapped },
-    /// The number of an inode is needed to tell what a call returned.
+    /// Reads the number of an inode, with which results of calls are compared.
     Learn { inode: Nr, home: Home },
-    /// The same of a file that this process has open.
+    /// The same for a file that this process has open.
     LearnOpen { inode: Nr, fd: i32 },
-    /// A name that only the steps needed goes.
+    /// Removes a name that only the steps needed.
     Forget { inode: Nr },
-    /// So does a descriptor.
+    /// Closes a descriptor that only the steps needed.
     Close { fd: i32 },
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Mapped {
     pub(crate) off: i64,
 }
 
-/// How a call of lseek counts.
+/// The argument `whence` of lseek.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Whence {
     Set,

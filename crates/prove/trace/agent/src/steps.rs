@@ -10,8 +10,8 @@ use crate::script::{Home, Mapped, Opened, Step};
 
 /// Keeps the tables above the page tables of tests, which otherwise go with a test's last page.
 ///
-/// They cover a gigabyte and more, and in most programs something else is mapped there. And Linux does
-/// not flush the one page then from the TLB but all, as tables cover so many (`tlb_flush_pmd_range` of
+/// They cover a gigabyte and more, and in most programs something else is mapped there. When such a table
+/// is freed, Linux flushes the whole TLB instead of one page (`tlb_flush_pmd_range` of
 /// include/asm-generic/tlb.h), which costs QEMU as much as half of a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
     // SAFETY: new memory where nothing is.
@@ -161,7 +161,7 @@ fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
 /// Maps a page of a file, and closes it.
 fn map_file(page: Mapped, fd: i32) -> Result<(), Failed> {
     let mapped = map(page, libc::MAP_SHARED, fd);
-    // SAFETY: a descriptor of the set-up, which nobody else has.
+    // SAFETY: a descriptor of the set-up, which is used nowhere else.
     unsafe { libc::close(fd) };
     mapped
 }

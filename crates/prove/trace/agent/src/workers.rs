@@ -1,10 +1,9 @@
-//! Who does what: two processes, with a thread for each call, each on a CPU of its own. The first
-//! call of the first process is made by the agent's main thread; all others wait for a word in a
-//! shared page.
+//! Two processes with a worker thread for each call, each on a CPU of its own. The agent's main thread
+//! makes the first call of the first process; all other workers wait for commands in a shared page.
 //!
-//! Who waits spins for a while before it sleeps: a thread that is woken on another CPU takes longer
-//! than most tests. A guest whose virtual CPUs take turns (`tcg,thread=single`) goes to the next one
-//! at each `pause`, so that spinning there is handing over. Two threads of one CPU must not spin
+//! A waiting thread spins for a while before it sleeps, as waking a thread on another CPU takes longer
+//! than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next virtual CPU at
+//! each `pause`, so spinning hands over to the other thread there. Two threads of one CPU must not spin
 //! against each other, so only one of them does: the one that had the last command.
 
 use std::cell::{Cell, UnsafeCell};
@@ -18,7 +17,7 @@ use crate::returned::Returned;
 use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::steps::{self, Failed};
 
-/// How often a waiter looks before it sleeps.
+/// Polls of a waiting thread before it sleeps.
 const SPINS: u32 = 1000;
 
 /// Nothing to do.
@@ -32,19 +31,19 @@ const DONE: u32 = 2;
 /// whose CPU is busy with the first.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 
-/// What a worker can be told.
+/// A command for a worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Command {
     Step(Step),
-    /// And whether the plugin sees it.
+    /// A call, and whether the run is traced.
     Call(Call, bool),
     /// After a test.
     Clean,
-    /// After a test that was broken off.
+    /// After a test whose set-up failed.
     Sweep,
 }
 
-/// What a worker answers.
+/// A worker's reply to a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reply {
     Done,
@@ -55,8 +54,8 @@ pub(crate) enum Reply {
 /// A word that one thread waits for another to set.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// How many sleep, or are about to look once more and sleep. Both sides wait for one word, and
-    /// one may be waking up while the other falls asleep.
+    /// How many threads sleep, or are about to poll once more and sleep. Both sides wait for one word,
+    /// and one may be waking up while the other falls asleep.
     asleep: AtomicU32,
 }
 
@@ -64,7 +63,7 @@ impl Word {
     pub(crate) fn set(&self, value: u32) {
         self.value.store(value, SeqCst);
         if self.asleep.load(SeqCst) != 0 {
-            // SAFETY: the word is in memory that both processes have for ever.
+            // SAFETY: the word is in memory that neither process unmaps.
             unsafe {
                 libc::syscall(libc::SYS_futex, self.value.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
             }
@@ -96,7 +95,7 @@ impl Word {
             self.asleep.fetch_add(1, SeqCst);
             let now = self.value.load(SeqCst);
             if !is_wanted(now) {
-                // SAFETY: as of `set`.
+                // SAFETY: as in `set`.
                 unsafe {
                     let timeout = std::ptr::null::<libc::timespec>();
                     let word = self.value.as_ptr();

@@ -39,7 +39,7 @@ impl fmt::Display for Returned {
     }
 }
 
-/// Whether a call returned what `expected`, a result of a test, says.
+/// Whether a call returned the expected result.
 pub(crate) fn agrees<'t>(names: &mut Names<'t>, expected: &'t Value, returned: Returned) -> bool {
     let parts = expected.as_object().map_or(0, serde_json::Map::len);
     let result = &expected["result"];

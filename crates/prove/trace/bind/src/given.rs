@@ -49,7 +49,7 @@ impl<'t> Setup<'t> {
 
     /// The names in a queue or a stack; the first is the first to be taken.
     ///
-    /// Where the test leaves one open, because nobody looks at it, it is 0.
+    /// An element that the test leaves open, because no call depends on it, is 0.
     ///
     /// # Panics
     /// There is something else in it.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_is_zero() {
+    fn an_argument_that_makes_no_difference_is_zero() {
         let call = serde_json::from_value(json!({
             "label": "a", "operation": "push", "process": 0, "thread": 0, "cpu": 0,
             "arguments": { "message": "message3" },
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "n has a different type than the binding expects: \"key0\"")]
-    fn another_kind_of_value_is_told() {
+    fn a_value_of_another_type_is_reported() {
         Setup(&[json!({ "set": "n", "to": "key0" })]).number("n");
     }
 }

@@ -27,7 +27,7 @@ const TRACED: u32 = 2;
 /// follows, as JSON.
 pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
-/// What a binding tells.
+/// A message of a binding to knee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
@@ -38,7 +38,7 @@ pub enum Message {
     Trials(Vec<Trial>),
     /// An address in the stack of a thread that makes calls; they come after the mappings.
     Thread(u64),
-    /// A test is done; they are in the order in which they came.
+    /// A test is done. Tests are done in the order in which the binding receives them.
     Done {
         /// The test.
         id: String,
@@ -52,8 +52,8 @@ pub enum Message {
 /// The `main` of a program that binds a library to a model.
 ///
 /// With an argument it answers knee's questions about the model ([`knee_commute::serve`]). Without,
-/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and tells what
-/// came of each in a line that begins with [`MESSAGE_PREFIX`].
+/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and writes the
+/// outcome of each in a line that begins with [`MESSAGE_PREFIX`].
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());
@@ -77,20 +77,20 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    // Workers have the CPUs before it.
+    // The workers have the CPUs below this one.
     cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
     out.write_all(mappings()?)?;
     for stack in workers.stacks() {
         send(out, &Message::Thread(stack))?;
     }
-    Mark::Arm.say();
+    Mark::Arm.emit();
     thread::yield_now();
     for Trial { kind, first, second } in trials() {
-        Mark::Begin.say();
+        Mark::Begin.emit();
         workers.try_out(kind, first);
         workers.try_out(kind, second);
-        Mark::End.say();
+        Mark::End.emit();
     }
     for (nr, line) in tests.lines().enumerate() {
         let mut seen = 0;
@@ -106,10 +106,10 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     Ok(())
 }
 
-/// The lines that tell what is tried first, and what is mapped.
+/// The messages about the trials and the mappings.
 ///
-/// A thread of their own makes them, and they stay: where the allocator puts what tests allocate must
-/// not depend on how long the names of mapped files are.
+/// A thread of its own writes them, and they are never freed: the addresses that the allocator gives to
+/// tests must not depend on the length of the names of mapped files.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
@@ -122,7 +122,7 @@ fn mappings() -> io::Result<&'static [u8]> {
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// In one piece, and before the next test, which may be the last.
+/// Writes a message in one piece, and before the next test, which may end the program.
 fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let message = serde_json::to_string(message)?;
     out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::{Action, Call, Returned};
 
-    /// A counter that has no `dec_if_positive`, and says one too many in `inc_get`.
+    /// A counter without `dec_if_positive`, whose `inc_get` returns one too many.
     struct Counter(AtomicI64);
 
     impl Binding for Counter {
@@ -256,29 +256,30 @@ mod tests {
         tests
     }
 
-    fn told(lines: &str) -> Vec<(String, Outcome, u64)> {
+    fn messages(lines: &str) -> Vec<(String, Outcome, u64)> {
         let mut out = Vec::new();
         run::<Counter>(lines.as_bytes(), &mut out).expect("nothing to fail");
         let out = String::from_utf8(out).expect("JSON");
-        let told = out.lines().map(|line| {
-            let told = line.strip_prefix(MESSAGE_PREFIX).expect("nothing else");
-            serde_json::from_str(told).expect("what a binding tells")
+        let messages = out.lines().map(|line| {
+            let message = line.strip_prefix(MESSAGE_PREFIX).expect("only messages");
+            serde_json::from_str(message).expect("a message")
         });
-        told.filter_map(|told| match told {
-            Message::Done { id, outcome, seen } => Some((id, outcome, seen)),
-            Message::Trials(_) | Message::Mapping(_) | Message::Thread(_) => None,
-        })
-        .collect()
+        messages
+            .filter_map(|message| match message {
+                Message::Done { id, outcome, seen } => Some((id, outcome, seen)),
+                Message::Trials(_) | Message::Mapping(_) | Message::Thread(_) => None,
+            })
+            .collect()
     }
 
     #[test]
-    fn outcomes_are_those_of_the_library() {
+    fn the_outcome_of_a_test_is_what_the_library_returns() {
         let tests = tests();
         let lines: Vec<String> =
             tests.iter().map(|test| serde_json::to_string(test).expect("plain data")).collect();
-        let told = told(&lines.join("\n"));
-        assert_eq!(told.len(), tests.len());
-        for (test, (id, outcome, seen)) in tests.iter().zip(&told) {
+        let done = messages(&lines.join("\n"));
+        assert_eq!(done.len(), tests.len());
+        for (test, (id, outcome, seen)) in tests.iter().zip(&done) {
             assert_eq!(&test.id, id);
             let has = |name: &str| test.calls.iter().any(|call| call.operation == name);
             match outcome {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_something_else_are_not_run() {
+    fn tests_that_do_not_fit_the_binding_are_not_run() {
         let mut other = tests().swap_remove(0);
         other.interface = "map".to_owned();
         let mut newer = tests().swap_remove(0);
@@ -311,15 +312,15 @@ mod tests {
         cut.expect[0].results.pop();
         let lines =
             [&other, &newer, &cut].map(|test| serde_json::to_string(test).expect("plain data"));
-        let told = told(&(lines.join("\n") + "\nno test"));
-        let why = |nr: usize| match &told[nr] {
+        let done = messages(&(lines.join("\n") + "\nno test"));
+        let why = |nr: usize| match &done[nr] {
             (_, Outcome::NotRun(why), 0) => why.as_str(),
             other => panic!("{other:?}"),
         };
         assert_eq!(why(0), "the test is for the model map, but this binding is for counter");
         assert_eq!(why(1), "the test has an unknown schema, 2");
         assert_eq!(why(2), "an order contains a call that the test does not have");
-        assert_eq!(told[3].0, "line 4");
+        assert_eq!(done[3].0, "line 4");
         assert!(why(3).contains("expected"), "{}", why(3));
     }
 }

@@ -1,9 +1,9 @@
 //! Threads that make calls: the first call of every test is made by the first thread, the second by
 //! the second, as programs have threads that live longer than their calls.
 //!
-//! They are told what to do, and tell what came of it, while no window is open. All that a test needs
-//! is made and dropped by the thread that tells them: memory that goes from one thread to another
-//! would mix their caches in the allocator.
+//! They receive calls and send replies while no window is open. The main thread allocates and drops all
+//! that a test needs: memory that one thread allocates and another frees would mix their caches in the
+//! allocator.
 
 use std::any::Any;
 use std::fmt::{self, Display, Formatter};
@@ -18,7 +18,7 @@ use knee_marks::Mark;
 use crate::calibration::{self, Kind};
 use crate::{Action, Binding, Call, Returned, cpu};
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It returned.
@@ -98,8 +98,8 @@ impl<B> Worker<B> {
 }
 
 impl<B: Binding> Workers<B> {
-    /// Starts a thread for each of so many calls at once, and the next one when it is there: what
-    /// threads allocate as they start would lie elsewhere each time.
+    /// Starts `calls` threads, each when the one before is ready: otherwise what threads allocate as they
+    /// start would be at other addresses each time.
     pub(crate) fn start(calls: usize) -> io::Result<Self> {
         let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
@@ -151,7 +151,7 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
             }
         };
         let reply = make(&*job.binding, &job.test, job.nr);
-        // Whoever told it has the last one: see above.
+        // The main thread keeps the last reference and drops it: see above.
         drop(job);
         slot.put(Turn::Made(reply));
     }
@@ -172,7 +172,7 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     match catch_unwind(AssertUnwindSafe(|| window(side, &mut action))) {
         Ok(returned) => Reply::Returned(returned),
         Err(panic) => {
-            Mark::Close(side).say();
+            Mark::Close(side).emit();
             Reply::Panicked(message(&*panic))
         }
     }
@@ -181,13 +181,13 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
 /// What is traced. Not inlined: the marks are at one place each.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
-    Mark::Open(side).say();
+    Mark::Open(side).emit();
     let returned = action();
-    Mark::Close(side).say();
+    Mark::Close(side).emit();
     returned
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -73,11 +73,11 @@ fn run_once<S: Session>(
     let state = session.set_up()?;
     let traced = results.is_some();
     if traced {
-        Mark::Begin.say();
+        Mark::Begin.emit();
     }
     let returned = calls.iter().map(|&nr| session.call(&state, nr, traced)).collect();
     if let Some(results) = results {
-        Mark::End.say();
+        Mark::End.emit();
         *results += 1;
     }
     session.finish(order, state, returned)

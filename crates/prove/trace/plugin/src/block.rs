@@ -30,7 +30,7 @@ impl BlockStart {
 
     /// QEMU keeps one number per callback. Virtual addresses have 48 significant bits, or 57 where
     /// the guest uses five levels of page tables, which the driver does not offer it; code above 48
-    /// would be taken for other code, and only entries are told apart by address.
+    /// would be taken for other code, but only entries are identified by their addresses.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
             None => 0,

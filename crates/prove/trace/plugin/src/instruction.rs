@@ -16,13 +16,13 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
 }
 
-/// How many accesses to memory an instruction makes that is the last of its block, for jumps and
-/// the simple ones.
+/// The number of accesses to memory of the last instruction of a block, for jumps and simple
+/// instructions.
 ///
 /// QEMU 7.2 does not take back the callback of the last instruction if it leaves the block by a
 /// helper, such as a return, to find the next block, a conditional jump, to compute flags, and
-/// anything that crosses a page. What comes then in a helper of its own, until another callback is
-/// set, counts as its access: atomic instructions of user code, and the descriptors that the
+/// anything that crosses a page. What then happens in a helper of its own, until another callback
+/// is set, counts as its access: atomic instructions of user code, and the descriptors that the
 /// delivery of an interrupt reads and the frame that it pushes. So no more than its own accesses are
 /// taken. What `iretq` and `sysretq` access is on their own stack, and is not worth counting.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_last_of_a_block_accesses_is_known_of_jumps_and_simple_ones() {
+    fn the_accesses_of_jumps_and_simple_instructions_are_known() {
         let own = own_accesses;
         assert_eq!(own(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
         assert_eq!(own(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_accesses_the_stack_only_is_known_and_calls_are_not_among_it() {
+    fn instructions_that_access_only_the_stack_are_known_and_calls_are_not_among_them() {
         for code in [
             &[0x55][..],
             &[0x41, 0x5f],
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_returns_are_told_from_jumps() {
+    fn calls_and_returns_are_distinguished_from_jumps() {
         assert_eq!(ends(&[0xe8, 0, 0, 0, 0]), Ends::Call, "call");
         assert_eq!(ends(&[0x41, 0xff, 0xd3]), Ends::Call, "call *%r11");
         assert_eq!(ends(&[0x2e, 0xff, 0x14, 0xc5, 0, 2, 0, 0x82]), Ends::Call, "cs call *table");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_told_from_what_has_the_same_prefix() {
+    fn string_instructions_are_distinguished_from_others_with_the_same_prefix() {
         for code in [&[0xf3, 0xaa][..], &[0xf3, 0x48, 0xa5], &[0xf2, 0xae]] {
             assert!(is_repeated_string(code), "{code:x?}");
         }

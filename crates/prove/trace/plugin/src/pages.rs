@@ -1,4 +1,4 @@
-//! Physical addresses of pages, as far as QEMU has been asked for them.
+//! Cached translations from virtual to physical pages.
 
 use crate::qemu::{AccessInfo, Physical};
 

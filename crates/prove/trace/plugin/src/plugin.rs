@@ -1,4 +1,5 @@
-//! What QEMU looks for in the plugin: the version that it claims and the function that starts it.
+//! The symbols that QEMU requires of a plugin: the version that it claims and the function that starts
+//! it.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};

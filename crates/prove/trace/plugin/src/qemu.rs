@@ -91,7 +91,7 @@ pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { dlsym(ptr::null_mut(), name.as_ptr()) })
 }
 
-/// What QEMU gave this plugin as its name, for calls that want it.
+/// The number by which QEMU identifies this plugin, an argument of its functions.
 static ID: AtomicU64 = AtomicU64::new(0);
 /// API version of the QEMU that runs.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
@@ -143,7 +143,7 @@ impl Block {
     /// Calls `callback` with `data` whenever the block begins to be executed. The callback may read
     /// registers.
     pub(crate) fn on_execute(&self, callback: OnExecute, data: u64) {
-        // SAFETY: see Block; the data is a number that nobody dereferences.
+        // SAFETY: see Block; the data is a number that is never dereferenced.
         unsafe {
             let data = ptr::without_provenance_mut(data as usize);
             qemu_plugin_register_vcpu_tb_exec_cb(self.0, callback, READS_REGISTERS, data);
@@ -165,7 +165,7 @@ impl Instruction<'_> {
     pub(crate) fn code(self) -> Code {
         let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
         // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
-        // ones return is to as many bytes as the instruction has, valid as long as the block.
+        // ones return is to all bytes of the instruction, valid as long as the block.
         unsafe {
             code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
             let bytes = code.bytes.as_mut_ptr();
@@ -189,7 +189,7 @@ impl Instruction<'_> {
     }
 
     fn before(self, callback: OnExecute, registers: c_int, data: u64) {
-        // SAFETY: see Block; the data is a number that nobody dereferences.
+        // SAFETY: see Block; the data is a number that is never dereferenced.
         unsafe {
             let data = ptr::without_provenance_mut(data as usize);
             qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, registers, data);
@@ -226,7 +226,7 @@ pub(crate) enum Physical {
     Memory(u64),
     /// A device, or what is not the program's where only that counts.
     Device,
-    /// QEMU has lost the translation, as it says of itself that it may.
+    /// QEMU has lost the translation, which its documentation allows.
     Unknown,
 }
 
@@ -236,7 +236,7 @@ pub(crate) struct AccessInfo(pub(crate) u32);
 
 impl AccessInfo {
     pub(crate) fn bytes(self) -> u64 {
-        // SAFETY: QEMU takes the number apart and looks nowhere.
+        // SAFETY: QEMU decodes the number and accesses no memory.
         1 << unsafe { qemu_plugin_mem_size_shift(self.0) }
     }
 
@@ -253,7 +253,7 @@ impl AccessInfo {
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
         // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
-        // QEMU returns is its own, and is looked at before anything else is asked.
+        // QEMU returns belongs to QEMU, and is read before its next function is called.
         unsafe {
             let physical = qemu_plugin_get_hwaddr(self.0, address);
             if physical.is_null() {

@@ -1,4 +1,4 @@
-//! Which test it is, and which sides it has.
+//! The current test and its sides.
 //!
 //! A side is in one of two places: here, behind a lock, or, while its window is open, in its virtual
 //! CPU's slot, where no lock is needed for every access. Windows of one test are open one after the
@@ -23,10 +23,10 @@ use crate::vcpu::Vcpu;
 
 struct Session {
     output: Output,
-    /// Who reads results says here when the guest may go on.
+    /// The reader of results writes a byte here when the guest may continue.
     resume: Option<File>,
     trace: Option<u64>,
-    /// Where lines are, if that is asked for.
+    /// Which CPUs have which lines, with `moves=on`.
     caches: Option<Caches>,
     armed: bool,
     /// The guest has what is executed in windows translated apart.
@@ -47,7 +47,7 @@ static WATCHING: AtomicBool = AtomicBool::new(true);
 /// How many windows are open.
 static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens the output, and what it waits for.
+/// Opens the files that the settings name.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let Settings { out, user, trace, resume, moves, stack, program, registers } = settings;
     let file = File::options().create(true).append(true).open(&out);
@@ -111,8 +111,8 @@ fn entries() -> Entries {
     count
 }
 
-/// A result that cannot be written is said once per line and lost: the guest goes on, and the driver
-/// misses the line.
+/// A result that cannot be written is lost, with a message for each line: the guest continues, and the
+/// driver misses the line.
 fn complain(written: std::io::Result<()>) {
     if let Err(error) = written {
         eprintln!("knee-plugin: cannot write results: {error}");
@@ -147,7 +147,7 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // Its window was not closed before its test was over; the CPU keeps what it has.
+                // Its window is still open at the end of the test; the CPU keeps its side.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;
@@ -157,8 +157,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// The test ends: its result is written. Where it has conflicts, or a side was switched out, who reads
-/// results may want to look at the guest's memory or to have the test run again, and it waits.
+/// The test ends: its result is written. If it has conflicts, or a side was switched out, the guest
+/// pauses, since the reader of results may read its memory or have the test run again.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -184,8 +184,8 @@ pub(crate) fn end() {
 }
 
 impl Session {
-    /// Lets the guest stand still, with all that the test made, until who reads the results has
-    /// looked at its memory. If nobody is there any more, it goes on.
+    /// Pauses the guest, with all that the test made, until the reader of results has read its memory. If
+    /// there is no reader any more, the guest continues.
     fn wait(&mut self) {
         let Some(mut resume) = self.resume.as_ref() else { return };
         if resume.read_exact(&mut [0]).is_err() {
@@ -230,8 +230,8 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that tells windows apart is the CPU's, so a task that is switched out leaves it to
-        // another one, which may keep it. From then on it tells nothing of what is translated.
+        // The flag that marks code of windows is the CPU's, so a task that is switched out leaves it to
+        // another one, which may keep it. From then on the flag means nothing.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

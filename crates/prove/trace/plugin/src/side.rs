@@ -13,7 +13,7 @@ pub(crate) struct Side {
     pub(crate) table: LineTable,
     pub(crate) count: Count,
     pub(crate) calls: Calls,
-    /// All accesses, where they are asked for.
+    /// All accesses, if the test is traced.
     pub(crate) trace: Option<Vec<Access>>,
 }
 
@@ -41,7 +41,7 @@ impl Side {
         Side { table, count, calls, trace: None }
     }
 
-    /// Forgets all, for a new test; keeps the memory.
+    /// Clears it for a new test, and keeps the memory.
     pub(crate) fn clear(&mut self, trace: bool) {
         self.table.clear();
         self.count = Count::default();

@@ -1,9 +1,9 @@
 //! Which callbacks a block of instructions gets when QEMU translates it.
 //!
-//! Kernel code, told by addresses in the upper half, gets one per block and one per access to
+//! Kernel code, identified by addresses in the upper half, gets one per block and one per access to
 //! memory. User code gets them with `user=on` only, so that user threads that wait for each other
 //! by spinning cost nothing; with `scope=program` user code gets them and kernel code gets none.
-//! Before arming, nothing gets any but the marks of then: callbacks on
+//! Before arming, only the marks that precede tests get any: callbacks on
 //! everything make a guest boot nine times slower. Of a guest that has the code of windows translated
 //! apart (`Mark::Apart`), kernel code gets none that is translated while no window is open.
 
@@ -19,7 +19,8 @@ use crate::scope::{self, is_kernel};
 use crate::session;
 use crate::vcpu::vcpu;
 
-/// Translates with callbacks for what comes before tests. To be called once QEMU has loaded the plugin.
+/// Translates with callbacks for the marks that precede tests. To be called when QEMU has loaded the
+/// plugin.
 pub(crate) fn start() {
     qemu::translate_with(on_translate_before_arming);
 }

@@ -5,10 +5,10 @@
 //! is an `iretq`; but the kernel also returns to itself with one to serialize the CPU
 //! (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then the next instruction is the one
 //! behind it. So whether an `iretq` ended a level shows when the next block begins. What is recorded
-//! goes on where the interrupted code does: an interrupt hides nothing.
+//! continues where the interrupted code does: an interrupt hides nothing.
 //!
 //! A task that is switched out, because it sleeps or another has its turn, is not the CPU's business
-//! until it is back. Who runs cannot be seen, but `__switch_to_asm` saves a task's registers on its
+//! until it is back. The running task cannot be seen, but `__switch_to_asm` saves a task's registers on its
 //! stack and the stack pointer in its `task_struct`, and reads them from the same addresses when it
 //! switches back. So the addresses that it wrote on the way out are remembered, and when it reads
 //! one of them the task is there again, as deep in interrupts as it was.
@@ -82,7 +82,7 @@ impl Vcpu {
         self.side.is_some()
     }
 
-    /// Opens the window: what happens from now on goes into `side`.
+    /// Opens the window: what happens from now on is recorded in `side`.
     pub(crate) fn open(&mut self, number: usize, mut side: Box<Side>) {
         side.calls.open();
         *self = Vcpu { side: Some((number, side)), counts: true, ..Vcpu::new() };
@@ -183,12 +183,12 @@ impl Vcpu {
         }
     }
 
-    /// The last instruction of a block is executed, which makes so many accesses.
+    /// The last instruction of a block is executed, which makes this many accesses.
     pub(crate) fn last_of_block(&mut self, accesses: usize) {
         self.last_accesses = accesses;
     }
 
-    /// Whether what is said to be an access of such an instruction can be one; see
+    /// Whether an access that QEMU reports for such an instruction can be its own; see
     /// [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
@@ -215,7 +215,7 @@ impl Vcpu {
         }
     }
 
-    /// What does not count may tell that the task leaves, or that it is back.
+    /// An access that does not count may show that the task leaves, or that it is back.
     #[cold]
     fn recognise(&mut self, info: AccessInfo, address: u64) {
         match self.presence {
@@ -249,7 +249,7 @@ pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
     // instructions there, one after the other. (With one thread for all CPUs, their turns are
-    // ordered by that thread.) No callback comes while another's `with` runs: nothing in it
+    // ordered by that thread.) No callback is made while another's `with` runs: nothing in it
     // executes instructions of the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
@@ -265,7 +265,7 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks, of which `Err` is an iretq with the address behind it; returns the side and how
+    /// Runs blocks; `Err` is an iretq with the address behind it. Returns the side and how
     /// deep the CPU is at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
@@ -320,7 +320,7 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, of which the last is repeated; twice more; what follows it.
+        // Three instructions, the last of them repeated; two more repetitions; the instructions after it.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);
@@ -376,12 +376,12 @@ mod tests {
         assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
     }
 
-    /// Who called what runs at the end of these blocks.
+    /// The callers of the code that runs at the end of these blocks.
     fn callers(blocks: &[(u64, Option<EntryKind>, Ends)]) -> Vec<u64> {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         for &(address, enters, ends) in blocks {
-            // Where a switched task is back is told by an access, which only QEMU can make.
+            // An access shows that a switched task is back, and only QEMU can make one.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
                 vcpu.counts = vcpu.depth == 0;
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_was_switched_out_is_called_by_the_same() {
+    fn a_task_that_was_switched_out_keeps_its_callers() {
         let (call, switch) = (KERNEL + 0x1000, KERNEL + 0x400);
         let away = [
             (call, None, Ends::Call),

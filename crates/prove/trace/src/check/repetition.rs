@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_run_counts_and_says_nothing() {
+    fn a_disturbed_run_counts_and_shows_nothing() {
         assert_eq!(made(&[run(&["a"]), disturbed(), run(&["a"])]), 3);
         assert_eq!(made(&[disturbed(), disturbed(), disturbed()]), 3);
         assert_eq!(made(&[disturbed(), run(&[])]), 2);

@@ -37,8 +37,8 @@ pub struct Cost {
 }
 
 /// Makes the experiments of a request in a guest with this kernel and at least as many CPUs as any
-/// of them wants, and tells each. Where the guest ends before it should, another one makes the rest;
-/// how it ended is told if that happens three times to one experiment, or if `tell` breaks.
+/// of them needs, and reports each. If the guest ends early, another one makes the rest. Returns how the
+/// guest ended: after all experiments, after one that failed three times, or after `report` broke.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
@@ -62,8 +62,7 @@ pub fn cost(
     }
 }
 
-/// Makes experiments in one guest, and takes those that are made out of the request, or all if `tell`
-/// breaks.
+/// Makes experiments in one guest, and removes them from the request; if `report` breaks, removes all.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,
@@ -83,12 +82,12 @@ fn guest(
     let mut resolver = None;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // By the test after which the guest stood still.
+    // By the test after which the guest was paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut calibration = Calibration::of(most);
-    // The guest stands still after one more test.
+    // The guest pauses after one more test.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {

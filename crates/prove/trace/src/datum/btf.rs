@@ -2,7 +2,7 @@
 //! (Documentation/bpf/btf.rst of Linux).
 //!
 //! What it is read from is a guest's memory, so anything may be in it. Ids and names are checked
-//! where they are used, and what refers to itself comes to an end.
+//! where they are used, and chains of references have a maximum length.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ pub(crate) struct Type {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Void,
-    /// An integer, an enumeration or a floating-point number of so many bytes.
+    /// An integer, an enumeration or a floating-point number of this size in bytes.
     Scalar(u64),
     Pointer(TypeId),
     Array {
@@ -73,8 +73,8 @@ impl Member {
     }
 }
 
-/// How the numbers of types and the places of strings in a description that goes on from another one
-/// are found here. Descriptions of modules all go on from the kernel's, so the same number is another
+/// How the numbers of types and the places of strings in a description that extends another one
+/// are found here. Descriptions of modules all extend the kernel's, so the same number is another
 /// type in each of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
@@ -225,7 +225,7 @@ impl Btf {
         Some(())
     }
 
-    /// What a type is; `void` where there is none of this number.
+    /// The kind of a type; `void` if no type has this number.
     pub(crate) fn kind(&self, id: TypeId) -> &Kind {
         self.types.get(id as usize).map_or(&Kind::Void, |of| &of.kind)
     }
@@ -252,7 +252,7 @@ impl Btf {
         id
     }
 
-    /// The name by which a field's type is known: the first on the way to what it is.
+    /// The name of a field's type: the first name in its chain of references.
     pub(crate) fn known_as(&self, id: TypeId) -> &str {
         let mut id = id;
         for _ in 0..MAX_CHAIN {

@@ -153,7 +153,7 @@ impl Memory {
         self.at_physical(self.physical(address)?).map(u32::from_le_bytes)
     }
 
-    /// A name that ends with a 0; none if it is no name.
+    /// A name that ends with a 0; `None` if there is no valid one.
     pub(crate) fn name(&self, address: u64) -> Option<String> {
         let mut name = Vec::new();
         for at in 0..MAX_STRING as u64 {

@@ -7,14 +7,14 @@
 //! | `struct page` | `page._refcount (page cache of tmpfs)`, `slab.freelist (filp)`, by what the page is used for |
 //! | a table that is allocated at boot | `dentry_hashtable[]` |
 //! | a slab with a type of its own | `dentry.d_lockref`, by the cache's name and the type's fields |
-//! | a slab of a general size | the same, by the type of who points there; else `kmalloc-192+0x40` |
+//! | a slab of a general size | the same, by the type of the pointers to it; else `kmalloc-192+0x40` |
 //! | other memory | `page table`, `page cache of tmpfs`, `anonymous memory`, `vmalloc` |
 //!
-//! All of it is read from the guest's memory from outside: symbols tell where things are, and the
-//! kernel's description of its own types (BTF) how they are laid out. So nothing here knows a version
-//! of Linux by its number, and nothing in the guest has to help. What is read may be changing or be
-//! gone already, even where the guest stands still after a test: a call frees what it needs no more.
-//! So everything is checked before it is believed, and what cannot be named is told by its class.
+//! All of it is read from the guest's memory from outside: symbols locate things, and the kernel's
+//! description of its own types (BTF) has their layout. So nothing here knows a version
+//! of Linux by its number, and nothing in the guest has to help. What is read may be changing or may
+//! have been freed, even if the guest is paused after a test: a call frees what it no longer needs.
+//! So everything is checked before it is believed, and what cannot be named gets the name of its class.
 //! Names hold no address and no number of a CPU: one datum has one name in all runs and in all
 //! kernels that call it the same.
 

@@ -1,4 +1,4 @@
-//! Types of the modules that a kernel has loaded: it keeps the description of each, which goes on from
+//! Types of the modules that a kernel has loaded: it keeps the description of each, which extends
 //! its own (`btf_module_notify` of kernel/bpf/btf.c).
 
 use super::btf::{Btf, MAX_BTF};

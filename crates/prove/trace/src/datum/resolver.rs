@@ -14,9 +14,10 @@ use super::types::{Named, Types, whole, with};
 use crate::ram::Ram;
 use crate::record::{Conflict, TestResult};
 
-/// Of more fields that calls share, or that one of them touches, the first ones are told.
+/// Most fields in the name of a line; further ones are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of more bytes and no known type is a table: where in it says nothing.
+/// A static variable of more bytes and no known type is a table, and the offset in it
+/// means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
 /// Functions that write entries of page tables and nothing else. Tables are freed with what they
 /// map, often by the call itself.
@@ -60,7 +61,7 @@ impl Resolver {
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// What the kernel does not tell, so that some data have no name or a less telling one.
+    /// What the kernel does not describe, so that some data have no name or a less precise one.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -92,8 +93,8 @@ impl Resolver {
         Datum::falsely_shared(fields, beside)
     }
 
-    /// Whether a line is shared only since objects lie there as they do: calls touch different bytes,
-    /// and objects of this cache are no multiple of a line apart. So which of their fields share a
+    /// Whether a line is shared only because of the addresses of objects: calls touch different bytes,
+    /// and the distance of objects of this cache is not a multiple of a line. So which of their fields share a
     /// line differs from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
@@ -120,7 +121,7 @@ impl Resolver {
         fields
     }
 
-    /// Of a line's virtual addresses the one that says most: the kernel's own before a process's.
+    /// Of a line's virtual addresses the most specific one: the kernel's own before a process's.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {
@@ -196,7 +197,7 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // Of the others what they are used for is told by fields that may be gone by now.
+        // The fields that show the use of other pages may have changed by now.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),
@@ -237,7 +238,7 @@ impl Resolver {
     }
 }
 
-/// A variable's name without the number that the compiler tells variables of one name apart by.
+/// A variable's name without the number by which the compiler distinguishes variables of one name.
 fn stable(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -42,8 +42,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // To name code takes longer than the rest. Only that of lines that are told is wanted, and
-        // mostly these are of the last run.
+        // Naming code takes longer than the rest. Only the lines of the verdict need names, and mostly
+        // these are of the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -92,7 +92,7 @@ impl TestLine {
         struct Versioned {
             schema: u32,
         }
-        // The place of the line is told by who reads it.
+        // The caller reports the place of the line.
         let told = |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
         let read: Result<Self, _> = serde_json::from_slice(line);
         match (&read, serde_json::from_slice(line)) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datum_is_a_name_and_so_are_the_writers_of_what_has_none() {
+    fn a_line_is_named_by_its_datum_or_its_writers() {
         let line = conflicting("open,close/0.0", &["file.f_count", "?fput fget"]);
         let names: Vec<String> = line.data().into_iter().collect();
         assert_eq!(names, ["file.f_count", "line written by fget, fput"]);

@@ -1,7 +1,7 @@
-//! Which data spoil most tests, and in which order to fix them.
+//! Which data prevent most tests from being conflict-free, and in which order to fix them.
 //!
-//! A test becomes conflict-free when everything that it shares has been fixed. Of a datum it is
-//! therefore told in how many tests it is, and how many would be conflict-free if nothing but it
+//! A test becomes conflict-free when everything that it shares has been fixed. So the ranking has for
+//! each datum the number of tests that share it, and the number that would be conflict-free if only it
 //! were fixed. Most tests share several data, and fixing one alone makes no test conflict-free, so an order
 //! is made of *sets*: in each step the set of some test, without what has been fixed already, whose
 //! fixing frees most tests per datum. It is greedy: each step is the best after the ones before, and
@@ -62,7 +62,7 @@ pub struct Fix {
 }
 
 impl Ranking {
-    /// Of these tests, with at most so many steps.
+    /// The ranking of these tests, with at most `steps` steps.
     pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>, steps: usize) -> Self {
         let mut ranking = Self {
             schema: SCHEMA,
@@ -106,7 +106,7 @@ struct Seen {
     chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
 }
 
-/// Who does what to the data of a test.
+/// Adds the accesses of a test to the data that it shares.
 fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
     let operations = test.operations();
     for name in test.data() {
@@ -159,7 +159,7 @@ impl Seen {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64: most sets are told apart by it.
+    /// A bit for each number modulo 64: most sets differ in it.
     bits: u64,
 }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_told_by_operation() {
+    fn functions_are_listed_by_operation() {
         let ranking = Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], 1);
         let [datum] = ranking.data.as_slice() else { panic!("{ranking:?}") };
         let words = |words: &[&str]| words.iter().map(|&word| (word.to_owned(), 1)).collect();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_callers_of_a_function_the_most_frequent_are_told() {
+    fn the_most_frequent_callers_of_a_function_are_listed() {
         let called = |nr: usize, callers: &[&str]| {
             let mut test = conflicting(&format!("open,close/{nr}"), &["x"]);
             for touched in test.conflicts.iter_mut().flat_map(|line| line.sides.values_mut()) {

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
-/// Callers that are told of a function; of a library, as many may be inlined into one.
+/// Callers that are recorded for a function. In a library, several may be inlined into one.
 const MAX_CALLERS: usize = 6;
-/// What every system call comes through, which says nothing of any.
+/// Code that all system calls run through, which identifies none.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
 /// What makes a library's calls.
@@ -71,7 +71,7 @@ impl SharedLine {
         }
     }
 
-    /// What is there: the data, or the line by who writes it.
+    /// What is in the line: the data, or the line by the functions that write it.
     ///
     /// Names are the same in every run and in every test, as far as the kernel does the same.
     pub fn names(&self) -> Vec<String> {
@@ -94,7 +94,7 @@ impl SharedLine {
 }
 
 impl Touched {
-    /// These functions in the ways in which the call came there, a text each:
+    /// These functions with the call paths that led to them, a text each:
     /// `down_write ← do_unlinkat ← __x64_sys_unlink`.
     pub fn ways(&self, functions: &BTreeSet<String>) -> Vec<String> {
         let of = |function: &String| match self.callers.get(function) {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_are_told_once_each_up_to_where_all_system_calls_come_from() {
+    fn callers_are_recorded_once_each_up_to_the_entry_of_system_calls() {
         let mut functions = Functions::default();
         let names = ["down_write", "do_unlinkat", "do_syscall_64", "entry"];
         for (nr, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What knee hears of a program that runs under QEMU.
+//! What a program that runs under QEMU prints, and how it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use crate::guest::End;
 use crate::record::Record;
 
-/// What comes of a program that runs.
+/// An event of a program that runs.
 pub(super) enum ProgramEvent {
     /// A line on its standard output, without its end.
     Line(String),

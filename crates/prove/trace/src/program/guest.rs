@@ -1,8 +1,8 @@
 //! A program in a guest, with the files that it needs and nothing else.
 //!
 //! The guest has a virtual CPU for each thread that makes calls, and one for all else. Its kernel is
-//! told not to balance load, so that a thread stays where it is and may nevertheless run on all; and
-//! not to place mappings at random, so that a program is the same each time.
+//! configured not to balance load, so that a thread stays where it is and may nevertheless run on all;
+//! and not to place mappings at random, so that a program is the same each time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -114,7 +114,7 @@ pub(super) struct ProgramGuest {
     /// What of them is not a whole value yet.
     rest: Vec<u8>,
     line: LineBuffer,
-    /// What waits to be told.
+    /// Events that have not been returned yet.
     events: VecDeque<ProgramEvent>,
     complaints: Vec<u8>,
     /// How the program has ended. Results of its tests may come after that.
@@ -155,7 +155,7 @@ impl ProgramGuest {
         }
     }
 
-    /// Reads what the guest has told of the program.
+    /// Reads what the guest has reported about the program.
     fn read_ring(&mut self) -> Result<(), GuestError> {
         let mut written = [0; 8];
         self.channel.read(WRITTEN_AT as u64, &mut written).map_err(unread)?;
@@ -173,7 +173,7 @@ impl ProgramGuest {
             self.channel.read(place.start as u64, &mut self.rest[begin..]).map_err(unread)?;
         }
         self.read = new.end;
-        let failed = GuestError::system("tell a guest what has been read");
+        let failed = GuestError::system("acknowledge the output of a guest");
         self.channel.write(READ_AT as u64, &self.read.to_le_bytes()).map_err(failed)?;
         self.guest.reset_patience();
         for one in relayed(&mut self.rest) {

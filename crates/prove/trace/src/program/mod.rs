@@ -1,10 +1,10 @@
 //! Tests of a library in a program that binds it to a model, under QEMU.
 //!
-//! The program finds its tests on standard input and says on standard output what the calls returned
-//! and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
+//! The program reads its tests from standard input, and reports on standard output what the calls
+//! returned and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
 //! makes its system calls; or it runs in a guest, where QEMU's user mode has no plugins, and what the
-//! guest's kernel does is not traced. A program that dies, hangs or exits takes only the test with it
-//! that it was in; the next ones go on in a fresh one.
+//! guest's kernel does is not traced. A program that dies, hangs or exits takes only its
+//! current test with it. The remaining tests run in a new process.
 
 mod event;
 mod files;
@@ -37,7 +37,7 @@ use crate::symbols::ProgramNames;
 /// Why the kernel of a guest panics that has no memory left (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Asks whether QEMU's user mode can trace programs here; QEMU is asked once.
+/// Checks whether QEMU's user mode can trace programs here. It is checked once.
 ///
 /// # Errors
 /// It is not installed ([`GuestError::NoQemu`]) or does not support plugins
@@ -55,8 +55,9 @@ pub enum ProgramHost<'k> {
     Guest(&'k Kernel, &'k Emulator),
 }
 
-/// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`; tells each, in
-/// their order. A program that says nothing for as long as `patience` hangs.
+/// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`. Calls
+/// `report` for each test, in the order of the lines, until it breaks. A program that prints nothing for
+/// as long as `patience` counts as hung.
 pub fn check_program(
     host: ProgramHost<'_>,
     program: &Path,
@@ -186,12 +187,12 @@ impl Running {
 /// The program with the tests that are left.
 struct Process {
     running: Running,
-    /// From when it has told its trials.
+    /// There from the moment when the program has reported its trials.
     calibration: Option<Calibration>,
     /// Tests that are done and whose results have not all come.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
-    /// Runs of the tests that have been told.
+    /// Runs of the tests that have been reported.
     runs: u64,
 }
 
@@ -247,7 +248,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges its trials when the results of all have come, which are the first; tells whether they have.
+    /// Judges the trials when the results of all of them have come, which are the first. Returns whether
+    /// they have.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

@@ -10,10 +10,10 @@ use crate::package::PackageError;
 
 /// Name of the program on `PATH`.
 const QEMU: &str = "qemu-system-x86_64";
-/// How the first line of `qemu-system-x86_64 --version` begins; that of user mode begins otherwise.
+/// How the first line of `qemu-system-x86_64 --version` begins; that of user mode begins differently.
 const SYSTEM: &str = "QEMU emulator version ";
 
-/// Why there is no QEMU to start guests with.
+/// Why no QEMU can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// It cannot be started.
@@ -72,7 +72,7 @@ impl Emulator {
         self.place == Place::Installed
     }
 
-    /// What it says of its version, `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
+    /// The version that it prints, `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
     ///
     /// # Errors
     /// It cannot be started, or is not a QEMU that emulates a machine.

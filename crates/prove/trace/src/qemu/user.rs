@@ -8,8 +8,7 @@ use crate::error::GuestError;
 /// Name of the program on `PATH`.
 pub(crate) const QEMU_USER: &str = "qemu-x86_64";
 
-/// What the installed QEMU of user mode says of its version; nothing if it does not say it as QEMU
-/// does.
+/// The version of the installed QEMU of user mode; empty if it does not print it as QEMU does.
 ///
 /// # Errors
 /// It is not installed, or cannot be run.
