@@ -41,19 +41,19 @@ pub enum CpuListError {
         piece: String,
     },
     /// A range whose end comes before its start.
-    #[error("the range `{piece}` runs backwards; write the smaller CPU first")]
+    #[error("the range `{piece}` runs backwards; write the smaller CPU number first")]
     Backwards {
         /// The piece between two commas.
         piece: String,
     },
     /// A stride or group of 0, or a group that takes more CPUs than it has.
-    #[error("`{piece}` has an invalid stride; A-B:N takes every Nth CPU, with N at least 1")]
+    #[error("`{piece}` has an invalid stride; A-B:N means every Nth CPU, and N must be at least 1")]
     Stride {
         /// The piece between two commas.
         piece: String,
     },
     /// A CPU number that no Linux kernel can have.
-    #[error("`{piece}` contains a CPU above {MAX_CPU}, more than any kernel supports")]
+    #[error("`{piece}` contains a CPU number above {MAX_CPU}, which no kernel supports")]
     TooLarge {
         /// The piece between two commas.
         piece: String,

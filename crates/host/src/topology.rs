@@ -145,7 +145,7 @@ pub enum TopologyError {
     /// The affinity mask cannot be read.
     #[error(
         "cannot determine which CPUs this process may use: sched_getaffinity failed; check \
-         whether a sandbox filters it"
+         whether a sandbox blocks this system call"
     )]
     Affinity(#[source] io::Error),
     /// The list of CPUs is empty.

@@ -98,7 +98,7 @@ fn a_description_that_is_not_text_is_reported_with_its_line() {
 fn a_newer_schema_is_refused_with_both_versions() {
     Records::new()
         .spoil("run.json", |text| text.replacen("\"schema\": 1", "\"schema\": 99", 1))
-        .all_refuse("bad/run.json has schema 99, but this knee reads 1");
+        .all_refuse("bad/run.json has schema 99, but this version of knee reads 1");
 }
 
 #[test]
@@ -140,8 +140,9 @@ fn a_complete_run_that_lacks_samples_says_how_many_rounds_and_what_to_do() {
         })
     };
     lines(0).all_refuse(
-        "bad/samples.jsonl lacks 4 of the 4 rounds listed as measured in run.json, the first for \
-         getppid1 threads ×1; to measure them again: knee run --resume bad",
+        "bad/samples.jsonl lacks 4 of the 4 rounds that run.json lists as measured (the first \
+         missing one is a round of getppid1 threads ×1); to measure the missing rounds again: \
+         knee run --resume bad",
     );
     lines(6).all_refuse("bad/samples.jsonl lacks 1 of the 4 rounds");
     Records::new()
@@ -175,7 +176,8 @@ fn missing_rounds_of_a_record_are_measured_again_by_the_printed_command() {
     let lines: Vec<&str> = whole.lines().collect();
     fs::write(&samples, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
     let lost = finish(&mut scratch.knee(&["show", "record"]));
-    lost.assert_code(3).assert_stderr_has("to measure them again: knee run --resume record");
+    let advice = "to measure the missing rounds again: knee run --resume record";
+    lost.assert_code(3).assert_stderr_has(advice);
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
     finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
     assert_eq!(scratch.samples().len(), lines.len());
@@ -251,7 +253,7 @@ fn an_unreadable_noise_floor_is_reported_and_not_overwritten() {
     fs::create_dir_all(&state).unwrap();
     for (text, says) in [
         ("{\"schema\": 2, \"hostname\":", "noise.json: EOF while parsing"),
-        ("{\"schema\": 99}", "noise.json has schema 99, but this knee reads 2"),
+        ("{\"schema\": 99}", "noise.json has schema 99, but this version of knee reads 2"),
     ] {
         fs::write(state.join("noise.json"), text).unwrap();
         finish(&mut records.scratch.knee(&["show", "good"]))

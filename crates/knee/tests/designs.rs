@@ -86,7 +86,7 @@ fn an_unknown_design_is_refused_with_those_that_there_are() {
     refuse("vm_mmap1@di=mutx", "did you mean di=mutex?");
     refuse(
         "vm_page_fault4@shootdown=lazy,di=mutex",
-        "no di=mutex with map=knee, because it requires map=tree or map=rcu",
+        "no di=mutex with map=knee, because di=mutex requires map=tree or map=rcu",
     );
     refuse("vm_mmap1@map=knee,di=mutex", "no di=mutex with map=knee");
     refuse("vm_mmap1@shootdown=lazy", "vm_page_fault4 has it");

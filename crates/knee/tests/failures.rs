@@ -45,7 +45,7 @@ fn a_task_that_counts_nothing_is_a_failure_and_no_average() {
         return;
     };
     // After 3 s; a busy machine looks later, and then it is longer.
-    finished.assert_code(4).assert_stderr_has("has counted nothing for ");
+    finished.assert_code(4).assert_stderr_has("has completed no iteration for ");
     assert!(!finished.stdout.lines().any(|line| line.starts_with("stuck")), "{finished:#?}");
     assert_eq!(scratch.run_json()["failures"][0]["kind"], "hung");
 }

@@ -68,7 +68,7 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
         finish(command.args(args)).assert_code(0).stdout.clone()
     };
     let html = page(&["before.txt", "after.txt"]);
-    assert!(html.contains("results, all without a task count</h1>"));
+    assert!(html.contains("results, none of which has a task count</h1>"));
     assert!(html.contains("neither mode nor task count. To show it on a chart"));
     assert!(html.contains("Against before.txt: inconclusive ×1.000"));
     assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
@@ -118,7 +118,8 @@ fn json_that_is_not_a_matrix_is_refused_with_how_to_get_one() {
     );
     refuse(
         "{\"schema\": 2, \"kind\": \"commute matrix\"}",
-        "some.json: it has schema 2, but this knee reads 1; regenerate it with this knee",
+        "some.json: it has schema 2, but this version of knee reads 1; regenerate it with this \
+         version",
     );
     refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: missing field");
     refuse("{\"schema\": 1,", "some.json: it looks like JSON but is invalid: EOF");

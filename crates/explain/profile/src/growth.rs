@@ -84,8 +84,8 @@ pub enum GrowthError {
     },
     /// Captures differ in more than the task count.
     #[error(
-        "{one} and {other} differ in more than the task count; testcase, mode and clock must be \
-         the same"
+        "{one} and {other} differ in more than the task count; use captures of the same testcase, \
+         mode and event"
     )]
     Different {
         /// A title.

@@ -21,7 +21,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
         return match off_chart {
             0 => "Nothing was measured".to_owned(),
-            n => format!("{}, all without a task count", plural(n, "result")),
+            n => format!("{}, none of which has a task count", plural(n, "result")),
         };
     }
     let comparisons: Vec<String> =
@@ -55,12 +55,14 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     Some(match (farthest(stats::Verdict::Slower), farthest(stats::Verdict::Faster)) {
         (Some(worst), None) => {
             format!(
-                "{label} is slower than {base} at {slower} of {all}, at worst {worst}; none is faster"
+                "{label} is slower than {base} at {slower} of {all}, at worst {worst}; no point \
+                 is faster"
             )
         }
         (None, Some(best)) => {
             format!(
-                "{label} is faster than {base} at {faster} of {all}, at best {best}; none is slower"
+                "{label} is faster than {base} at {faster} of {all}, at best {best}; no point is \
+                 slower"
             )
         }
         (Some(worst), Some(best)) => format!(
@@ -169,7 +171,7 @@ fn no_verdict(reading: &Reading) -> String {
         reading.curves().flat_map(|(_, c)| c.measured.points().iter().map(|p| p.tasks)).collect();
     let what = plural(measured, "testcase");
     if reading.curves().any(|(_, curve)| curve.verdict == Verdict::Unknown) {
-        return format!("{what} measured without a point at 1 task: no efficiency, no knee");
+        return format!("{what} measured, but not with 1 task: no efficiency, no knee");
     }
     match counts.first() {
         Some(n) if counts.len() == 1 => {
@@ -251,14 +253,14 @@ mod tests {
         assert_eq!(title(&Page::default()), "Nothing was measured");
         let off_chart = vec!["mmap1: 388 k in 1 round".to_owned()];
         let page = Page { runs: vec![Run { off_chart, ..Run::default() }], ..Page::default() };
-        assert_eq!(title(&page), "1 result, all without a task count");
+        assert_eq!(title(&page), "1 result, none of which has a task count");
     }
 
     #[test]
     fn without_a_point_at_one_task_the_title_does_not_claim_scaling() {
         assert_eq!(
             title(&page(&[&[(2, 10.0), (4, 20.0)]])),
-            "1 testcase measured without a point at 1 task: no efficiency, no knee"
+            "1 testcase measured, but not with 1 task: no efficiency, no knee"
         );
         assert_eq!(
             title(&page(&[&[(2, 10.0), (4, 5.0)]])),
@@ -303,7 +305,8 @@ mod tests {
     fn the_title_of_two_runs_states_what_changed() {
         assert_eq!(
             title(&compared(Verdict::Slower, 0.88)),
-            "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); none is faster"
+            "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); no point is \
+             faster"
         );
         assert_eq!(
             title(&compared(Verdict::Inconclusive, 1.1)),

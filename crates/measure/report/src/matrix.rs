@@ -104,8 +104,8 @@ pub enum MatrixError {
     OtherKind,
     /// It has the schema of another version of knee.
     #[error(
-        "it has schema {found}, but this knee reads {SCHEMA}; regenerate it with this knee \
-         ({MAKE}), or read it with the knee that wrote it"
+        "it has schema {found}, but this version of knee reads {SCHEMA}; regenerate it with this \
+         version ({MAKE}), or read it with the version that wrote it"
     )]
     Schema {
         /// The schema of the document.
@@ -165,10 +165,12 @@ impl Matrix {
         for pair in &self.pairs {
             let [a, b] = &pair.operations;
             if let Some(unknown) = pair.operations.iter().find(|name| !names.contains(name)) {
-                return Err(format!("a pair contains operation {unknown}, which is not listed"));
+                return Err(format!(
+                    "a pair contains the operation {unknown}, which is not listed"
+                ));
             }
             if !pairs.insert([a.min(b), a.max(b)]) {
-                return Err(format!("pair {a} and {b} occurs twice"));
+                return Err(format!("the pair {a} and {b} occurs twice"));
             }
             if pair.commuting > pair.situations {
                 let Pair { situations, commuting, .. } = pair;
@@ -267,7 +269,7 @@ mod tests {
             );
         }
         let newer = spoilt("\"schema\": 1", "\"schema\": 2");
-        assert!(newer.starts_with("it has schema 2, but this knee reads 1"), "{newer}");
+        assert!(newer.starts_with("it has schema 2, but this version of knee reads 1"), "{newer}");
         let lost = spoilt("\"situations\": 3,", "");
         assert!(lost.starts_with("missing field `situations` at line 42"), "{lost}");
         let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
@@ -275,12 +277,12 @@ mod tests {
         let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");
         assert!(
             unknown.starts_with(
-                "a pair contains operation put, which is not \
+                "a pair contains the operation put, which is not \
             listed"
             ),
             "{unknown}"
         );
         let twice = matrix(vec![pair("get", "put", 1, 3), pair("put", "get", 1, 3)]).to_json();
-        assert!(refusal(&twice).starts_with("pair put and get occurs twice"));
+        assert!(refusal(&twice).starts_with("the pair put and get occurs twice"));
     }
 }

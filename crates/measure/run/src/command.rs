@@ -29,7 +29,7 @@ const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Advice for a command that cannot be started or that fails.
-const ADVICE: &str = "run it by hand to see why";
+const ADVICE: &str = "run the command by hand to see why";
 
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
@@ -190,8 +190,8 @@ fn start<A: AsRef<OsStr>>(
 
 fn printed_rate(output: &[u8], line: &str) -> Result<f64, Failure> {
     let refused = |reason: String| {
-        let remedy =
-            "make it print its rate as its last number, without a unit prefix, or omit --rate";
+        let remedy = "make the command print its rate as its last number, without a unit prefix, or \
+            omit --rate";
         Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
     };
     let text = String::from_utf8_lossy(output);

@@ -71,7 +71,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
         Need::Exchange128 => ensure(
             exchanges_128_bits(),
             || "this CPU has no 128-bit compare-exchange".to_owned(),
-            "use a machine that has one",
+            "use a machine with such a CPU",
         ),
         Need::Threads => ensure(
             context.mode == Mode::Threads,
@@ -86,7 +86,7 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
                     let mib = |bytes: u64| bytes >> 20;
                     let needed = mib(each * tasks);
                     format!(
-                        "it needs {needed} MiB of memory, but only {} are available",
+                        "it needs {needed} MiB of memory, but only {} MiB are available",
                         mib(available)
                     )
                 },

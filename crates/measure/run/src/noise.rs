@@ -60,7 +60,8 @@ pub enum NoiseError {
         reason: String,
     },
     /// A newer knee wrote it.
-    #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
+    #[error("{} has schema {found}, but this version of knee reads {SCHEMA}; use the version that \
+        wrote it",
             .path.display())]
     Newer {
         /// The file.
@@ -327,7 +328,10 @@ mod tests {
         assert!(parse(&good).unwrap().is_some());
         assert!(parse(&good.replace("\"schema\":2", "\"schema\":1")).unwrap().is_none());
         let newer = error(&good.replace("\"schema\":2", "\"schema\":3"));
-        assert!(newer.starts_with("noise.json has schema 3, but this knee reads 2"), "{newer}");
+        assert!(
+            newer.starts_with("noise.json has schema 3, but this version of knee reads 2"),
+            "{newer}"
+        );
         for (text, says) in [
             (&good[..good.len() / 2], "noise.json: EOF while parsing"),
             ("{}", "noise.json: it has no schema"),

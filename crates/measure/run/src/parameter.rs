@@ -70,7 +70,7 @@ pub enum ParameterError {
         key: &'static str,
     },
     /// A choice that another choice excludes.
-    #[error("no {choice} with {other}, because it requires {}", .needed.join(" or "))]
+    #[error("no {choice} with {other}, because {choice} requires {}", .needed.join(" or "))]
     Without {
         /// The invalid choice.
         choice: String,
@@ -240,11 +240,11 @@ mod tests {
         assert_eq!(error(&[("map", "rcu"), ("map", "tree")]), "two values of map: choose one");
         assert_eq!(
             error(&[("map", "own"), ("di", "epoch")]),
-            "no di=epoch with map=own, because it requires map=tree or map=rcu"
+            "no di=epoch with map=own, because di=epoch requires map=tree or map=rcu"
         );
         assert_eq!(
             error(&[("flush", "lazy"), ("di", "epoch")]),
-            "no di=epoch with map=own, because it requires map=tree or map=rcu"
+            "no di=epoch with map=own, because di=epoch requires map=tree or map=rcu"
         );
     }
 }

@@ -202,7 +202,7 @@ impl Sweep<'_> {
     }
 
     fn case(&self, point: &PointId) -> &Case {
-        self.run.case(&point.case).expect("points are made of the cases of the run")
+        self.run.case(&point.case).expect("each point belongs to a case of the run")
     }
 
     fn one_round(
@@ -312,7 +312,7 @@ impl Progress {
 
 /// The failure of a testcase that only a different version of knee has.
 fn unknown(error: &SelectError) -> Failure {
-    let remedy = "use the knee that wrote the record";
+    let remedy = "use the version of knee that wrote the record";
     Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
 }
 

@@ -24,10 +24,10 @@ use knee_results::Mode;
 
 /// The [helper](Task::spawn_helper) of a task runs on the CPU of the task.
 pub const SAME_CPU: Choice =
-    Choice::new("helper", "same-cpu", "the helper of a task runs on the CPU of the task");
+    Choice::new("helper", "same-cpu", "each task's helper runs on the task's CPU");
 /// It runs on the next CPU of the placement.
 pub const NEXT_CPU: Choice =
-    Choice::new("helper", "next-cpu", "the helper of a task runs on the next CPU in the placement");
+    Choice::new("helper", "next-cpu", "each task's helper runs on the next CPU of the placement");
 
 /// A testcase runs until it is killed; returning is a failure.
 pub type Outcome = Result<Infallible, TaskError>;

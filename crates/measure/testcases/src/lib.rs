@@ -119,7 +119,8 @@ mod tests {
         let error = |word: &str| CATALOGUE.select(&[word]).err().unwrap().to_string();
         assert_eq!(
             error("vm_page_fault4@shootdown=lazy,di=epoch"),
-            "vm_page_fault4 has no di=epoch with map=knee, because it requires map=tree or map=rcu"
+            "vm_page_fault4 has no di=epoch with map=knee, because di=epoch requires map=tree or \
+             map=rcu"
         );
     }
 }

@@ -111,5 +111,8 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
 
 /// The error for a file with another schema.
 pub(crate) fn other_schema(found: u64, read: u32) -> String {
-    format!("it has schema {found}, but this knee reads {read}; use the knee that wrote it")
+    format!(
+        "it has schema {found}, but this version of knee reads {read}; use the version that \
+        wrote it"
+    )
 }

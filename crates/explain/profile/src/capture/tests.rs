@@ -57,7 +57,10 @@ fn damage_is_reported() {
         Capture::parse(&serde_json::to_vec(&value).unwrap()).unwrap_err()
     };
     let newer = reason(&|value| value["schema"] = 2.into());
-    assert_eq!(newer, "it has schema 2, but this knee reads 1; use the knee that wrote it");
+    assert_eq!(
+        newer,
+        "it has schema 2, but this version of knee reads 1; use the version that wrote it"
+    );
     let newer = reason(&|value| *value = serde_json::json!({ "schema": 7, "other": [] }));
     assert!(newer.starts_with("it has schema 7"), "{newer}");
     let other = reason(&|value| *value = serde_json::json!({ "stacks": [] }));

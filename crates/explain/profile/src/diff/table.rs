@@ -53,7 +53,8 @@ pub fn table(diff: &Diff, most: usize) -> Table {
     if rows.iter().any(|row| row.own.is_real || row.total.is_real) {
         let chance = 100.0 * FALSE_SHARE;
         table.text(format!(
-            "* beyond the sampling error; up to {chance}% of these marks may be due to chance"
+            "* difference beyond the sampling error; up to {chance}% of these marks may be due to \
+             chance"
         ));
     }
     table

@@ -17,7 +17,7 @@ before  after  self            total           function
   0.0%   0.0%  +0.0% ± 0.3     +15.0% ± 3.8 *  [libc.so.6]
   0.0%   0.0%  +0.0% ± 0.3     +14.1% ± 3.9 *  entry_SYSCALL_64
 (2 more, 1 of them beyond the sampling error)
-* beyond the sampling error; up to 5% of these marks may be due to chance
+* difference beyond the sampling error; up to 5% of these marks may be due to chance
 
 "#]]
     );
@@ -40,7 +40,7 @@ Cost of an iteration: 100000.0 ns before, 125000.0 ns after.
   300.0 ns    300.0 ns  +0.0 ns ± 479.4         +25000.0 ns ± 3130.4 *  main
     0.0 ns      0.0 ns  +0.0 ns ± 277.1         +25000.0 ns ± 3858.2 *  work
 (2 more, 0 of them beyond the sampling error)
-* beyond the sampling error; up to 5% of these marks may be due to chance
+* difference beyond the sampling error; up to 5% of these marks may be due to chance
 
 "#]]
     );

@@ -42,7 +42,7 @@ impl Ring {
             let mapped = unsafe { mmap(std::ptr::null_mut(), length, protection, flags, &fd, 0) };
             match mapped {
                 Ok(page) => {
-                    let page = NonNull::new(page.cast()).expect("the kernel maps nothing at 0");
+                    let page = NonNull::new(page.cast()).expect("the kernel never maps address 0");
                     return Ok(Ring { fd, page, bytes });
                 }
                 Err(_) if bytes / 2 >= Ring::LEAST.max(page_size()) => bytes /= 2,

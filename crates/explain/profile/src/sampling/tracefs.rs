@@ -117,7 +117,7 @@ fn detached() -> rustix::io::Result<OwnedFd> {
 
 fn hidden(error: Errno) -> SampleError {
     let remedy = format!(
-        "not permitted to read {0}: run knee as root, or mount -o remount,mode=755 {0}",
+        "not permitted to read {0}: run knee as root, or, as root, `mount -o remount,mode=755 {0}`",
         PLACES[0]
     );
     SampleError::Tracefs { remedy, error: io::Error::from(error) }
@@ -127,7 +127,8 @@ fn unmounted(error: Errno) -> SampleError {
     let remedy = match error {
         Errno::NODEV => "this kernel has no tracefs (CONFIG_TRACING)".to_owned(),
         _ => format!(
-            "not permitted to mount tracefs: run knee as root, or mount -t tracefs -o mode=755 none {}",
+            "not permitted to mount tracefs: run knee as root, or, as root, `mount -t tracefs -o \
+             mode=755 none {}`",
             PLACES[0]
         ),
     };

@@ -23,12 +23,14 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
         let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.info.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(
-                "with {at}, the slowest task does {} {unit}/s and the fastest {} {unit}/s; \
+                "with {at}, the slowest task completes {} {unit}/s and the fastest {} {unit}/s; \
                  fairness {fairness:.3}.",
                 si(min),
                 si(max)
             ),
-            None => format!("with {at}, a task does {} {unit}/s on average.", si(mean(last))),
+            None => {
+                format!("with {at}, each task completes {} {unit}/s on average.", si(mean(last)))
+            }
         })
     });
     let top = best * 1.06;

@@ -106,7 +106,7 @@ fn sentence(reading: &CurveReading, mode: Mode) -> String {
     };
     let knee = reading.knee.map_or(String::new(), |knee| format!(", knee at {knee}"));
     format!(
-        "{}: {}; {} efficient with {}{knee}.",
+        "{}: {}; efficiency {} with {}{knee}.",
         reading.run.label,
         reading.verdict.label().words,
         percent(efficiency),

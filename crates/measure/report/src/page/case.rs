@@ -58,8 +58,8 @@ fn legend(reading: &Reading) -> Markup {
                 li { (chart::sample("ideal")) "perfect scaling" }
                 @if fitted(true) { li { (chart::sample("fit")) "Universal Scalability Law" } }
                 @if fitted(false) {
-                    li { (chart::sample("fit guess")) "Universal Scalability Law from too few \
-                        points: not a prediction" }
+                    li { (chart::sample("fit guess")) "Universal Scalability Law, fitted to too few \
+                        points for a prediction" }
                 }
                 li {
                     (chart::sample("knee")) "knee: efficiency below "
@@ -127,15 +127,14 @@ fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
 
 fn facts(case: &CaseReading) -> String {
     let CaseInfo { unit, bytes, .. } = case.info;
-    let mut text = format!("Rates are {unit} per second.");
-    if *bytes > 0 {
-        let best = case.max_rate() * *bytes as f64;
-        text += &format!(
-            " At {bytes} bytes each, a round moved at most {}B/s.",
-            si(best).replace(' ', "\u{a0}")
-        );
+    if *bytes == 0 {
+        return format!("Rates are {unit} per second.");
     }
-    text
+    let best = case.max_rate() * *bytes as f64;
+    format!(
+        "Rates are {unit} per second, of {bytes} bytes each. The fastest round moved {}B/s.",
+        si(best).replace(' ', "\u{a0}")
+    )
 }
 
 fn mode_section(
@@ -190,8 +189,8 @@ fn mode_section(
                 }
             }
             @if case.is_curve() && !curves.iter().all(chart::draws_rounds) {
-                p.note { "There are too many rounds to draw each one; the band is the interval of \
-                    the median." }
+                p.note { "There are too many rounds to draw each round; the band shows the \
+                    interval of the median." }
             }
             (fit::fits(&panel))
             @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }

@@ -90,11 +90,12 @@ fn doubts(pairs: &[Pair]) -> Markup {
     };
     let doubts = [
         (
-            "Not all situations were explored (--limit of knee commute matrix): ",
+            "Not all situations of these pairs were explored (--limit of knee commute matrix): ",
             names(|pair| pair.cut),
         ),
         (
-            "Some situations were abandoned because the model asks too many questions: ",
+            "Some situations of these pairs were abandoned, because the model takes too many \
+             decisions in them: ",
             names(|pair| pair.given_up > 0),
         ),
     ];

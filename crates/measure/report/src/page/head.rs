@@ -84,7 +84,7 @@ fn doubts(reading: &Reading) -> Vec<String> {
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
     let doubts = [
         (sum(|run| run.warnings.len()), "warning", ""),
-        (sum(|run| run.off_chart.len()), "result", " not on any chart"),
+        (sum(|run| run.off_chart.len()), "result", " not shown in any chart"),
         (gaps, "point", " not measured"),
         (marked as usize, "sample", " marked as disturbed"),
         (single, "point", " with one round and no interval"),

@@ -13,7 +13,7 @@ pub(super) fn machine(reading: &Reading) -> Markup {
         section #machine aria-labelledby="machine-title" {
             h2 #machine-title { "Machine and method" }
             (notes("Not measured", runs, |run| &run.failures))
-            (notes("Measured, but not on any chart", runs, |run| &run.off_chart))
+            (notes("Measured, but not shown in any chart", runs, |run| &run.off_chart))
             (notes("Warnings", runs, |run| &run.warnings))
             (environments(runs))
             (method(reading))
@@ -125,8 +125,8 @@ fn method(reading: &Reading) -> Markup {
                 does all the work." }
             dt { "Universal Scalability Law" }
             dd {
-                "rate(n) = λn / (1 + σ(n−1) + κn(n−1)): σ is contention, κ coherency; the peak is "
-                "√((1−σ)/κ)."
+                "rate(n) = λn / (1 + σ(n−1) + κn(n−1)): σ is the contention and κ the cost of "
+                "coherence. The peak is at n = √((1−σ)/κ)."
             }
             @if reading.compares() && !reading.page.comparison_method.is_empty() {
                 dt { "Comparison" }

@@ -20,9 +20,12 @@ pub(super) fn overview(reading: &Reading) -> Markup {
             p.lead {
                 (verdicts(reading))
                 @if scale.is_some() {
-                    "Speed-up against tasks; both axes are logarithmic and the same for all testcases. "
+                    "Speed-up against task count. Both axes are logarithmic and the same for all "
+                    "testcases. "
                     "The dotted diagonal is perfect scaling, a flat line means no scaling, and a falling "
-                    "line is a loss. A bar across a curve marks its knee: efficiency below "
+                    "line is a loss. A bar across a curve marks its knee, the first task count \
+                     with an \
+                     efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
                 }
             }
@@ -196,10 +199,13 @@ fn table(reading: &Reading) -> Markup {
                         th scope="col" { "testcase" }
                         th scope="col" { "mode" }
                         @if reading.compares() { th scope="col" { "run" } }
-                        @for rate in ["rate at fewest tasks, per s", "rate at most tasks, per s"] {
+                        @for rate in [
+                            "rate at the lowest task count, per s",
+                            "rate at the highest task count, per s",
+                        ] {
                             th.n scope="col" { (rate) }
                         }
-                        @for number in ["most tasks", "efficiency", "knee", "peak", "σ", "κ"] {
+                        @for number in ["highest task count", "efficiency", "knee", "peak", "σ", "κ"] {
                             th.n scope="col" { (number) }
                         }
                         th scope="col" { "verdict" }

@@ -29,7 +29,7 @@ pub(super) fn beside_knee(page: &Page, case: &CaseId, mode: Mode) -> Markup {
         page.profiles.iter().filter(|profile| is_here(&profile.point)).collect();
     html! {
         @for growth in page.growths.iter().filter(|g| g.case == *case && g.mode == mode) {
-            p.note { "Functions whose cost per iteration grows with tasks:" }
+            p.note { "Functions whose cost per iteration grows with the task count:" }
             pre.growth tabindex="0" { (growth.table) }
         }
         @for waits in page.waits.iter().filter(|waits| is_here(&waits.point)) {

@@ -31,7 +31,8 @@ pub(super) fn section(checks: &[Shared]) -> Markup {
 fn legend() -> Markup {
     html! {
         div.heat-legend {
-            p { "Number of tests that are not conflict-free; darker cells have a greater share" }
+            p { "Number of tests that are not conflict-free. The darker the cell, the larger \
+                their share." }
             ul aria-hidden="true" {
                 li { span.heat.always {} " none" }
                 li { @for level in (0..COLOURS).rev() { span class={ "heat heat" (level) } {} } }

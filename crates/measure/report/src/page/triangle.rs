@@ -33,7 +33,8 @@ pub(super) fn triangle(
                 }
             }
             div.chosen-pair hidden {
-                p.note { "Point at a cell, or move with the arrow keys; a click pins it." }
+                p.note { "Point at a cell, or move with the arrow keys, to see its details. A \
+                    click pins the cell." }
                 div.shown-pair tabindex="0" role="region" aria-label=(details) {}
             }
         }

@@ -22,8 +22,8 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The directory for a new record is in use.
-    #[error("{0} is not empty; choose another directory with -o, or, if it holds a run, continue \
-        it with --resume {0}", .dir.display())]
+    #[error("{0} is not empty; choose another directory with -o, or continue the run in this \
+        directory, if it has one, with --resume {0}", .dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
@@ -64,7 +64,8 @@ pub enum RecordError {
     #[error(transparent)]
     Lacking(#[from] Lacking),
     /// Another version of the format.
-    #[error("{} has schema {found}, but this knee reads {SCHEMA}; use the knee that wrote it",
+    #[error("{} has schema {found}, but this version of knee reads {SCHEMA}; use the version that \
+        wrote it",
             .path.display())]
     Schema {
         /// The file.
@@ -78,8 +79,8 @@ pub enum RecordError {
 /// removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} lacks {missing} of the {of} rounds listed as measured in run.json, the first for {}; to \
-     measure them again: knee run --resume {}",
+    "{} lacks {missing} of the {of} rounds that run.json lists as measured (the first missing one \
+     is a round of {}); to measure the missing rounds again: knee run --resume {}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
     .dir.display()

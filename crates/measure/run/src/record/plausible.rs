@@ -42,7 +42,7 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
         return Err(format!("request.tasks: {tasks} is not in 1 to {MAX_TASKS}"));
     }
     if run.cases.iter().any(|case| case.steps == 0) {
-        return Err("steps of a case: 0 is less than 1".to_owned());
+        return Err("steps of a case: 0 is not at least 1".to_owned());
     }
     let points = run.points();
     let mut seen = BTreeSet::new();

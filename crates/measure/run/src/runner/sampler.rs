@@ -216,7 +216,7 @@ impl<'a> Sampler<'a> {
             None => Ok(()),
             Some(nr) => Err(Failure::new(
                 FailureKind::Hung,
-                format!("task {nr} has counted nothing for {:.0} s", now - self.moved[*nr]),
+                format!("task {nr} has completed no iteration for {:.0} s", now - self.moved[*nr]),
                 "to see where it hangs, run it with -t 1 --interval 60 and attach a debugger",
             )),
         }

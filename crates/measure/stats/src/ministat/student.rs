@@ -67,7 +67,7 @@ pub enum Quantiles {
 
 /// A confidence that is not in ministat's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the levels are 80, 90, 95, 98, 99 and 99.5%")]
+#[error("the confidence must be 80, 90, 95, 98, 99 or 99.5%")]
 pub struct UnknownConfidence;
 
 impl FromStr for Confidence {

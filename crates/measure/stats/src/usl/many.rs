@@ -16,7 +16,7 @@ where
     // has finished one.
     let fits: Vec<OnceLock<_>> = curves.iter().map(|_| OnceLock::new()).collect();
     let unfitted = Mutex::new(curves.iter().zip(&fits));
-    let next = || unfitted.lock().expect("no thread panics with the lock").next();
+    let next = || unfitted.lock().expect("no thread panics while it holds the lock").next();
     let work = || {
         while let Some((curve, place)) = next() {
             place.get_or_init(|| fit(curve.as_ref(), options));

@@ -65,7 +65,7 @@ pub enum Unfit {
     )]
     TooFewPoints(usize),
     /// Nothing ran at any task count.
-    #[error("no throughput at any task count")]
+    #[error("the throughput is 0 at every task count")]
     NoThroughput,
 }
 

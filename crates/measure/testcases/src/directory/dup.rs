@@ -8,7 +8,7 @@ use crate::file::scratch;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "dup1",
-    description: "dup() and close() of a descriptor of the task's own file",
+    description: "dup() of the descriptor of the task's own file, and close() of the new one",
     ..Testcase::new(Family::Directory, dup)
 }];
 

@@ -29,7 +29,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "fstatat3",
-        description: "fstatat() of a directory, relative to the one two levels up",
+        description: "fstatat() of a directory, relative to its grandparent directory",
         ..Testcase::new(Family::Directory, two_components)
     },
 ];

@@ -13,7 +13,7 @@ const OPEN: Testcase =
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "open1",
-        description: "open() and close() of a file, by a path of two components",
+        description: "open() and close() of a file, named by a path of two components",
         parameters: &[&[SAME_DIRECTORY, OWN_DIRECTORY, SAME_NAME]],
         ..OPEN
     },

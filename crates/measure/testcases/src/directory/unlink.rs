@@ -9,13 +9,13 @@ use crate::choices::{OWN_DIRECTORY, SAME_DIRECTORY};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "unlink1",
-        description: "open(O_CREAT), close() and unlink(), all tasks in one directory",
+        description: "open(O_CREAT), close() and unlink() of a file; all tasks use one directory",
         parameters: &[&[SAME_DIRECTORY, OWN_DIRECTORY]],
         ..Testcase::new(Family::Directory, unlink)
     },
     Testcase {
         name: "unlink2",
-        description: "unlink1@path=own-directory: each task in its own directory",
+        description: "unlink1@path=own-directory: each task uses its own directory",
         parameters: &[&[OWN_DIRECTORY]],
         ..Testcase::new(Family::Directory, unlink)
     },

@@ -9,13 +9,14 @@ use super::scratch::{self, LONG};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "fallocate1",
-        description: "fallocate(8 KiB) at the end of the task's file on tmpfs, emptied at 1 MiB",
+        description: "fallocate(8 KiB) at the end of the task's file on tmpfs; the file is \
+            emptied at 1 MiB",
         needs: &[Need::Tmpfs],
         ..Testcase::new(Family::File, fallocate)
     },
     Testcase {
         name: "fallocate2",
-        description: "fallocate(8 KiB) at the end of the task's file, emptied at 1 MiB",
+        description: "fallocate(8 KiB) at the end of the task's file; the file is emptied at 1 MiB",
         ..Testcase::new(Family::File, fallocate)
     },
 ];

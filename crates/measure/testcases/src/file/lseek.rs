@@ -18,7 +18,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "lseek2",
-        description: "lseek1@file=same: all tasks seek in one file, each through its own open file",
+        description: "lseek1@file=same: all tasks seek in one file, which each task opens itself",
         parameters: &[&[SAME_FILE]],
         ..LSEEK
     },

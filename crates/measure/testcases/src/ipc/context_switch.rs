@@ -6,7 +6,7 @@ use rustix::pipe::pipe;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "context_switch1",
-    description: "sends a byte through a pipe to a helper, which sends it back; counts 2",
+    description: "sends a byte through a pipe to a helper, which sends it back; counts both",
     parameters: &[&[SAME_CPU, NEXT_CPU]],
     has_helpers: true,
     ..Testcase::new(Family::Ipc, context_switch)

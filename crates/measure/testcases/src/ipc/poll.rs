@@ -20,13 +20,13 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "poll2",
-        description: "poll() of 128 of the task's own files",
+        description: "poll() of 128 files of the task",
         needs: &[Need::OpenFiles(138)],
         ..Testcase::new(Family::Ipc, poll::<128>)
     },
     Testcase {
         name: "poll3",
-        description: "poll() of 32 of the task's own files",
+        description: "poll() of 32 files of the task",
         needs: &[Need::OpenFiles(40)],
         ..Testcase::new(Family::Ipc, poll::<32>)
     },

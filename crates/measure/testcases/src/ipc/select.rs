@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "select1",
-    description: "select() of 2 sockets, none of them readable",
+    description: "select() of 2 sockets, neither of them readable",
     needs: &[Need::OpenFiles(14)],
     ..Testcase::new(Family::Ipc, select_two)
 }];

@@ -14,7 +14,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "futex2",
-        description: "futex(FUTEX_WAIT) for a value that has changed: EAGAIN",
+        description: "futex(FUTEX_WAIT) on a futex whose value has changed; returns EAGAIN",
         ..Testcase::new(Family::Lock, |task| wait(task, Flags::empty()))
     },
     Testcase {
@@ -24,7 +24,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "futex4",
-        description: "futex(FUTEX_WAIT_PRIVATE) for a value that has changed: EAGAIN",
+        description: "futex(FUTEX_WAIT_PRIVATE) on a futex whose value has changed; returns EAGAIN",
         ..Testcase::new(Family::Lock, |task| wait(task, Flags::PRIVATE))
     },
 ];

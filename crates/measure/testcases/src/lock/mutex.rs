@@ -24,7 +24,7 @@ const CONTENDED: Testcase = Testcase {
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "pthread_mutex1",
-        description: "pthread_mutex_lock() and _unlock() around nothing",
+        description: "pthread_mutex_lock() and pthread_mutex_unlock(), with nothing in between",
         parameters: &[&[SAME_MUTEX, PROCESS_MUTEX, OWN_MUTEX]],
         ..CONTENDED
     },
@@ -37,19 +37,19 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "pthread_mutex3",
-        description: "a mutex around the update of a number in the cache line of the mutex",
+        description: "lock a mutex, update a number in the mutex's cache line, unlock",
         run: |task| lock(task, increment),
         ..CONTENDED
     },
     Testcase {
         name: "pthread_mutex4",
-        description: "a mutex around the update of a number on the stack of the task",
+        description: "lock a mutex, update a number on the task's stack, unlock",
         run: update_on_stack,
         ..CONTENDED
     },
     Testcase {
         name: "pthread_mutex5",
-        description: "a mutex around the update of a thread-local number",
+        description: "lock a mutex, update a thread-local number, unlock",
         run: |task| lock(task, |_| LOCAL.with(increment)),
         ..CONTENDED
     },

@@ -15,13 +15,14 @@ const LOCK: Testcase =
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "lock1",
-        description: "fcntl(F_SETLKW): write-locks a byte of a file and unlocks it; counts 2",
+        description: "fcntl(F_SETLKW): write-locks a byte of a file and unlocks it; counts both",
         parameters: &[&[OWN_FILE, SAME_FILE]],
         ..LOCK
     },
     Testcase {
         name: "lock2",
-        description: "lock1@file=same: all tasks lock the same byte of one file; counts 2",
+        description: "lock1@file=same: all tasks lock and unlock the same byte of one file; \
+            counts both",
         parameters: &[&[SAME_FILE]],
         ..LOCK
     },

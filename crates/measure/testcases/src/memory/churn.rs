@@ -12,7 +12,8 @@ use super::region::Region;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "mmap_churn1",
-        description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
+        description: "unmap one of 1024 mappings (1 to 32 KiB) of an address space, and map a new \
+            one",
         ..Testcase::new(Family::Memory, |task| {
             let maps = match task.mode {
                 Mode::Processes => MAPS,
@@ -23,7 +24,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "mmap_churn2",
-        description: "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the task's 1024 mappings (1 to 32 KiB), and map a new one",
         ..Testcase::new(Family::Memory, |task| churn(task, MAPS))
     },
 ];
@@ -72,8 +73,8 @@ fn explain(error: TaskError) -> TaskError {
     match error.errno {
         // Also from munmap: taking a piece out of the middle makes two maps of one.
         Some(Errno::NOMEM) => TaskError::found(format!(
-            "{}: no memory, or too many mappings in one address space; use fewer tasks, or raise \
-             the limit: sysctl -w vm.max_map_count=1048576",
+            "{}: out of memory, or too many mappings in one address space; use fewer tasks, or \
+             raise the limit: sysctl -w vm.max_map_count=1048576",
             error.during
         )),
         _ => error,

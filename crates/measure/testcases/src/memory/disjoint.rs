@@ -8,7 +8,8 @@ use super::region::{Region, choose_page_size};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "mmap_disjoint1",
-    description: "map 64 KiB of anonymous memory far from other tasks', write to each page, unmap",
+    description: "map 64 KiB of anonymous memory far from other tasks' mappings, write to each \
+        page, unmap",
     ..Testcase::new(Family::Memory, disjoint)
 }];
 
@@ -32,7 +33,7 @@ fn disjoint(task: &Task<'_>) -> Outcome {
     let page = page_size();
     let address = zone(task);
     Region::anonymous_at(address, BYTES).and_then(Region::unmap).map_err(|error| {
-        TaskError::found(format!("{error}: {address:#x} is not free here; use fewer tasks"))
+        TaskError::found(format!("{error}: the address {address:#x} is not free; use fewer tasks"))
     })?;
     task.repeat(|| {
         let region = Region::anonymous_at(address, BYTES)?;

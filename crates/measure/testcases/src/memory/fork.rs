@@ -11,7 +11,8 @@ use super::region::{Region, choose_page_size};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "fork_cow1",
-    description: "fork(), write to 1 MiB in the child, which exits; write to it in the parent",
+    description: "fork(); the child writes to 1 MiB and exits; then the parent writes to the same \
+        1 MiB",
     ..Testcase::new(Family::Memory, fork)
 }];
 

@@ -9,7 +9,8 @@ use super::region::Region;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "mprotect_flip1",
-    description: "mprotect() the task's own page read-only and writable again; write to it",
+    description: "mprotect() the task's own page to read-only and back to writable; write to the \
+        page",
     ..Testcase::new(Family::Memory, flip)
 }];
 

@@ -46,7 +46,9 @@ impl Region {
         };
         let base = base.during("mmap at a fixed address")?;
         if base != wanted {
-            return Err(TaskError::found("mmap at a fixed address: the kernel chose another one"));
+            return Err(TaskError::found(
+                "mmap at a fixed address: the kernel chose another address",
+            ));
         }
         Ok(Self { base: base.cast(), len })
     }

@@ -18,7 +18,8 @@ pub(crate) const SMALL: usize = 1 << 20;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "tlb_flush1",
-        description: "write to a page of a private file map, MADV_DONTNEED, read it; counts pages",
+        description: "write to, MADV_DONTNEED and read a page of a private file mapping; counts \
+            pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, 0))
@@ -26,7 +27,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // Original: where huge pages are on, the map may become part of one with its neighbours.
     Testcase {
         name: "tlb_flush2",
-        description: "write to a page of anonymous memory, MADV_DONTNEED, read it; counts pages",
+        description: "write to, MADV_DONTNEED and read a page of anonymous memory; counts pages",
         unit: UNIT,
         parameters: &[&[SMALL_PAGES, SYSTEM_PAGES]],
         original: Some(SYSTEM_PAGES),
@@ -34,7 +35,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "tlb_flush3",
-        description: "write to a page of a shared file map, MADV_DONTNEED, read it; counts pages",
+        description: "write to, MADV_DONTNEED and read a page of a shared file mapping; counts \
+            pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::SHARED, 1))

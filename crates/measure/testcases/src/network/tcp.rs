@@ -20,7 +20,7 @@ const TCP: Testcase = Testcase {
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "tcp_loopback1",
-        description: "writes 64 KiB to a TCP connection over 127.0.0.1 that a helper reads",
+        description: "writes 64 KiB to a TCP connection over 127.0.0.1, from which a helper reads",
         unit: Unit { name: "iterations", steps: 1, bytes: BULK as u64 },
         run: bulk,
         ..TCP

@@ -22,7 +22,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "hazard1",
-        description: "protects an object with a hazard pointer, reads it and releases it",
+        description: "protects an object with a hazard pointer, reads the object, releases the \
+            pointer",
         ..shared(hazard)
     },
 ];

@@ -19,17 +19,17 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "refcount_percpu1",
-        description: "takes a reference with a per-CPU counter and drops it",
+        description: "takes and drops a reference that per-CPU counters count",
         ..shared(percpu)
     },
     Testcase {
         name: "refcount_refcache1",
-        description: "takes a refcache reference and drops it; without ticks",
+        description: "takes and drops a reference that refcache counts; no ticks occur",
         ..shared(refcache)
     },
     Testcase {
         name: "snzi1",
-        description: "arrives at a scalable nonzero indicator and departs; a leaf for each task",
+        description: "arrives at the task's own leaf of a scalable nonzero indicator, and departs",
         ..shared(snzi)
     },
 ];

@@ -12,7 +12,7 @@ use super::shared::{repeat, shared};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "rwlock_read1",
-        description: "takes std::sync::RwLock for reading, reads a number and releases it",
+        description: "takes std::sync::RwLock for reading, reads a number and releases the lock",
         ..shared(|task| {
             repeat(task, || {
                 black_box(*RWLOCK.0.read().unwrap_or_else(PoisonError::into_inner));
@@ -21,7 +21,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "rmlock_read1",
-        description: "takes a read-mostly lock for reading, reads a number and releases it",
+        description: "takes a read-mostly lock for reading, reads a number and releases the lock",
         ..shared(|task| {
             repeat(task, || {
                 black_box(*RMLOCK.0.read());

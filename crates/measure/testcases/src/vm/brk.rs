@@ -12,12 +12,12 @@ use super::user::{User, during};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "vm_brk1",
-        description: "maps the page above a gap, and unmaps it; counts both",
+        description: "maps the page above a gap, and unmaps this page; counts both",
         ..of_any_design(|task| up_and_down(task, GAP))
     },
     Testcase {
         name: "vm_brk2",
-        description: "maps the page above the last mapping, and unmaps it; counts both",
+        description: "maps the page above the last mapping, and unmaps this page; counts both",
         ..of_any_design(|task| up_and_down(task, 0))
     },
 ];

@@ -10,12 +10,13 @@ use crate::memory::churn::{MAPS, share, size};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "vm_mmap_churn1",
-        description: "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
+        description: "unmap one of 1024 mappings (1 to 32 KiB) of an address space, and map a new \
+            one",
         ..of_any_design(|task| churn(task, share(task)))
     },
     Testcase {
         name: "vm_mmap_churn2",
-        description: "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
+        description: "unmap one of the task's 1024 mappings (1 to 32 KiB), and map a new one",
         ..of_any_design(|task| churn(task, MAPS))
     },
 ];

@@ -8,7 +8,8 @@ use crate::memory::disjoint::{BYTES, zone};
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_mmap_disjoint1",
-    description: "map 64 KiB of anonymous memory far from other tasks', write to each page, unmap",
+    description: "map 64 KiB of anonymous memory far from other tasks' mappings, write to each \
+        page, unmap",
     ..of_any_design(disjoint)
 }];
 

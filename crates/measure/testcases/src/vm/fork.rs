@@ -8,7 +8,8 @@ use crate::memory::fork::BYTES;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_fork_cow1",
-    description: "fork, write to 1 MiB in the copy, drop it; write to it in the original",
+    description: "fork; write to 1 MiB in the copy; drop the copy; write to the same 1 MiB in the \
+        original",
     ..of_any_design(fork)
 }];
 

@@ -15,7 +15,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_mmap2",
-        description: "maps 128 MB of the task's object privately, and unmaps them",
+        description: "maps and unmaps 128 MB of the task's memory object, mapped privately",
         ..hosted(object)
     },
 ];

@@ -19,8 +19,8 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault2",
-        description: "map 128 MB of the task's object privately, write to each page, unmap; counts \
-            pages",
+        description: "map 128 MB of the task's memory object privately, write to each page, \
+            unmap; counts pages",
         unit: Unit::PAGES,
         // The object and the private copies.
         needs: &[Need::Threads, Need::Memory(2 * ONCE)],
@@ -28,16 +28,16 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "vm_page_fault3",
-        description: "map 128 MB of the task's object as shared, write to each page, unmap; counts \
-            pages",
+        description: "map 128 MB of the task's memory object as shared, write to each page, \
+            unmap; counts pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
         ..hosted(|task| object(task, Sharing::Shared, write))
     },
     Testcase {
         name: "vm_page_fault_read1",
-        description: "map 128 MB of the task's object privately, read each page, unmap; counts \
-            pages",
+        description: "map 128 MB of the task's memory object privately, read each page, unmap; \
+            counts pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
         ..hosted(|task| {

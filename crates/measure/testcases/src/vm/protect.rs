@@ -8,7 +8,7 @@ use super::user::User;
 
 pub(super) const TESTCASES: &[Testcase] = &[Testcase {
     name: "vm_mprotect_flip1",
-    description: "protect the task's own page read-only and writable again; write to it",
+    description: "make the task's own page read-only and writable again; write to the page",
     ..of_any_design(flip)
 }];
 

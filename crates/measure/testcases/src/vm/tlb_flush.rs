@@ -15,20 +15,21 @@ use crate::memory::tlb_flush::{SMALL, UNIT};
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "vm_tlb_flush1",
-        description: "write to a page of a private object, discard it, read it; counts pages",
+        description: "write to, discard and read a page of a privately mapped object; counts pages",
         unit: UNIT,
         needs: &[Need::Threads, Need::Memory(LARGE as u64)],
         ..hosted(|task| object(task, Sharing::Private, 0))
     },
     Testcase {
         name: "vm_tlb_flush2",
-        description: "write to a page of anonymous memory, discard it, read it; counts pages",
+        description: "write to, discard and read a page of anonymous memory; counts pages",
         unit: UNIT,
         ..of_any_design(anonymous)
     },
     Testcase {
         name: "vm_tlb_flush3",
-        description: "write to a page of a shared object, discard it, read it; counts pages",
+        description: "write to, discard and read a page of an object mapped as shared; counts \
+            pages",
         unit: UNIT,
         needs: &[Need::Threads, Need::Memory(LARGE as u64)],
         ..hosted(|task| object(task, Sharing::Shared, 1))
