@@ -126,9 +126,16 @@ impl Quota {
         self.shares.len()
     }
 
-    /// Takes so many pages, or says that fewer were free at some moment.
+    /// Takes pages for CPU `cpu`, beside those that spaces take: for what else the group uses. The platform is
+    /// what the CPU waits on if it comes to the limit.
+    ///
+    /// # Errors
+    /// [`MapError::Limit`] if fewer were free at some moment. Nothing is taken then.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
     #[inline]
-    fn charge(&self, cpu: usize, pages: u64, platform: &impl Platform) -> Result<(), MapError> {
+    pub fn charge(&self, cpu: usize, pages: u64, platform: &impl Platform) -> Result<(), MapError> {
         let less = |share: u64| share.checked_sub(pages).filter(|_| share & CLOSED == 0);
         match self.shares[cpu].0.fetch_update(Relaxed, Relaxed, less) {
             Ok(_) => Ok(()),
@@ -161,18 +168,21 @@ impl Quota {
         if left.is_some() { Ok(()) } else { Err(MapError::Limit) }
     }
 
-    /// Gives back pages that were taken, by whichever CPU.
+    /// Gives back pages that any CPU has [taken](Quota::charge), to CPU `cpu`.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
     #[inline]
-    fn give_back(&self, cpu: usize, pages: u64, platform: &impl Platform) {
+    pub fn give_back(&self, cpu: usize, pages: u64, platform: &impl Platform) {
         let more = |share| (share & CLOSED == 0).then(|| share + pages);
         if self.shares[cpu].0.fetch_update(Relaxed, Relaxed, more).is_err() {
             self.give_back_to_rest(pages, platform);
         }
     }
 
-    /// The same, on no CPU's behalf.
+    /// Gives back pages that any CPU has [taken](Quota::charge), for any CPU to take.
     #[cold]
-    pub(crate) fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
+    pub fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
         let rest = Locked::new(&self.rest.0, platform);
         rest.set(rest.pages() + pages);
     }

@@ -73,9 +73,11 @@ impl<'m, M: Machine> Cpu<'m, M> {
         self.machine.epoch().platform()
     }
 
-    /// What is found in a space's tree stays until the guard is dropped.
+    /// Begins a section of the machine's [epoch](Machine::epoch), in which the CPU may read what it shares with
+    /// others: what is retired meanwhile is not freed before the guard is dropped. The CPU does not call
+    /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within it.
     #[inline]
-    pub(crate) fn pin(&self) -> Guard<'_, M::Platform> {
+    pub fn pin(&self) -> Guard<'_, M::Platform> {
         self.epoch.pin()
     }
 

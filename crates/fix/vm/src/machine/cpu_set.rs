@@ -13,8 +13,11 @@ use crate::error::OutOfMemory;
 pub struct CpuSet(Box<[AtomicU64]>);
 
 impl CpuSet {
-    /// None, of so many.
-    pub(crate) fn new(cpus: usize) -> Result<CpuSet, OutOfMemory> {
+    /// An empty set, for CPUs with numbers below `cpus`.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(cpus: usize) -> Result<CpuSet, OutOfMemory> {
         let mut words = Vec::new();
         words.try_reserve_exact(cpus.div_ceil(64))?;
         words.resize_with(cpus.div_ceil(64), || AtomicU64::new(0));
@@ -27,18 +30,19 @@ impl CpuSet {
         self.0[cpu / 64].load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds one.
-    pub(crate) fn add(&self, cpu: usize) {
+    /// Adds a CPU, which reads tables next: what it reads is what they were when it was added, or later, and
+    /// whoever has changed them and executes a full fence before it reads the set finds the CPU in it.
+    pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
-        // The CPU goes on to read tables, and who has changed these executes a fence as well and goes on
+        // The CPU goes on to read tables. One that has changed these executes a fence as well and goes on
         // to read the set: one of them sees what the other has done.
         if !is_mutant!("activates_unfenced") {
             fence(SeqCst);
         }
     }
 
-    /// Takes one out, which knows nothing any more.
-    pub(crate) fn remove(&self, cpu: usize) {
+    /// Removes a CPU, which has flushed what it had cached.
+    pub fn remove(&self, cpu: usize) {
         // Release: what it did by what it has forgotten comes before.
         self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
     }

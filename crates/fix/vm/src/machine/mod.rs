@@ -28,7 +28,8 @@ use crate::page::{Frame, Pages};
 /// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
 ///   [`Flush`]: frames are freed on their word.
-/// * [`wait_while`](Machine::wait_while) returns only after `condition` was false: locks are built of it.
+/// * [`wait_while`](Machine::wait_while) returns only after `condition` was false, and does not call it after that:
+///   locks are built of it.
 /// * The CPUs read entries as the [format](Machine::Format) does.
 /// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) is what the CPUs require, or more.
 /// * [`begin_root`](Machine::begin_root) writes to the kernel's half alone.
