@@ -2,7 +2,11 @@
 
 #[path = "../../crates/fix/vm/tests/reference/mod.rs"]
 mod reference;
+#[path = "../../crates/fix/vm/tests/reference/space.rs"]
+mod space;
 
 use libfuzzer_sys::fuzz_target;
+
+use space::AddressSpace;
 
 fuzz_target!(|text: &[u8]| reference::family(text));

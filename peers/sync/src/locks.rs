@@ -6,8 +6,8 @@ use std::sync::{Arc, RwLock};
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::ShardedLock;
-use knee_sync::System;
-use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
+use knee_sync::{System, invalidation};
 use knee_sync::refs::{PerCpuRef, Snzi, refcache};
 use knee_sync::rm::RmLock;
 
@@ -81,21 +81,35 @@ fn counts() -> Vec<Row> {
 
 /// A section that marks one page, whose lock its thread has: that lock is not what is measured.
 fn invalidations() -> Vec<Row> {
-    let lock_free = LockFree::new().map(|form| invalidation("**`LockFree`**", form));
+    let lock_free = LockFree::new().map(|form| older_invalidation("**`LockFree`**", form));
     let mut rows = vec![
-        invalidation("**`Slots`**", Slots::new()),
-        invalidation("**`Locked`**", Locked::new()),
-        invalidation("**`Epoch`**", Epoch::new()),
+        new_invalidation("**`Slots`**"),
+        older_invalidation("**`Locked`**", Locked::new()),
+        older_invalidation("**`Epoch`**", Epoch::new()),
     ];
     rows.extend(lock_free);
     rows
 }
 
-fn invalidation<F: Invalidation + 'static>(name: &str, form: F) -> Row {
+fn older_invalidation<F: Invalidation + 'static>(name: &str, form: F) -> Row {
     let tracker: &'static Tracker<F, System> = Box::leak(Box::new(Tracker::new(form)));
     Row::new(format!("{name}, begin, mark, finish"), move |round| {
         let mut member = tracker.join();
         let page = Stamp::new();
+        round.time(|| {
+            let section = member.begin();
+            section.mark(&page);
+            section.finish();
+        });
+    })
+}
+
+fn new_invalidation(name: &str) -> Row {
+    let tracker: &'static invalidation::Tracker<System> =
+        Box::leak(Box::new(invalidation::Tracker::new()));
+    Row::new(format!("{name}, begin, mark, finish"), move |round| {
+        let mut member = tracker.join();
+        let page = invalidation::Stamp::new();
         round.time(|| {
             let section = member.begin();
             section.mark(&page);

@@ -4,8 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use knee_baselines::AddressSpace;
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{AddressSpace, Note, PAGE, Pages};
+use knee_vm::{Note, PAGE, Pages};
 use serde_json::{Value, json};
 
 use crate::designs::{Design, ForEach, for_each};

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use knee_sync::invalidation::{Epoch, LockFree, Locked, Slots};
-use knee_vm::classic::{
+use knee_baselines::AddressSpace;
+use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
+use knee_baselines::classic::{
     self, Memory, OneCounter, PerBacking, PerCpu, PerPage, RcuTree, Strategies, Tree,
 };
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{AddressSpace, Quota, Space};
+use knee_vm::{Quota, Space};
 
 /// Pages that all spaces of a machine may have mapped: more than any row maps.
 const LIMIT: u64 = 1 << 30;
@@ -60,7 +61,7 @@ pub(crate) trait Make {
 
 impl Make for Slots {
     fn make() -> Slots {
-        Slots::new()
+        Slots
     }
 }
 

@@ -1,8 +1,9 @@
 //! What is measured of designs, each with a quota or counter, reverse map, tables and flushes. Threads have
 //! pages of their own, in one space or in one for each.
 
+use knee_baselines::AddressSpace;
 use knee_vm::hosted::Hosted;
-use knee_vm::{AddressSpace, Pages, Protection};
+use knee_vm::{Pages, Protection};
 use side_by_side::{Round, Row};
 
 use crate::designs::{Design, ForEach, for_each};

@@ -11,9 +11,8 @@
 //! | [`hazard`] | one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | counts of references that threads do not fight over |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | waiting for those who have marked something, and for no one else |
+//! | [`invalidation`] | waiting for the threads that have marked something, and for no others |
 //! | [`lock`] | a mutex whose waiters lend their priority |
-//! | [`conn_table`] | a worked example: from a table under a read lock to one under an epoch |
 //! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
 //!
 //! ```
@@ -44,8 +43,6 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
-#[cfg(all(feature = "std", not(loom)))]
-pub mod conn_table;
 pub mod epoch;
 #[cfg(feature = "alloc")]
 pub mod hazard;

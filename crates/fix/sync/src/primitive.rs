@@ -9,8 +9,6 @@ pub(crate) use core::sync::atomic::compiler_fence;
 pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 #[cfg(not(any(loom, shuttle)))]
 pub use plain::Guarded;
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) use portable_atomic::AtomicU128;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub use std::sync::{Mutex, MutexGuard};
 
@@ -31,9 +29,6 @@ pub(crate) use shuttle::sync::atomic::compiler_fence;
 pub use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 #[cfg(shuttle)]
 pub use shuttle::sync::{Mutex, MutexGuard};
-
-#[cfg(any(loom, shuttle))]
-pub(crate) use wide::AtomicU128;
 
 /// A `const fn`. Under loom, whose atomics have no constant constructors, a plain `fn`.
 macro_rules! constant {
@@ -179,74 +174,6 @@ mod scheduled {
             let result = with(self.value.get());
             self.busy.store(false, Relaxed);
             result
-        }
-    }
-}
-
-/// Words of 128 bits, which neither loom nor shuttle has.
-#[cfg(any(loom, shuttle))]
-mod wide {
-    use core::sync::atomic::Ordering::{self, Relaxed};
-    use std::sync::Mutex;
-
-    use super::AtomicU64;
-
-    /// A word of 64 bits that says which of the values it is that any word ever had: equal ones are the
-    /// same, so exchanges compare them.
-    #[derive(Debug)]
-    pub(crate) struct AtomicU128(AtomicU64);
-
-    /// All values. They are no part of the model.
-    static VALUES: Mutex<Vec<u128>> = Mutex::new(Vec::new());
-
-    fn number(value: u128) -> u64 {
-        let mut values = VALUES.lock().expect("nobody panics with it");
-        let known = values.iter().position(|&known| known == value);
-        known.unwrap_or_else(|| {
-            values.push(value);
-            values.len() - 1
-        }) as u64
-    }
-
-    fn value(number: u64) -> u128 {
-        VALUES.lock().expect("nobody panics with it")[number as usize]
-    }
-
-    impl AtomicU128 {
-        pub(crate) fn new(of: u128) -> AtomicU128 {
-            AtomicU128(AtomicU64::new(number(of)))
-        }
-
-        pub(crate) fn is_lock_free() -> bool {
-            true
-        }
-
-        pub(crate) fn load(&self, order: Ordering) -> u128 {
-            value(self.0.load(order))
-        }
-
-        pub(crate) fn store(&self, to: u128, order: Ordering) {
-            self.0.store(number(to), order);
-        }
-
-        pub(crate) fn compare_exchange(
-            &self,
-            old: u128,
-            new: u128,
-            success: Ordering,
-            failure: Ordering,
-        ) -> Result<u128, u128> {
-            let exchanged = self.0.compare_exchange(number(old), number(new), success, failure);
-            exchanged.map(value).map_err(value)
-        }
-
-        pub(crate) fn fetch_or(&self, bits: u128, order: Ordering) -> u128 {
-            loop {
-                let old = self.load(Relaxed);
-                if self.compare_exchange(old, old | bits, order, Relaxed).is_ok() {
-                    return old;
-                }
-            }
         }
     }
 }

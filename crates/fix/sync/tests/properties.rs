@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use knee_sync::epoch::Domain;
-use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use knee_sync::invalidation::{Stamp, Tracker};
 use knee_sync::refs::refcache::{Shared, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 use knee_sync::rm::RmLock;
@@ -328,22 +328,14 @@ proptest! {
     fn a_wait_is_over_when_every_section_is_that_has_marked(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
-        wait_is_over(Slots::new(), &operations)?;
-        wait_is_over(Epoch::new(), &operations)?;
-        wait_is_over(Locked::new(), &operations)?;
-        if let Some(form) = LockFree::new() {
-            wait_is_over(form, &operations)?;
-        }
+        wait_is_over(&operations)?;
     }
 }
 
 /// Sections begin, mark pages and end; for each wait there is a thread, which looks whether those have
 /// ended that had marked the page before.
-fn wait_is_over<F: Invalidation>(
-    form: F,
-    operations: &[(u8, usize, usize)],
-) -> Result<(), TestCaseError> {
-    let tracker = &Tracker::new(form);
+fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
+    let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
     let early = &AtomicUsize::new(0);
     thread::scope(|scope| {

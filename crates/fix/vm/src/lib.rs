@@ -81,10 +81,8 @@
 
 extern crate alloc;
 
-mod address_space;
 mod allocate;
 mod backing;
-pub mod classic;
 mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
@@ -113,7 +111,6 @@ mod space;
 mod transaction;
 mod tree;
 
-pub use address_space::AddressSpace;
 pub use backing::Sharing;
 pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;

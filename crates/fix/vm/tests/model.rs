@@ -1,6 +1,8 @@
 //! A space against a map of pages: what is mapped, what may be done, and what was stored.
 
 mod reference;
+#[path = "reference/space.rs"]
+mod space;
 #[path = "reference/strategies.rs"]
 mod strategies;
 
@@ -13,6 +15,7 @@ use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
 use reference::{Model, READ, WRITE, apply};
+use space::AddressSpace;
 use strategies::operation;
 
 proptest! {

@@ -12,19 +12,28 @@ use serde_json::Value;
 
 /// What each crate may depend on, of ours. A floor depends on no floor above it, and `prove` and
 /// `explain` not on how `measure` runs things.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("knee-host", &[]),
     ("knee-stats", &[]),
     ("knee-commute", &[]),
     ("knee-sync", &[]),
     ("knee-vm", &["knee-sync"]),
+    ("knee-baselines", &["knee-sync", "knee-vm"]),
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),
     ("knee-profile", &["knee-host", "knee-results", "knee-stats"]),
     (
         "knee-testcases",
-        &["knee-host", "knee-results", "knee-run", "knee-stats", "knee-sync", "knee-vm"],
+        &[
+            "knee-baselines",
+            "knee-host",
+            "knee-results",
+            "knee-run",
+            "knee-stats",
+            "knee-sync",
+            "knee-vm",
+        ],
     ),
     (
         "knee-trace",

@@ -1,21 +1,22 @@
-//! Delayed invalidation: who may not go on before which others have invalidated what they cached.
+//! Delayed invalidation: before a thread reuses something, it waits for the threads that have not yet
+//! invalidated their caches of it.
 //!
 //! A kernel that unmaps a page takes it out of the list of the page's mappings, and flushes the TLBs
 //! of other CPUs later, once for many pages. Meanwhile another thread may find the list empty and
-//! give the page to somebody else, whose data the old mapping then reads. So whoever finds the list
-//! empty must wait for those who have taken something out of it and have not flushed yet: for those,
-//! and not for all who flush something somewhere.
+//! give the page to somebody else, whose data the old mapping then reads. So a thread that finds the
+//! list empty must wait for those that have taken something out of it and have not flushed yet: for
+//! those, and not for every thread that flushes something somewhere.
 //!
 //! The same happens where GPUs or IOMMUs unmap, where caches are purged in batches, and where files
 //! are unlinked before the log of that is written.
 //!
 //! ```
 //! use std::sync::Mutex;
-//! use knee_sync::invalidation::{Slots, Stamp, Tracker};
+//! use knee_sync::invalidation::{Stamp, Tracker};
 //!
 //! struct Page { mappings: Mutex<Vec<u64>>, stamp: Stamp }
 //!
-//! let tracker = Tracker::new(Slots::new());
+//! let tracker = Tracker::new();
 //! let page = Page { mappings: Mutex::new(vec![0x1000]), stamp: Stamp::new() };
 //!
 //! // A thread that unmaps.
@@ -41,28 +42,23 @@
 //! - [`Tracker::wait`] is called by a thread that has had that lock since the marks which it must not
 //!   miss; it need not have it any more. It waits for sections that marked before, and sees what they
 //!   did.
-//! - A stamp is used with one tracker. Nobody waits within a section, or else for itself.
+//! - A stamp is used with one tracker. A thread does not wait within its own section: it would wait for
+//!   itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.
 //!
-//! # Forms
-//! | | begin and finish | waits for sections that marked the page, and | wait costs |
-//! |---|---|---|---|
-//! | [`Slots`] | three stores to the thread's own line | those with a page of the same of 64 bits | a look at each thread, if the page was ever marked |
-//! | [`Locked`] | a mutex twice | older ones | a load |
-//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
-//! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a look at each thread |
+//! # Cost
+//! Begin and finish are three stores to the thread's own line. A wait for a page that was never marked
+//! is a load; for any other page it is a load for each thread, and one more for each thread in a section.
+//! It waits for sections that have marked the page or, by chance, another page with the same of 64 bits.
+//! Sections that begin while it waits do not prolong it.
 //!
-//! [`Slots`] is the one to use. The others are what FreeBSD had and has, to compare.
+//! A kernel that keeps data for each CPU puts a [`Slot`] there and needs no [`Tracker`].
 //!
 //! # Source
-//! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and
-//! revision 347695 of 2019 (here [`LockFree`]); M. Macy's experiment with epochs of 2018 (here
-//! [`Epoch`]), which lives in `sys/powerpc/aim/mmu_radix.c`.
+//! The problem and its first solutions are FreeBSD's: `sys/amd64/amd64/pmap.c`, `pmap_delayed_invl_*`, K.
+//! Belousov 2016 and 2019. The crate `knee-baselines` has these, and compares them with this one.
 
-mod epoch;
-mod lock_free;
-mod locked;
-mod slots;
+mod slot;
 mod tracker;
 
 #[cfg(all(test, loom))]
@@ -72,8 +68,5 @@ mod scheduled;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use epoch::{Epoch, EpochPlace};
-pub use lock_free::{Link, LockFree};
-pub use locked::{Locked, LockedPlace};
-pub use slots::{Slots, SlotsPlace};
-pub use tracker::{Invalidation, Member, Section, Stamp, Tracker};
+pub use slot::{Slot, Stamp};
+pub use tracker::{Member, Section, Tracker};

@@ -1,15 +1,13 @@
 //! All orders in which one that marks meets one that waits, up to a number of preemptions.
 
-use crate::primitive::AtomicBool;
 use loom::sync::{Arc, Mutex};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use super::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
-use crate::model::{Model, RawLock, check, check_symmetric, interrupt, thread};
+use super::{Stamp, Tracker};
+use crate::model::{Model, check, thread};
 use crate::primitive::Guarded;
 
-struct Place<F: Invalidation> {
-    tracker: Tracker<F, Model>,
+struct Place {
+    tracker: Tracker<Model>,
     /// How many sections have taken something out of the page.
     taken: Mutex<usize>,
     stamp: Stamp,
@@ -20,13 +18,13 @@ struct Place<F: Invalidation> {
 }
 
 // SAFETY: waits guard the cells, which loom looks after.
-unsafe impl<F: Invalidation> Sync for Place<F> {}
+unsafe impl Sync for Place {}
 // SAFETY: as above.
-unsafe impl<F: Invalidation> Send for Place<F> {}
+unsafe impl Send for Place {}
 
-fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
+fn place() -> Arc<Place> {
     Arc::new(Place {
-        tracker: Tracker::on(Model, form),
+        tracker: Tracker::on(Model),
         taken: Mutex::new(0),
         stamp: Stamp::new(),
         other: Stamp::new(),
@@ -34,7 +32,7 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
     })
 }
 
-impl<F: Invalidation> Place<F> {
+impl Place {
     /// One section after the other; those of `marks` mark the page, the others another
     /// one.
     fn mark(&self, marks: &[bool]) {
@@ -68,9 +66,9 @@ impl<F: Invalidation> Place<F> {
 }
 
 /// One thread has these sections, and another one waits.
-fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static [bool]) {
+fn one_marks(marks: &'static [bool]) {
     check(3, move || {
-        let place = place(form());
+        let place = place();
         let marker = {
             let place = Arc::clone(&place);
             thread::spawn(move || place.mark(marks))
@@ -82,68 +80,23 @@ fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static 
 
 #[test]
 fn a_slot_is_waited_for() {
-    one_marks(Slots::new, &[true]);
+    one_marks(&[true]);
 }
 
 #[test]
 fn a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before() {
-    one_marks(Slots::new, &[true, false]);
-    one_marks(Slots::new, &[true, true]);
+    one_marks(&[true, false]);
+    one_marks(&[true, true]);
 }
 
 #[test]
 fn two_slots_are_waited_for() {
-    check(3, || both_mark(Slots::new));
-}
-
-#[test]
-fn an_epoch_is_waited_for() {
-    one_marks(Epoch::new, &[true, false]);
-}
-
-#[test]
-fn an_epoch_is_waited_for_without_a_lock() {
-    check(3, || {
-        let place = place(Epoch::new());
-        let is_there = Arc::new(AtomicBool::new(true));
-        let reader = {
-            let (place, is_there) = (Arc::clone(&place), Arc::clone(&is_there));
-            thread::spawn(move || {
-                let mut member = place.tracker.join();
-                let section = member.begin();
-                if is_there.load(Acquire) {
-                    interrupt();
-                    // SAFETY: who takes it away waits for the section, which loom sees to.
-                    place.flushed[0].with(|flushed| assert!(unsafe { !*flushed }));
-                }
-                section.finish();
-            })
-        };
-        is_there.swap(false, AcqRel);
-        place.tracker.wait(&place.stamp);
-        // SAFETY: as above.
-        place.flushed[0].with(|flushed| unsafe { *flushed = true });
-        reader.join().unwrap();
-    });
-}
-
-#[test]
-fn a_locked_section_is_waited_for() {
-    one_marks(Locked::<RawLock>::default, &[true, false]);
-}
-
-#[test]
-fn sections_that_are_linked_are_waited_for() {
-    one_marks(lock_free, &[true, false]);
-}
-
-fn lock_free() -> LockFree {
-    LockFree::new().expect("models have words of 128 bits")
+    check(3, both_mark);
 }
 
 /// Two threads have a section each, and the second waits for both.
-fn both_mark<F: Invalidation + Send + 'static>(form: fn() -> F) {
-    let place = place(form());
+fn both_mark() {
+    let place = place();
     let marker = {
         let place = Arc::clone(&place);
         thread::spawn(move || place.mark(&[true]))
@@ -151,18 +104,4 @@ fn both_mark<F: Invalidation + Send + 'static>(form: fn() -> F) {
     place.mark(&[true]);
     place.wait();
     marker.join().unwrap();
-}
-
-fn two_mark<F: Invalidation + Send + 'static>(preemptions: usize, form: fn() -> F) {
-    check_symmetric(preemptions, move || both_mark(form));
-}
-
-#[test]
-fn two_locked_sections_are_waited_for() {
-    two_mark(3, Locked::<RawLock>::default);
-}
-
-#[test]
-fn two_sections_that_are_linked_are_waited_for() {
-    two_mark(2, lock_free);
 }

@@ -1,12 +1,12 @@
-//! Schedules of threads that mark pages and of others that wait for them, in each of the forms.
+//! Schedules of threads that mark pages and of others that wait for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use shuttle::sync::Mutex;
 
-use super::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
-use crate::model::{Model, RawLock, check, thread};
+use super::{Stamp, Tracker};
+use crate::model::{Model, check, thread};
 
 const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
@@ -19,14 +19,14 @@ struct Page {
     stamp: Stamp,
 }
 
-struct World<F: Invalidation> {
-    tracker: Tracker<F, Model>,
+struct World {
+    tracker: Tracker<Model>,
     pages: [Page; PAGES],
     /// No part of the model: whoever looks sees it.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
-impl<F: Invalidation> World<F> {
+impl World {
     /// Sections of one thread, which joins anew after the second: each marks one page or two.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.join();
@@ -58,9 +58,10 @@ impl<F: Invalidation> World<F> {
 }
 
 /// Three threads that mark, and three that wait.
-fn waits_for_who_marked<F: Invalidation + Send + 'static>(form: fn() -> F) {
-    check(move || {
-        let tracker = Tracker::on(Model, form());
+#[test]
+fn slots_wait_for_who_marked() {
+    check(|| {
+        let tracker = Tracker::on(Model);
         let world =
             Arc::new(World { tracker, pages: Default::default(), over: Default::default() });
         let markers = (0..MARKERS).map(|marker| {
@@ -76,24 +77,4 @@ fn waits_for_who_marked<F: Invalidation + Send + 'static>(form: fn() -> F) {
         markers.into_iter().chain(waiters).for_each(|thread| thread.join().unwrap());
         world.wait();
     });
-}
-
-#[test]
-fn slots_wait_for_who_marked() {
-    waits_for_who_marked(Slots::new);
-}
-
-#[test]
-fn an_epoch_waits_for_who_marked() {
-    waits_for_who_marked(Epoch::new);
-}
-
-#[test]
-fn the_locked_form_waits_for_who_marked() {
-    waits_for_who_marked(Locked::<RawLock>::default);
-}
-
-#[test]
-fn the_lock_free_form_waits_for_who_marked() {
-    waits_for_who_marked(|| LockFree::new().expect("models have words of 128 bits"));
 }

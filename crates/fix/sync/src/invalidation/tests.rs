@@ -1,4 +1,3 @@
-use std::fmt;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::AtomicBool;
@@ -23,8 +22,9 @@ struct Page {
 /// Some threads mark pages and say at the end of each section that it is over; others look who has
 /// marked a page, wait, and must find that each of those has said so. The saying is no
 /// synchronization: that is the form's.
-fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
-    let tracker = Tracker::new(form);
+#[test]
+fn a_wait_is_for_each_section_that_has_marked() {
+    let tracker = Tracker::new();
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
     let mark = |thread: usize| {
@@ -69,8 +69,9 @@ fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
 
 /// A section that has begun before or after another one, and has marked another page, is no business
 /// of those who wait for the page of that one.
-fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
-    let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
+#[test]
+fn a_wait_is_not_for_younger_sections() {
+    let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());
     let older = first.begin();
     older.mark(&stamps[0]);
@@ -85,8 +86,9 @@ fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
 }
 
 /// Whether a wait returns while a section goes on that has marked the page, and after it.
-fn waits_for_one<F: Invalidation + Send>(form: F) {
-    let (tracker, stamp) = (Tracker::new(form), Stamp::new());
+#[test]
+fn a_wait_is_for_the_last_of_two() {
+    let (tracker, stamp) = (Tracker::new(), Stamp::new());
     let (mut first, mut second) = (tracker.join(), tracker.join());
     let older = first.begin();
     let younger = second.begin();
@@ -109,53 +111,9 @@ fn waits_for_one<F: Invalidation + Send>(form: F) {
     });
 }
 
-macro_rules! forms {
-    ($($name:ident $form:expr, $test:ident;)*) => { $(
-        #[test]
-        fn $name() {
-            $test($form);
-        }
-    )* };
-}
-
-forms! {
-    slots_wait_for_who_marked Slots::new(), waits_for_who_marked;
-    slots_wait_for_the_last_of_two Slots::new(), waits_for_one;
-    slots_do_not_wait_for_younger_sections Slots::new(), does_not_wait_for_younger_sections;
-    an_epoch_waits_for_who_marked Epoch::new(), waits_for_who_marked;
-    an_epoch_waits_for_the_last_of_two Epoch::new(), waits_for_one;
-    the_locked_form_waits_for_who_marked Locked::new(), waits_for_who_marked;
-    the_locked_form_waits_for_the_last_of_two Locked::new(), waits_for_one;
-    the_locked_form_does_not_wait_for_younger_sections
-        Locked::new(), does_not_wait_for_younger_sections;
-}
-
-/// The forms with 128-bit exchanges, where there are such.
-fn with_lock_free(test: impl FnOnce(LockFree)) {
-    match LockFree::new() {
-        Some(form) => test(form),
-        None => eprintln!("skipped: this CPU does not exchange 128 bits"),
-    }
-}
-
 #[test]
-fn the_lock_free_form_waits_for_who_marked() {
-    with_lock_free(waits_for_who_marked);
-}
-
-#[test]
-fn the_lock_free_form_waits_for_the_last_of_two() {
-    with_lock_free(waits_for_one);
-}
-
-#[test]
-fn the_lock_free_form_does_not_wait_for_younger_sections() {
-    with_lock_free(does_not_wait_for_younger_sections);
-}
-
-#[test]
-fn slots_do_not_wait_for_older_sections_that_marked_another_page() {
-    let tracker = Tracker::new(Slots::new());
+fn a_wait_is_not_for_older_sections_that_marked_another_page() {
+    let tracker = Tracker::new();
     let stamps: [Stamp; 32] = Default::default();
     let (mut first, mut second) = (tracker.join(), tracker.join());
     let older = first.begin();
@@ -163,7 +121,7 @@ fn slots_do_not_wait_for_older_sections_that_marked_another_page() {
     // Each stamp has one of 64 bits, so one of so many has another than the first.
     let other = stamps[1..].iter().find(|stamp| {
         second.begin().mark(stamp);
-        stamp.0.load(Relaxed) != stamps[0].0.load(Relaxed)
+        stamp.bit() != stamps[0].bit()
     });
     tracker.wait(other.expect("addresses are spread over bits"));
     older.finish();
@@ -171,12 +129,12 @@ fn slots_do_not_wait_for_older_sections_that_marked_another_page() {
 
 #[test]
 fn a_wait_for_a_stamp_that_moved_is_one_for_those_who_marked_it() {
-    let tracker = Tracker::new(Slots::new());
+    let tracker = Tracker::new();
     let mut member = tracker.join();
     let stamps: Vec<_> = (0..8).map(|_| Stamp::new()).collect();
     let section = member.begin();
     stamps.iter().for_each(|stamp| section.mark(stamp));
-    let bits = |stamps: &[Stamp]| stamps.iter().map(|s| s.0.load(Relaxed)).collect::<Vec<_>>();
+    let bits = |stamps: &[Stamp]| stamps.iter().map(|s| s.bit()).collect::<Vec<_>>();
     let before = bits(&stamps);
     let moved: Vec<_> = stamps.into_iter().rev().collect();
     moved.iter().for_each(|stamp| section.mark(stamp));
@@ -187,7 +145,7 @@ fn a_wait_for_a_stamp_that_moved_is_one_for_those_who_marked_it() {
 
 #[test]
 fn after_a_forgotten_section_there_is_no_other() {
-    let tracker = Tracker::new(Slots::new());
+    let tracker = Tracker::new();
     let mut member = tracker.join();
     mem::forget(member.begin());
     let again = panic::catch_unwind(AssertUnwindSafe(|| member.begin().finish()));
@@ -199,7 +157,7 @@ fn after_a_forgotten_section_there_is_no_other() {
 
 #[test]
 fn a_section_may_end_on_another_thread() {
-    let tracker: Tracker<_, System> = Tracker::new(Locked::new());
+    let tracker: Tracker<System> = Tracker::new();
     let (mut member, stamp) = (tracker.join(), Stamp::new());
     let section = member.begin();
     section.mark(&stamp);

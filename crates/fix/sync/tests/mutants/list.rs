@@ -8,14 +8,12 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     // Whose heavy fence is missing, late, or the caller's own.
     ("own_fence", Torture("epoch", &[])),
     ("own_fence", Torture("hazard", &[])),
-    ("own_fence", Torture("invalidation", &[])),
     ("own_fence", Torture("percpu", &[])),
     ("own_fence", Torture("rm", &[])),
     ("joins_late", Torture("epoch", &[])),
     ("no_fence", Torture("epoch", &[])),
     ("no_light_fence", Torture("epoch", &["symmetric"])),
     ("hazard_no_fence", Torture("hazard", &[])),
-    ("di_epoch_no_fence", Torture("invalidation", &[])),
     ("percpu_no_fence", Torture("percpu", &[])),
     ("refcache_group_no_fence", Torture("refcache", &[])),
     ("rm_no_fence", Torture("rm", &[])),
@@ -92,24 +90,6 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("slots_marked", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_wait", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
 
-    ("di_epoch_begin", Loom("invalidation::modelled::an_epoch_is_waited_for")),
-    ("di_epoch_finish", Loom("invalidation::modelled::an_epoch_is_waited_for")),
-    ("di_epoch_wait", Loom("invalidation::modelled::an_epoch_is_waited_for")),
-
-    ("di_epoch_clock", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-    ("di_epoch_early", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-
-    ("di_epoch_no_fence", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-    ("di_epoch_tick", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-
-    ("locked_finish", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
-    ("locked_wait", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
-
-    ("link_load", Loom("invalidation::modelled::sections_that_are_linked_are_waited_for")),
-    ("link_replace", Loom("invalidation::modelled::sections_that_are_linked_are_waited_for")),
-
-    ("link_close", Loom("invalidation::modelled::two_sections_that_are_linked_are_waited_for")),
-
     ("percpu_last", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
     ("percpu_no_fence", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
     ("percpu_no_mark", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
@@ -179,10 +159,6 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("box_exchange", Miri("hazard::tests::a_box_is_found_as_it_was_made")),
     ("box_store", Miri("hazard::tests::a_box_is_found_as_it_was_made")),
 
-    ("conn_find", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
-    ("conn_insert", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
-    ("conn_remove", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
-
     ("pi_give", Miri("lock::tests::who_has_it_sees_what_was_done_with_it")),
     ("pi_take", Miri("lock::tests::who_has_it_sees_what_was_done_with_it")),
 
@@ -201,9 +177,6 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("registry_gives_twice", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
     ("slots_mark_once", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
-    ("di_epoch_early", Shuttle("invalidation::scheduled::an_epoch_waits_for_who_marked")),
-    ("locked_keeps", Shuttle("invalidation::scheduled::the_locked_form_waits_for_who_marked")),
-    ("link_stays_open", Shuttle("invalidation::scheduled::the_lock_free_form_waits_for_who_marked")),
 
     ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),
     ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),

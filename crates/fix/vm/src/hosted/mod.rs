@@ -46,6 +46,7 @@
 //! ```
 
 mod architecture;
+mod context;
 mod frames;
 mod mailbox;
 mod processor;
@@ -62,6 +63,7 @@ use knee_sync::System;
 use knee_sync::epoch::Domain;
 
 pub use self::architecture::Architecture;
+pub use self::context::MmuContext;
 use self::frames::Frames;
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::context::MmuContext;
 use super::mailbox::Mailbox;
 use super::tlb::{CachedTable, Translation};
 use super::{Architecture, Hosted};
-use crate::address_space::AddressSpace;
 use crate::cpu::Cpu;
 use crate::error::Fault;
 use crate::machine::Flush;
@@ -73,7 +73,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     #[inline]
     pub fn load(
         &self,
-        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
         address: u64,
     ) -> Result<u64, Fault> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
@@ -89,7 +89,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     #[inline]
     pub fn store(
         &self,
-        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
         address: u64,
         value: u64,
     ) -> Result<(), Fault> {
@@ -99,7 +99,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     #[inline]
     fn access<R>(
         &self,
-        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
         address: u64,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
@@ -132,7 +132,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     #[cold]
     fn miss(
         &self,
-        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
         is_cached: bool,
@@ -171,7 +171,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     #[cold]
     fn walk(
         &self,
-        space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized),
+        space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
         page: u64,
         access: Protection,
     ) -> Result<Translation, Source> {
@@ -243,7 +243,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
 
     /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is
     /// there again.
-    pub fn leave(&self, space: &(impl AddressSpace<'m, Hosted<A>> + ?Sized)) {
+    pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, which knows nothing of the space then.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }

@@ -20,7 +20,6 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("skips_a_cpu", Integration("stepped", "what_may_not_be_written_any_more_is_written_by_nobody::x86_64")),
     ("skips_a_cpu", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
     ("flushes_one_page", Integration("stepped", "what_is_unmapped_is_forgotten_by_all::x86_64")),
-    ("hosted_answers_only", Integration("classic", "storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
 
     // A flush of what only some architectures cache.
     ("fault_no_flush", Integration("stepped", "a_page_that_was_read_is_written_by_all::aarch64")),
@@ -130,7 +129,6 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hosted_asks_who_has_left", Loom("hosted::modelled::nobody_waits_for_who_has_left_the_space")),
     ("hosted_leaves_unanswered", Loom("hosted::modelled::nobody_waits_for_who_has_left_the_space")),
     ("hosted_leaves_knowing", Loom("hosted::modelled::who_comes_back_to_the_space_is_waited_for")),
-    ("hosted_leaves_knowing", Integration("classic", "storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
     ("cpus_remove", Loom("hosted::modelled::nobody_waits_for_who_has_left_the_space")),
     ("activates_unfenced", Loom("hosted::modelled::who_comes_back_to_the_space_is_waited_for")),
     ("hosted_unfenced", Loom("hosted::modelled::who_comes_back_to_the_space_is_waited_for")),

@@ -1,13 +1,16 @@
-//! What a space is to who knows nothing of nodes and tables: runs of pages, and what was stored.
+//! What a space is without nodes and tables: runs of pages, and what was stored.
 //!
-//! `tests/model.rs`, `tests/classic` and the fuzz target `vm_space` use this file.
+//! `tests/model.rs`, the fuzz target `vm_space` and knee-baselines' `tests/designs` include this file, next to a
+//! trait `AddressSpace`: that of `space.rs`, or that of knee-baselines.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use knee_vm::hosted::{Architecture, Hosted, Processor};
-use knee_vm::{AddressSpace, Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+
+use crate::AddressSpace;
 
 pub(crate) const READ: Protection = Protection::READ;
 pub(crate) const WRITE: Protection = Protection::WRITE;

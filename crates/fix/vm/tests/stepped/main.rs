@@ -8,11 +8,8 @@ mod machine;
 mod races;
 mod turns;
 
-use std::sync::Arc;
-
-use knee_vm::classic::{self, Memory, PerBacking, PerCpu, Tree};
 use knee_vm::hosted::Architecture;
-use knee_vm::{AddressSpace, Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
+use knee_vm::{Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
 
 use each::on_each_architecture;
 use machine::{KERNEL, Stepped, waits, with_machine};
@@ -215,26 +212,6 @@ fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
     });
 }
 
-fn what_the_kernel_has_in_tables_of_older_designs_stays<A: Architecture>() {
-    if !A::HAS_KERNEL {
-        return;
-    }
-    type Design = (Tree, PerBacking, knee_sync::invalidation::Slots, PerCpu);
-    with_machine::<A>(|machine, [cpu, _, _]| {
-        let form = knee_sync::invalidation::Slots::new();
-        let memory = Arc::new(Memory::<_, Design>::new(machine, 512, 100, form).unwrap());
-        let space = classic::Space::new(&memory, &cpu).unwrap();
-        space.map(&cpu, only(HERE), WRITE).unwrap();
-        space.fault(&cpu, HERE, WRITE).unwrap();
-        let copy = space.fork(&cpu).unwrap();
-        for one in [&space, &copy] {
-            assert_eq!(machine.kernel(one.table()), KERNEL);
-        }
-        // Tables that nobody has made would be no frames of the machine.
-        drop((space, copy));
-    });
-}
-
 fn nobody_waits_when_pages_have_been_flushed<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
@@ -412,7 +389,6 @@ on_each_architecture!(
     who_changes_pages_that_are_being_flushed_waits,
     who_has_left_a_space_is_not_interrupted_until_it_is_back,
     what_the_kernel_has_in_tables_stays,
-    what_the_kernel_has_in_tables_of_older_designs_stays,
     nobody_waits_when_pages_have_been_flushed,
     a_copy_is_what_there_was_when_all_had_forgotten_how_to_write,
     what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own,

@@ -6,9 +6,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::OnceLock;
 
+use knee_baselines::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
 use knee_run::area::Padded;
 use knee_run::{Outcome, Task, TaskError, Testcase};
-use knee_sync::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
 
 use super::shared::shared;
 

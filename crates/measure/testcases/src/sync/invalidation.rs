@@ -3,10 +3,10 @@
 
 use std::sync::LazyLock;
 
+use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
 use knee_run::area::Padded;
 use knee_run::{Need, Outcome, Task, Testcase};
-use knee_sync::System;
-use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use knee_sync::{System, invalidation};
 
 use super::shared::{repeat, shared};
 
@@ -30,7 +30,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "di_slots1",
         description: "delayed invalidation of a page, with a slot per thread: begin, mark, finish",
-        ..shared(|task| invalidate(task, &SLOTS.0))
+        ..shared(invalidate_in_slots)
     },
 ];
 
@@ -44,12 +44,23 @@ static LOCK_FREE: Shared<LockFree> = Padded(LazyLock::new(|| {
     Tracker::new(LockFree::new().expect("the testcase needs a 128-bit compare-exchange"))
 }));
 
-static SLOTS: Shared<Slots> = Padded(LazyLock::new(|| Tracker::new(Slots::new())));
-
 /// Each task invalidates a page of its own.
 fn invalidate<F: Invalidation>(task: &Task<'_>, tracker: &Tracker<F, System>) -> Outcome {
     let mut member = tracker.join();
     let page = Stamp::new();
+    repeat(task, || {
+        let section = member.begin();
+        section.mark(&page);
+        section.finish();
+    })
+}
+
+/// The same, with that of knee-sync.
+fn invalidate_in_slots(task: &Task<'_>) -> Outcome {
+    static TRACKER: Padded<LazyLock<invalidation::Tracker<System>>> =
+        Padded(LazyLock::new(invalidation::Tracker::new));
+    let mut member = TRACKER.0.join();
+    let page = invalidation::Stamp::new();
     repeat(task, || {
         let section = member.begin();
         section.mark(&page);

@@ -1,7 +1,8 @@
 //! A space, whatever its design.
 
+use knee_baselines::AddressSpace;
+use knee_vm::MapError;
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{AddressSpace, MapError};
 
 /// Pages that may be mapped: a limit that is never reached, as that of kernels mostly is not, so what is
 /// measured is to count.

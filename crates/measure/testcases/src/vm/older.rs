@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use knee_run::TaskError;
-use knee_run::parameter::Settings;
-use knee_sync::invalidation::{Epoch, Invalidation as Form, LockFree, Locked, Slots};
-use knee_vm::classic::{
+use knee_baselines::classic::{
     MapKind, Memory as Common, OneCounter, PerBacking, PerCpu, PerPage, RcuTree,
     Reverse as ReverseKind, Space, Strategies, Tree,
 };
+use knee_baselines::invalidation::{Epoch, Invalidation as Form, LockFree, Locked, Slots};
+use knee_run::TaskError;
+use knee_run::parameter::Settings;
 use knee_vm::hosted::Hosted;
 
 use super::memory::{Cpu, LIMIT, Memory};
@@ -46,7 +46,7 @@ fn of_reverse<T: MapKind, R: ReverseKind>(wanted: &Wanted<'_>) -> Made {
             Some(form) => of_form::<T, R, _>(wanted, form),
             None => Err(TaskError::found("di=lockfree: this CPU has no 128-bit compare-exchange")),
         },
-        Some("slots") => of_form::<T, R, _>(wanted, Slots::new()),
+        Some("slots") => of_form::<T, R, _>(wanted, Slots),
         _ => of_form::<T, R, _>(wanted, Locked::new()),
     }
 }

@@ -1,8 +1,9 @@
 //! Touching every page of 128 MB that is newly mapped; each page counts.
 
+use knee_baselines::AddressSpace;
 use knee_run::{Need, Outcome, Task, TaskError, Testcase, Unit};
 use knee_vm::hosted::Hosted;
-use knee_vm::{AddressSpace, PAGE, Sharing};
+use knee_vm::{PAGE, Sharing};
 
 use super::hosted::{hosted, of_any_design};
 use super::user::{Region, User};

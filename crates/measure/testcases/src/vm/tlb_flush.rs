@@ -3,9 +3,10 @@
 //! Discarding a page flushes it from the TLBs of the CPUs that have used the space: all with a
 //! task.
 
+use knee_baselines::AddressSpace;
 use knee_run::{Need, Outcome, Task, TaskError, Testcase};
 use knee_vm::hosted::Hosted;
-use knee_vm::{AddressSpace, PAGE, Sharing};
+use knee_vm::{PAGE, Sharing};
 
 use super::hosted::{hosted, of_any_design};
 use super::user::{Region, User};

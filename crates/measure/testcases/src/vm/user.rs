@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
+use knee_baselines::AddressSpace;
 use knee_run::{Count, Outcome, Task, TaskError};
 use knee_vm::hosted::Hosted;
-use knee_vm::{AddressSpace, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
+use knee_vm::{Object, PAGE, Pages, Protection, Quota, Sharing, Space};
 
 use super::choices::LAZY;
 use super::memory::{Cpu, LIMIT, Memory};

@@ -1,0 +1,147 @@
+//! Lookups per second in a table of connections under a read lock and under an epoch, at 1 to N
+//! threads, with and without a thread that opens and closes connections. See `--help`.
+
+use std::hint::black_box;
+use std::io::{self, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use knee_baselines::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
+
+const HELP: &str = "\
+Lookups per second in a table of connections, under a read lock and under an epoch.
+
+Usage: conn_table [THREADS] [SECONDS]
+
+  THREADS  most threads that look up connections [default: as many as there are CPUs]
+  SECONDS  how long each figure is measured [default: 0.5]
+
+Each thread looks up connections of its own, as where a network card sends the packets of a connection
+to one core. The writer opens and closes a connection every 100 microseconds.
+
+  cargo run --release -p knee-baselines --example conn_table 4";
+
+/// Beyond it a mistyped number is likelier than a machine that large.
+const MOST_THREADS: u32 = 1024;
+
+/// Connections of each thread; they fit into the first cache of a core.
+const CONNECTIONS: u32 = 64;
+
+/// From one connection that is opened and closed to the next.
+const PAUSE: Duration = Duration::from_micros(100);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let said = if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        writeln!(io::stdout(), "{HELP}")
+    } else if let Some((most, seconds)) = parse(&arguments) {
+        compare(&mut io::stdout(), most, seconds)
+    } else {
+        eprintln!("conn_table: 1 to {MOST_THREADS} threads, and 0.001 to 3600 seconds; see --help");
+        return ExitCode::from(2);
+    };
+    match said {
+        // A reader such as `head` has what it wanted.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("conn_table: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Says what each table does at 1, 2, 4 … threads, line by line.
+fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
+    writeln!(out, "million lookups per second, all threads together\n")?;
+    writeln!(out, "{:>21}{:>26}", "alone", "with a writer")?;
+    writeln!(out, "threads  read lock   epoch      read lock   epoch")?;
+    let doubled = std::iter::successors(Some(1), |threads| Some(2 * threads));
+    for threads in doubled.take_while(|&threads| threads < most).chain([most]) {
+        let measured = [false, true].map(|with_writer| {
+            let buckets = (most * CONNECTIONS) as usize;
+            let locked = LockedTable::with_buckets(buckets);
+            let epoch = EpochTable::with_buckets(buckets);
+            [
+                measure(&locked, threads, with_writer, seconds),
+                measure(&epoch, threads, with_writer, seconds),
+            ]
+        });
+        let [[locked, epoch], [locked_with_writer, epoch_with_writer]] = measured;
+        writeln!(
+            out,
+            "{threads:7}  {locked:9.1} {epoch:7.1}      {locked_with_writer:9.1} \
+             {epoch_with_writer:7.1}"
+        )?;
+    }
+    Ok(())
+}
+
+/// Threads at most, and seconds.
+fn parse(arguments: &[String]) -> Option<(u32, f64)> {
+    let cpus = || thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let (threads, seconds) = match arguments {
+        [] => (cpus(), 0.5),
+        [threads] => (threads.parse().ok()?, 0.5),
+        [threads, seconds] => (threads.parse().ok()?, seconds.parse().ok()?),
+        _ => return None,
+    };
+    let is_sane = (1..=MOST_THREADS).contains(&threads) && (0.001..=3600.0).contains(&seconds);
+    is_sane.then_some((threads, seconds))
+}
+
+/// Connection `number` of thread `thread`.
+fn id(thread: u32, number: u32) -> FourTuple {
+    FourTuple {
+        local: SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443),
+        foreign: SocketAddrV4::new(Ipv4Addr::from_bits(0x0a00_0000 + thread), 1024 + number as u16),
+    }
+}
+
+/// Million lookups per second of all threads.
+fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds: f64) -> f64 {
+    let begin = Barrier::new(threads as usize);
+    let over = AtomicBool::new(false);
+    let look_up = |thread: u32| {
+        for number in 0..CONNECTIONS {
+            table.insert(id(thread, number), 0).expect("each has its own");
+        }
+        begin.wait();
+        let (begin, mut lookups) = (Instant::now(), 0);
+        while !over.load(Relaxed) {
+            for number in 0..CONNECTIONS {
+                let packets = table.lookup(black_box(&id(thread, number)), |packets| {
+                    *packets += 1;
+                    *packets
+                });
+                black_box(packets.expect("it is open"));
+            }
+            lookups += u64::from(CONNECTIONS);
+        }
+        lookups as f64 / begin.elapsed().as_secs_f64()
+    };
+    let open_and_close = || {
+        // Of a thread that is none of those that look up.
+        let id = id(threads, 0);
+        while !over.load(Relaxed) {
+            table.insert(id, 0).expect("it is closed");
+            thread::sleep(PAUSE);
+            table.remove(&id).expect("it is open");
+        }
+    };
+    let (look_up, open_and_close) = (&look_up, &open_and_close);
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || look_up(thread))).collect();
+        if with_writer {
+            scope.spawn(open_and_close);
+        }
+        thread::sleep(Duration::from_secs_f64(seconds));
+        over.store(true, Relaxed);
+        let rates = running.into_iter().map(|thread| thread.join().expect("no thread panics"));
+        rates.sum::<f64>() / 1e6
+    })
+}

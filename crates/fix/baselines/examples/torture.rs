@@ -1,0 +1,36 @@
+//! A reader and a writer of an epoch of 2018 as fast as they can: `torture [SECONDS]` ends with status 1 as
+//! soon as the reader finds what was freed. See the example `torture` of knee-sync.
+
+#[path = "../../sync/examples/torture/duel.rs"]
+#[allow(dead_code, reason = "knee-sync's torture uses the rest")]
+mod duel;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+
+use knee_baselines::invalidation::{Epoch, Stamp, Tracker};
+
+use duel::{Duel, Pool};
+
+fn main() -> ExitCode {
+    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(6.0);
+    let duel = Duel::of_seconds(seconds);
+    let (tracker, stamp, pool) = (Tracker::new(Epoch::new()), Stamp::new(), Pool::new());
+    let reader = || {
+        let mut member = tracker.join();
+        duel.read(|looks| {
+            let section = member.begin();
+            let found = pool.find();
+            duel.look(looks, || found.freed.load(Relaxed));
+            section.finish();
+        });
+    };
+    let writer = || {
+        pool.replace(&duel, |old| {
+            tracker.wait(&stamp);
+            old.freed.store(true, Relaxed);
+        });
+    };
+    duel.fight(reader, writer);
+    duel.outcome("epoch")
+}

@@ -1,0 +1,79 @@
+//! Whether a space is what it has to be: for tests.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::Ordering::Acquire;
+
+use knee_vm::hosted::MmuContext;
+use knee_vm::{Audit, Cpu, Entry, Format, Frame, Machine, Pages, Protection};
+
+use super::entries::Entries;
+use super::map::Map;
+use super::memory::Memory;
+use super::space::{Space, for_each};
+use super::strategies::Strategies;
+
+impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
+    /// Counts what there is, while nobody changes it.
+    ///
+    /// # Panics
+    /// If entries overlap, tables have what is not mapped or allow more than they may, or the reverse map
+    /// does not have what tables have.
+    #[doc(hidden)]
+    pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
+        let mut entries = self.map.write(cpu);
+        entries.exclude_faults();
+        let mut found = Audit::default();
+        let mut all: Vec<(Pages, Protection)> = Vec::new();
+        for_each(&entries, |entry| {
+            let (pages, protection) = (entry.pages, entry.protection);
+            assert!(!pages.is_empty() && self.pages().covers(pages), "{pages:?}");
+            assert!(all.last().is_none_or(|(before, _)| before.end <= pages.start), "{pages:?}");
+            found.mapped += pages.count();
+            all.push((pages, protection));
+        });
+        let frames = &self.memory.frames;
+        frames.for_tables(&self.pmap, &mut |_| found.tables += 1);
+        let mut seen = HashSet::new();
+        for (page, frame) in self.present() {
+            found.present += 1;
+            assert!(seen.insert(frame), "{frame:?} is in two places");
+            let place = all.partition_point(|(pages, _)| pages.end <= page);
+            let entry = all.get(place).filter(|(pages, _)| pages.contains(page));
+            let (_, allowed) = entry.unwrap_or_else(|| panic!("{page:#x} is present, not mapped"));
+            let table = frames.find(&self.pmap, page).expect("it is present");
+            if let Entry::Page { protection, .. } = M::Format::read(table.load(Acquire), 0) {
+                assert!(allowed.allows(protection), "{page:#x} allows {protection:?}");
+                let is_writable = protection.allows(Protection::WRITE);
+                assert!(!is_writable || !frames.is_shared(frame), "{page:#x} is shared");
+            }
+            let mappings = self.memory.mappings(cpu, frame);
+            let ours = mappings.iter().filter(|found| **found == (self.number(), page)).count();
+            assert_eq!(ours, 1, "{page:#x} is {frame:?}, which is at {mappings:x?}");
+        }
+        found
+    }
+}
+
+impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
+    /// Compares the reverse map with what all tables have, where nobody changes either.
+    ///
+    /// # Panics
+    /// If they differ, or these are not all spaces.
+    #[doc(hidden)]
+    pub fn audit(&self, cpu: &Cpu<'m, M>, spaces: &[&Space<'m, M, S>]) {
+        let mut walked: Vec<BTreeSet<(u64, u64)>> = Vec::new();
+        walked.resize_with(self.frames.records().len(), BTreeSet::new);
+        for space in spaces {
+            for (page, frame) in space.present() {
+                walked[frame.0 as usize].insert((space.number(), page));
+            }
+        }
+        for (number, walked) in walked.into_iter().enumerate() {
+            let frame = Frame(number as u64);
+            let found = self.mappings(cpu, frame);
+            let count = self.frames.record(frame).count.load(Acquire) as usize;
+            assert_eq!((count, found.len()), (walked.len(), walked.len()), "{frame:?}");
+            assert_eq!(BTreeSet::from_iter(found), walked, "{frame:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How a CPU waits.
+
+use knee_sync::Platform;
+use knee_vm::{Cpu, Machine};
+
+/// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
+///
+/// So a CPU may hold locks while it waits this way, as long as the CPUs that wait for these locks do the same:
+/// no CPU waits for one that waits for its answer.
+#[derive(Debug)]
+pub(super) struct OnCpu<'m, M> {
+    machine: &'m M,
+    cpu: usize,
+}
+
+impl<'m, M: Machine> OnCpu<'m, M> {
+    /// The platform of the thread that has this CPU, for as long as it has it.
+    #[inline]
+    pub(super) fn of(cpu: &Cpu<'m, M>) -> OnCpu<'m, M> {
+        OnCpu { machine: cpu.machine(), cpu: cpu.number() }
+    }
+}
+
+// SAFETY: the fences are those of the machine's platform, and equal platforms are of one machine. `wait_while`
+// is `Machine::wait_while`, which promises what the platform's must: it returns only after `condition` was
+// false, and does not call it after that. `sleep_while` is `wait_while`, so a CPU that waits long still handles
+// requests.
+unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
+    fn is_symmetric(&self) -> bool {
+        self.machine.epoch().platform().is_symmetric()
+    }
+
+    fn heavy(&self) {
+        self.machine.epoch().platform().heavy();
+    }
+
+    /// A moment of a wait between two polls: the CPU handles requests in each.
+    fn relax(&self, round: u32) {
+        self.wait_while(|| false);
+        self.machine.epoch().platform().relax(round);
+    }
+
+    fn wait_while(&self, condition: impl FnMut() -> bool) {
+        // SAFETY: the thread that made this has the `Cpu`, which stays on its CPU. Other CPUs wait for our locks
+        // this way, and so they answer.
+        unsafe { self.machine.wait_while(self.cpu, condition) };
+    }
+
+    fn now(&self) -> u64 {
+        self.machine.epoch().platform().now()
+    }
+
+    fn thread(&self) -> u64 {
+        self.machine.epoch().platform().thread()
+    }
+}

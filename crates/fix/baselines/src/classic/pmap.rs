@@ -1,0 +1,201 @@
+//! The tables of a space: as FreeBSD's `pmap`, they have what maps say, and only what somebody went to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use knee_vm::{Cpu, CpuSet, Entry, Flush, Format, Frame, Machine, OutOfMemory, Pages};
+
+use super::frames::Frames;
+use super::lock::{Held, Lock};
+use super::on_cpu::OnCpu;
+use super::reverse::Reverse;
+
+/// Bits of a page's number that a table resolves.
+const BITS: u32 = 9;
+
+/// Entries of a table.
+pub(super) const ENTRIES: usize = 1 << BITS;
+
+/// Tables of a space, which stay until it goes.
+#[derive(Debug)]
+pub struct Pmap<R: Reverse> {
+    pub(super) number: u64,
+    /// CPUs that may know pages of it.
+    pub(super) active: CpuSet,
+    pub(super) root: Frame,
+    /// The lock of all tables, if they have one.
+    pub(super) lock: Lock<R::OfSpace>,
+    /// Operations that have taken pages out of tables, or will, and have not flushed them yet.
+    pub(super) flushing: AtomicU32,
+}
+
+/// Numbers of other designs' spaces are below.
+const FIRST_NUMBER: u64 = 1 << 63;
+
+/// What a space keeps under its one lock, held if it has one.
+pub(super) struct Whole<'a, R: Reverse> {
+    held: Option<Held<'a, R::OfSpace>>,
+    none: R::OfSpace,
+}
+
+impl<R: Reverse> Whole<'_, R> {
+    #[inline]
+    pub(super) fn space(&mut self) -> &mut R::OfSpace {
+        self.held.as_deref_mut().unwrap_or(&mut self.none)
+    }
+}
+
+impl<R: Reverse> Pmap<R> {
+    pub(super) fn new<'m, M: Machine>(
+        frames: &Frames<'m, M, R>,
+        cpu: &Cpu<'m, M>,
+    ) -> Result<Arc<Pmap<R>>, OutOfMemory> {
+        static NUMBER: AtomicU64 = AtomicU64::new(FIRST_NUMBER);
+        let active = CpuSet::new(cpu.machine().cpus())?;
+        let root = frames.pools.zeroed(cpu)?;
+        cpu.machine().begin_root(root);
+        let (lock, flushing) = (Lock::default(), AtomicU32::new(0));
+        let number = NUMBER.fetch_add(1, Relaxed);
+        Ok(Arc::new(Pmap { number, active, root, lock, flushing }))
+    }
+
+    /// The lock of all tables, if they have one.
+    #[inline]
+    pub(super) fn lock_whole<M: Machine>(&self, cpu: &Cpu<'_, M>) -> Whole<'_, R> {
+        let held = R::ONE_LOCK.then(|| self.lock.lock(&OnCpu::of(cpu)));
+        Whole { held, none: R::OfSpace::default() }
+    }
+
+    /// Has other CPUs forget what they know of these pages.
+    pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
+        // SAFETY: a `Cpu` stays on its CPU. Whoever waits for a lock that we have answers: see `OnCpu`.
+        unsafe {
+            cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
+        }
+    }
+}
+
+/// A page's slot in a table of this level.
+#[inline]
+pub(super) fn slot(page: u64, level: u8) -> usize {
+    (page >> (BITS * u32::from(level))) as usize % ENTRIES
+}
+
+impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
+    /// The lock of a table, if it has one.
+    #[inline]
+    pub(super) fn lock_table(&self, cpu: &Cpu<'m, M>, table: Frame) -> Option<Held<'_, ()>> {
+        (!R::ONE_LOCK).then(|| self.record(table).lock.lock(&OnCpu::of(cpu)))
+    }
+
+    /// The entry for a page, if there is a table for it.
+    pub(super) fn find(&self, pmap: &Pmap<R>, page: u64) -> Option<&AtomicU64> {
+        let mut table = pmap.root;
+        for level in (1..M::Format::LEVELS).rev() {
+            match M::Format::read(self.table(table)[slot(page, level)].load(Acquire), level) {
+                Entry::Table(next) => table = next,
+                _ => return None,
+            }
+        }
+        Some(&self.table(table)[slot(page, 0)])
+    }
+
+    /// The table that has a page's entry, with all above it.
+    #[inline]
+    pub(super) fn leaf(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pmap: &Pmap<R>,
+        page: u64,
+    ) -> Result<Frame, OutOfMemory> {
+        let mut table = pmap.root;
+        for level in (1..M::Format::LEVELS).rev() {
+            let entry = &self.table(table)[slot(page, level)];
+            table = match M::Format::read(entry.load(Acquire), level) {
+                Entry::Table(next) => next,
+                _ => self.add_table(cpu, pmap, table, entry)?,
+            };
+        }
+        Ok(table)
+    }
+
+    #[cold]
+    fn add_table(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pmap: &Pmap<R>,
+        table: Frame,
+        entry: &AtomicU64,
+    ) -> Result<Frame, OutOfMemory> {
+        let new = self.pools.zeroed(cpu)?;
+        let _whole = pmap.lock_whole(cpu);
+        let _table = self.lock_table(cpu, table);
+        // Whichever level: tables are read alike above the lowest.
+        if let Entry::Table(other) = M::Format::read(entry.load(Relaxed), 1) {
+            // SAFETY: it is ours, and no table has it.
+            unsafe { self.pools.free(cpu, new) };
+            return Ok(other);
+        }
+        // Release: who finds it finds zeros.
+        entry.store(M::Format::table(new), Release);
+        Ok(new)
+    }
+
+    /// Calls `with` with each table that has entries for some of these pages, and with those pages.
+    pub(super) fn for_leaves(
+        &self,
+        pmap: &Pmap<R>,
+        pages: Pages,
+        with: &mut impl FnMut(Frame, Pages),
+    ) {
+        self.for_leaves_below(pmap.root, M::Format::LEVELS - 1, pages, with);
+    }
+
+    fn for_leaves_below(
+        &self,
+        table: Frame,
+        level: u8,
+        pages: Pages,
+        with: &mut impl FnMut(Frame, Pages),
+    ) {
+        if level == 0 {
+            return with(table, pages);
+        }
+        let reach = 1 << (BITS * u32::from(level));
+        let mut next = pages.start;
+        while next < pages.end {
+            let after = (next / reach + 1) * reach;
+            let entry = self.table(table)[slot(next, level)].load(Acquire);
+            if let Entry::Table(below) = M::Format::read(entry, level) {
+                let within = Pages { start: next, end: after.min(pages.end) };
+                self.for_leaves_below(below, level - 1, within, with);
+            }
+            next = after;
+        }
+    }
+
+    /// Calls `with` with the frames of all tables, those below first.
+    pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
+        // What is beyond is the kernel's.
+        let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);
+        self.for_tables_below(pmap.root, M::Format::LEVELS - 1, slots, with);
+    }
+
+    fn for_tables_below(
+        &self,
+        table: Frame,
+        level: u8,
+        slots: usize,
+        with: &mut impl FnMut(Frame),
+    ) {
+        if level > 0 {
+            for entry in &self.table(table)[..slots] {
+                if let Entry::Table(below) = M::Format::read(entry.load(Acquire), level) {
+                    self.for_tables_below(below, level - 1, ENTRIES, with);
+                }
+            }
+        }
+        with(table);
+    }
+}

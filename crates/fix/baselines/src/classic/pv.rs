@@ -1,0 +1,319 @@
+//! A structure for each page that is mapped: FreeBSD's pv entries.
+//!
+//! Each frame has a list of them, under the lock of its bucket. They are allocated in chunks of a frame,
+//! 168 in each, which belong to one space and are under its lock. So to find the space of an entry one
+//! looks at the beginning of its frame.
+//!
+//! Source: FreeBSD, `sys/amd64/include/pmap.h` (`struct pv_chunk`), `sys/amd64/amd64/pmap.c`
+//! (`get_pv_entry`, `pmap_pvh_remove`).
+
+use std::cell::Cell;
+use std::mem::size_of;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE, Pages};
+
+use super::frames::Frames;
+use super::pmap::Pmap;
+use super::reverse::{Mapping, Reverse};
+use crate::invalidation::Stamp;
+
+/// Where frames are mapped: an entry for each page that is, in a list of the frame. All tables of a space
+/// are under one lock, as FreeBSD's are.
+#[derive(Debug)]
+pub enum PerPage {}
+
+/// A page that is mapped: 24 bytes.
+#[derive(Debug)]
+#[repr(C)]
+struct PvEntry {
+    page: u64,
+    next: *mut PvEntry,
+    previous: *mut PvEntry,
+}
+
+/// The head of a frame's list, under the lock of its bucket.
+#[derive(Debug)]
+pub struct Head(Cell<*mut PvEntry>);
+
+impl Default for Head {
+    fn default() -> Head {
+        Head(Cell::new(ptr::null_mut()))
+    }
+}
+
+// SAFETY: it is used with the lock of the frame's bucket.
+unsafe impl Sync for Head {}
+// SAFETY: as above.
+unsafe impl Send for Head {}
+
+/// Entries of a chunk.
+const ENTRIES: usize = (PAGE - HEADER) / size_of::<PvEntry>();
+const HEADER: usize = 64;
+const WORDS: usize = ENTRIES.div_ceil(64);
+
+/// The beginning of a frame of entries. All of it is under the space's lock, but for `pmap`, which stays,
+/// and which others read: nobody has a unique reference to a chunk.
+#[derive(Debug)]
+#[repr(C)]
+struct Chunk {
+    pmap: *const Pmap<PerPage>,
+    next: *mut Chunk,
+    previous: *mut Chunk,
+    /// Bits of entries that are free.
+    free: [u64; WORDS],
+    frame: Frame,
+}
+
+const _: () = assert!(size_of::<Chunk>() <= HEADER && ENTRIES == 168);
+
+/// The chunks of a space: those with free entries are before those without.
+#[derive(Debug)]
+pub struct Chunks {
+    first: *mut Chunk,
+    last: *mut Chunk,
+}
+
+impl Default for Chunks {
+    fn default() -> Chunks {
+        Chunks { first: ptr::null_mut(), last: ptr::null_mut() }
+    }
+}
+
+// SAFETY: who has it has the chunks.
+unsafe impl Send for Chunks {}
+
+impl Chunks {
+    fn has_room(&self) -> bool {
+        // SAFETY: chunks in the list are there; we have the space's lock.
+        unsafe { self.first.as_ref() }.is_some_and(|chunk| chunk.free != [0; WORDS])
+    }
+
+    /// # Safety
+    /// The chunk is in no list.
+    unsafe fn push_first(&mut self, chunk: *mut Chunk) {
+        // SAFETY: said by the caller; those in the list are there.
+        unsafe {
+            (*chunk).previous = ptr::null_mut();
+            (*chunk).next = self.first;
+            match self.first.is_null() {
+                false => (*self.first).previous = chunk,
+                true => self.last = chunk,
+            }
+        }
+        self.first = chunk;
+    }
+
+    /// # Safety
+    /// As above.
+    unsafe fn push_last(&mut self, chunk: *mut Chunk) {
+        // SAFETY: said by the caller; those in the list are there.
+        unsafe {
+            (*chunk).next = ptr::null_mut();
+            (*chunk).previous = self.last;
+            match self.last.is_null() {
+                false => (*self.last).next = chunk,
+                true => self.first = chunk,
+            }
+        }
+        self.last = chunk;
+    }
+
+    /// # Safety
+    /// The chunk is in this list.
+    unsafe fn unlink(&mut self, chunk: *mut Chunk) {
+        // SAFETY: said by the caller.
+        unsafe {
+            let (next, previous) = ((*chunk).next, (*chunk).previous);
+            match next.is_null() {
+                false => (*next).previous = previous,
+                true => self.last = previous,
+            }
+            match previous.is_null() {
+                false => (*previous).next = next,
+                true => self.first = next,
+            }
+        }
+    }
+
+    /// An entry, if there [is room](Chunks::has_room).
+    fn take(&mut self) -> NonNull<PvEntry> {
+        let chunk = self.first;
+        // SAFETY: there is one, with a free entry, and its frame has room for all.
+        unsafe {
+            let free = &mut (*chunk).free;
+            let word = free.iter().position(|bits| *bits != 0).expect("there is room");
+            let entry = 64 * word + free[word].trailing_zeros() as usize;
+            free[word] &= free[word] - 1;
+            if *free == [0; WORDS] && self.last != chunk {
+                self.unlink(chunk);
+                self.push_last(chunk);
+            }
+            NonNull::new_unchecked(chunk.cast::<u8>().add(HEADER).cast::<PvEntry>().add(entry))
+        }
+    }
+
+    /// Takes an entry back; returns the chunk's frame if nothing of it is used any more.
+    ///
+    /// # Safety
+    /// It is of a chunk in this list, and in no list of a frame.
+    unsafe fn give(&mut self, entry: NonNull<PvEntry>) -> Option<Frame> {
+        let chunk = chunk_of(entry);
+        // SAFETY: said by the caller.
+        unsafe {
+            let number =
+                (entry.as_ptr().cast::<u8>()).offset_from(chunk.cast::<u8>()) as usize - HEADER;
+            let number = number / size_of::<PvEntry>();
+            (*chunk).free[number / 64] |= 1 << (number % 64);
+            let is_unused = (*chunk).free == all_free();
+            if is_unused || self.first != chunk {
+                self.unlink(chunk);
+                if is_unused {
+                    return Some((*chunk).frame);
+                }
+                self.push_first(chunk);
+            }
+        }
+        None
+    }
+}
+
+fn all_free() -> [u64; WORDS] {
+    let mut free = [u64::MAX; WORDS];
+    free[WORDS - 1] = (1 << (ENTRIES % 64)) - 1;
+    free
+}
+
+/// The chunk that an entry is in.
+fn chunk_of(entry: NonNull<PvEntry>) -> *mut Chunk {
+    // Frames are at multiples of their size.
+    entry.as_ptr().map_addr(|address| address & !(PAGE - 1)).cast()
+}
+
+/// Adds an entry to a frame's list, whose bucket is locked.
+fn push<M: Machine>(frames: &Frames<'_, M, PerPage>, of: Mapping<'_, PerPage>, frame: Frame) {
+    let (entry, head) = (of.space.take(), &frames.record(frame).of.0);
+    // SAFETY: the entry is ours; the list is under the lock.
+    unsafe {
+        let next = head.get();
+        entry.write(PvEntry { page: of.page, next, previous: ptr::null_mut() });
+        if let Some(next) = next.as_mut() {
+            next.previous = entry.as_ptr();
+        }
+    }
+    head.set(entry.as_ptr());
+}
+
+impl Reverse for PerPage {
+    const ONE_LOCK: bool = true;
+    type OfFrame = Head;
+    type OfSpace = Chunks;
+    type Backing = ();
+
+    fn back(_: &Arc<Pmap<PerPage>>, _: Pages) {}
+
+    #[inline]
+    fn reserve<'m, M: Machine>(
+        frames: &Frames<'m, M, PerPage>,
+        cpu: &Cpu<'m, M>,
+        pmap: &Pmap<PerPage>,
+        space: &mut Chunks,
+    ) -> Result<(), OutOfMemory> {
+        if space.has_room() {
+            return Ok(());
+        }
+        let frame = frames.pools.zeroed(cpu)?;
+        let chunk = cpu.machine().address(frame).cast::<Chunk>();
+        let (next, previous) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the frame is ours, and large enough.
+        unsafe {
+            chunk.write(Chunk { pmap, next, previous, free: all_free(), frame });
+            space.push_first(chunk.as_ptr());
+        }
+        Ok(())
+    }
+
+    fn insert<M: Machine>(
+        frames: &Frames<'_, M, PerPage>,
+        of: Mapping<'_, PerPage>,
+        frame: Frame,
+        (): &(),
+    ) {
+        let record = frames.record(frame);
+        let _bucket = frames.lock_bucket(frame);
+        record.was_shared.store(false, Relaxed);
+        record.count.store(1, Relaxed);
+        push(frames, of, frame);
+    }
+
+    fn share<M: Machine>(frames: &Frames<'_, M, PerPage>, of: Mapping<'_, PerPage>, frame: Frame) {
+        let record = frames.record(frame);
+        let _bucket = frames.lock_bucket(frame);
+        record.was_shared.store(true, Relaxed);
+        record.count.fetch_add(1, Relaxed);
+        push(frames, of, frame);
+    }
+
+    fn remove<M: Machine>(
+        frames: &Frames<'_, M, PerPage>,
+        of: Mapping<'_, PerPage>,
+        frame: Frame,
+        mark: impl FnOnce(&Stamp),
+        mut free: impl FnMut(Frame),
+    ) -> bool {
+        let record = frames.record(frame);
+        let bucket = frames.lock_bucket(frame);
+        mark(&frames.bucket(frame).stamp);
+        let mut next = record.of.0.get();
+        // SAFETY: entries in the list are there while we have the bucket.
+        let entry = unsafe {
+            loop {
+                let entry = NonNull::new(next).expect("the frame is mapped there");
+                let is_it =
+                    entry.as_ref().page == of.page && ptr::eq((*chunk_of(entry)).pmap, of.pmap);
+                if is_it {
+                    break entry;
+                }
+                next = entry.as_ref().next;
+            }
+        };
+        // SAFETY: as above.
+        unsafe {
+            let PvEntry { next, previous, .. } = entry.read();
+            if let Some(next) = next.as_mut() {
+                next.previous = previous;
+            }
+            match previous.as_mut() {
+                Some(previous) => previous.next = next,
+                None => record.of.0.set(next),
+            }
+        }
+        let is_last = record.count.fetch_sub(1, Release) == 1;
+        drop(bucket);
+        // SAFETY: it is in no list, and of the space, as it says.
+        if let Some(chunk) = unsafe { of.space.give(entry) } {
+            free(chunk);
+        }
+        is_last
+    }
+
+    fn for_mappings<M: Machine>(
+        frames: &Frames<'_, M, PerPage>,
+        _: &Cpu<'_, M>,
+        frame: Frame,
+        mut with: impl FnMut(u64, u64),
+    ) {
+        let _bucket = frames.lock_bucket(frame);
+        let mut next = frames.record(frame).of.0.get();
+        while let Some(entry) = NonNull::new(next) {
+            // SAFETY: entries in the list are there while we have the bucket, and so are the spaces that
+            // they are of.
+            unsafe {
+                with((*(*chunk_of(entry)).pmap).number, entry.as_ref().page);
+                next = entry.as_ref().next;
+            }
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! A tree that is read without locks, and a lock for each entry: Linux since 6.4.
+//!
+//! The tree is a B-tree of ranges, as Linux' maple tree is: nodes are wide, and are copied to be changed;
+//! the copy takes the node's place by one store, and readers in an epoch see the one or the other. Changes
+//! come one after another, under `mmap_lock`.
+//!
+//! A fault finds its entry in the tree and counts itself as a reader of the entry; that is all it writes.
+//! Who has `mmap_lock` for writing *marks* an entry before a change, with the number of its turn, and waits
+//! for the entry's readers. New ones see the mark and go to `mmap_lock` instead, as do all that find
+//! nothing: the tree may be changing. All marks are gone when the turn is over.
+//!
+//! Nodes that become empty go, and others are not joined: Linux keeps its half full.
+//!
+//! Source: Linux 6.4 to 6.13, `include/linux/mm.h` (`vma_start_read`, `vma_start_write`), `mm/memory.c`
+//! (`lock_vma_under_rcu`), `lib/maple_tree.c`.
+
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+use knee_sync::Platform;
+use knee_vm::{Cpu, Machine, Pages, Protection};
+
+use super::entries::{Entries, Entry, View};
+use super::gap_cache::GapCache;
+use super::lock::{Shared, Writing};
+use super::map::{Map, MapKind};
+use super::on_cpu::OnCpu;
+use super::reverse::Reverse;
+
+/// Entries with a lock each, in a tree that is read without locks.
+#[derive(Debug)]
+pub enum RcuTree {}
+
+impl MapKind for RcuTree {
+    type Map<R: Reverse> = RcuMap<R>;
+}
+
+/// The map of [`RcuTree`].
+#[derive(Debug)]
+pub struct RcuMap<R: Reverse> {
+    /// `mmap_lock`.
+    lock: Shared<GapCache>,
+    /// Turns of those who had the lock for writing: `mm_lock_seq`.
+    turn: AtomicU64,
+    root: AtomicPtr<Node<R>>,
+}
+
+/// Slots of a node: as many as those of a maple leaf.
+const FAN: usize = 16;
+
+/// Where the tree leads to: a node of the level below, or from level 0 an area.
+type Slot = *mut ();
+
+/// A node. It does not change when others know it, but for slots of higher levels.
+#[derive(Debug)]
+struct Node<R: Reverse> {
+    level: u8,
+    len: usize,
+    /// Where areas begin; from level 1 on, what areas below do not begin before, and never will.
+    keys: [u64; FAN],
+    slots: [AtomicPtr<()>; FAN],
+    of: std::marker::PhantomData<fn() -> R>,
+}
+
+/// An entry of the map.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Area<R: Reverse> {
+    readers: AtomicU32,
+    /// The turn for which it is marked, or was.
+    marked: AtomicU64,
+    state: UnsafeCell<State<R>>,
+}
+
+/// What readers of the area read, and who has marked it changes.
+#[derive(Debug)]
+struct State<R: Reverse> {
+    pages: Pages,
+    protection: Protection,
+    /// None if the area is in the map no more.
+    backing: Option<R::Backing>,
+}
+
+// SAFETY: the tree changes under the lock, areas when they are marked; what is found without is there
+// while an epoch's section lasts.
+unsafe impl<R: Reverse> Sync for RcuMap<R> {}
+// SAFETY: as above.
+unsafe impl<R: Reverse> Send for RcuMap<R> {}
+// SAFETY: as above; nodes do not have what they lead to.
+unsafe impl<R: Reverse> Send for Node<R> {}
+// SAFETY: as above.
+unsafe impl<R: Reverse> Send for Area<R> {}
+
+impl<R: Reverse> Node<R> {
+    fn new(level: u8, items: &[(u64, Slot)]) -> *mut Node<R> {
+        let mut node = Node {
+            level,
+            len: items.len(),
+            keys: [0; FAN],
+            slots: [const { AtomicPtr::new(ptr::null_mut()) }; FAN],
+            of: std::marker::PhantomData,
+        };
+        for (place, &(key, slot)) in items.iter().enumerate() {
+            (node.keys[place], *node.slots[place].get_mut()) = (key, slot);
+        }
+        Box::into_raw(Box::new(node))
+    }
+
+    fn keys(&self) -> &[u64] {
+        &self.keys[..self.len]
+    }
+
+    /// How many keys are not beyond a page.
+    #[inline]
+    fn places_up_to(&self, page: u64) -> usize {
+        self.keys().iter().take_while(|key| **key <= page).count()
+    }
+
+    /// The place that leads to areas that begin at a page. From level 1 on.
+    #[inline]
+    fn place(&self, page: u64) -> usize {
+        self.places_up_to(page).saturating_sub(1)
+    }
+
+    /// # Safety
+    /// The node is of level 1 or above, and the caller is in a section or has the lock.
+    #[inline]
+    unsafe fn child(&self, place: usize) -> &Node<R> {
+        // SAFETY: it leads to nodes, which stay until sections end that may have found them.
+        unsafe { &*self.slots[place].load(Acquire).cast() }
+    }
+
+    /// # Safety
+    /// The node is of level 0, and the caller is in a section or has the lock.
+    #[inline]
+    unsafe fn area(&self, place: usize) -> &Area<R> {
+        // SAFETY: it leads to areas, which stay until sections end that may have found them.
+        unsafe { &*self.slots[place].load(Acquire).cast() }
+    }
+
+    /// The last area that begins at a page or before.
+    ///
+    /// # Safety
+    /// The caller is in a section or has the lock.
+    unsafe fn up_to(&self, page: u64) -> Option<&Area<R>> {
+        if self.level == 0 {
+            // SAFETY: said by the caller.
+            return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
+        }
+        // What the place says may be less than where its first area begins.
+        // SAFETY: said by the caller.
+        (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
+    }
+
+    /// The first area that begins at a page or after.
+    ///
+    /// # Safety
+    /// The caller is in a section or has the lock.
+    unsafe fn from(&self, page: u64) -> Option<&Area<R>> {
+        if self.level == 0 {
+            let place = self.keys().iter().position(|key| *key >= page);
+            // SAFETY: said by the caller.
+            return place.map(|place| unsafe { self.area(place) });
+        }
+        // SAFETY: said by the caller.
+        (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
+    }
+
+    /// Calls `with` with the areas that begin at a page or after, in order, as long as it says so.
+    ///
+    /// # Safety
+    /// The caller has the lock.
+    unsafe fn for_each_from(&self, page: u64, with: &mut dyn FnMut(Pages) -> bool) -> bool {
+        if self.level == 0 {
+            let first = self.keys().iter().position(|key| *key >= page).unwrap_or(self.len);
+            // SAFETY: said by the caller; nobody changes areas.
+            return (first..self.len).all(|place| with(unsafe { self.area(place).state() }.pages));
+        }
+        (self.place(page)..self.len)
+            // SAFETY: said by the caller.
+            .all(|place| unsafe { self.child(place).for_each_from(page, with) })
+    }
+}
+
+impl<R: Reverse> Area<R> {
+    /// # Safety
+    /// The caller reads the area, or has the lock.
+    unsafe fn state(&self) -> &State<R> {
+        // SAFETY: who changes it has the lock and waits for readers.
+        unsafe { &*self.state.get() }
+    }
+
+    /// # Safety
+    /// The caller has the lock.
+    unsafe fn view(&self) -> View<'_, R> {
+        // SAFETY: said by the caller.
+        let State { pages, protection, backing } = unsafe { self.state() };
+        let backing = backing.as_ref().expect("it is in the map");
+        View { pages: *pages, protection: *protection, backing }
+    }
+
+    /// Whether the caller reads it now: `vma_start_read`.
+    #[inline]
+    fn try_read(&self, turn: &AtomicU64) -> bool {
+        // Acquire: if the turn of the mark is over, we see what was done in it.
+        let is_marked = || self.marked.load(SeqCst) == turn.load(Acquire);
+        if is_marked() {
+            return false;
+        }
+        // Either we see the mark, or who has marked sees us: all four are SeqCst.
+        self.readers.fetch_add(1, SeqCst);
+        let is_late = is_marked();
+        if is_late {
+            self.end_read();
+        }
+        !is_late
+    }
+
+    #[inline]
+    fn end_read(&self) {
+        self.readers.fetch_sub(1, Release);
+    }
+}
+
+impl<R: Reverse> RcuMap<R> {
+    /// # Safety
+    /// The caller is in a section or has the lock.
+    #[inline]
+    unsafe fn root(&self) -> Option<&Node<R>> {
+        // SAFETY: nodes stay until sections end that may have found them.
+        unsafe { self.root.load(Acquire).as_ref() }
+    }
+
+    /// Calls `with` if the page is in the area.
+    ///
+    /// # Safety
+    /// The caller reads the area, or has the lock.
+    #[inline]
+    unsafe fn within<T>(
+        area: &Area<R>,
+        page: u64,
+        with: impl FnOnce(Protection, &R::Backing) -> T,
+    ) -> Option<T> {
+        // SAFETY: said by the caller.
+        let State { pages, protection, backing } = unsafe { area.state() };
+        let backing = backing.as_ref().filter(|_| pages.contains(page))?;
+        Some(with(*protection, backing))
+    }
+}
+
+impl<R: Reverse> Map<R> for RcuMap<R> {
+    type Writing<'a, 'm: 'a, M: Machine>
+        = Held<'a, 'm, M, R>
+    where
+        M: 'm;
+
+    fn new() -> RcuMap<R> {
+        let lock = Shared::new(GapCache::default());
+        RcuMap { lock, turn: AtomicU64::new(1), root: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline]
+    fn with_entry<'m, M: Machine, T>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: u64,
+        with: impl FnOnce(Protection, &R::Backing) -> T,
+    ) -> Option<T> {
+        let mut with = Some(with);
+        let mut once =
+            |protection, backing: &_| with.take().expect("it is called once")(protection, backing);
+        {
+            let _guard = cpu.pin();
+            // SAFETY: we are in a section.
+            let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
+            if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
+                /// Others may wait for us.
+                struct End<'a, R: Reverse>(&'a Area<R>);
+                impl<R: Reverse> Drop for End<'_, R> {
+                    fn drop(&mut self) {
+                        self.0.end_read();
+                    }
+                }
+                let _end = End(area);
+                // SAFETY: we read it.
+                let found = unsafe { RcuMap::within(area, page, &mut once) };
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        let _lock = self.lock.read(&OnCpu::of(cpu));
+        // SAFETY: we have the lock.
+        unsafe { RcuMap::within(self.root()?.up_to(page)?, page, &mut once) }
+    }
+
+    #[inline]
+    fn write<'a, 'm, M: Machine + 'm>(&'a self, cpu: &'a Cpu<'m, M>) -> Held<'a, 'm, M, R> {
+        Held { map: self, lock: Some(self.lock.write(&OnCpu::of(cpu))), cpu }
+    }
+
+    fn read<M: Machine, T>(&self, cpu: &Cpu<'_, M>, with: impl FnOnce() -> T) -> T {
+        let _lock = self.lock.read(&OnCpu::of(cpu));
+        with()
+    }
+
+    fn clear(&mut self, mut end: impl FnMut(u64, R::Backing)) {
+        fn clear<R: Reverse>(node: *mut Node<R>, end: &mut impl FnMut(u64, R::Backing)) {
+            // SAFETY: it came from a box, and nobody else has it.
+            let node = unsafe { Box::from_raw(node) };
+            for slot in &node.slots[..node.len] {
+                match node.level {
+                    0 => {
+                        // SAFETY: as above.
+                        let area = unsafe { Box::from_raw(slot.load(Relaxed).cast::<Area<R>>()) };
+                        let State { pages, backing, .. } = area.state.into_inner();
+                        end(pages.count(), backing.expect("it is in the map"));
+                    }
+                    _ => clear(slot.load(Relaxed).cast::<Node<R>>(), end),
+                }
+            }
+        }
+        let root = std::mem::replace(self.root.get_mut(), ptr::null_mut());
+        if !root.is_null() {
+            clear(root, &mut end);
+        }
+    }
+}
+
+impl<R: Reverse> Drop for RcuMap<R> {
+    fn drop(&mut self) {
+        self.clear(|_, _| ());
+    }
+}
+
+/// An [`RcuMap`], held for changes.
+pub struct Held<'a, 'm, M: Machine, R: Reverse> {
+    map: &'a RcuMap<R>,
+    /// None when it is about to be downgraded.
+    lock: Option<Writing<'a, GapCache>>,
+    cpu: &'a Cpu<'m, M>,
+}
+
+/// Items of a node, and one more.
+struct Items {
+    len: usize,
+    items: [(u64, Slot); FAN + 1],
+}
+
+impl Items {
+    fn of<R: Reverse>(node: &Node<R>) -> Items {
+        let mut items = Items { len: node.len, items: [(0, ptr::null_mut()); FAN + 1] };
+        for place in 0..node.len {
+            items.items[place] = (node.keys[place], node.slots[place].load(Relaxed));
+        }
+        items
+    }
+
+    fn insert(&mut self, place: usize, item: (u64, Slot)) {
+        self.items.copy_within(place..self.len, place + 1);
+        self.items[place] = item;
+        self.len += 1;
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.items.copy_within(place + 1..self.len, place);
+        self.len -= 1;
+    }
+
+    fn get(&self) -> &[(u64, Slot)] {
+        &self.items[..self.len]
+    }
+}
+
+/// Levels of a tree: there is no memory for more areas.
+const LEVELS: usize = 16;
+
+/// The nodes from the root to one of level 0, and the places in those above it.
+struct Path<'a, R: Reverse> {
+    above: [Option<(&'a Node<R>, usize)>; LEVELS],
+    leaf: &'a Node<R>,
+    /// Areas of the leaf begin at one of these pages.
+    keys: Pages,
+}
+
+impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
+    fn root(&self) -> Option<&'a Node<R>> {
+        // SAFETY: we have the lock.
+        unsafe { self.map.root() }
+    }
+
+    /// The area that begins there.
+    fn area(&self, start: u64) -> &'a Area<R> {
+        // SAFETY: we have the lock.
+        let area = self.root().and_then(|root| unsafe { root.up_to(start) });
+        let area = area.expect("an entry begins there");
+        // SAFETY: as above.
+        debug_assert_eq!(unsafe { area.state() }.pages.start, start);
+        area
+    }
+
+    /// Marks an area and waits for its readers; what it has is the caller's then: `vma_start_write`.
+    fn mark(&self, area: &'a Area<R>) -> *mut State<R> {
+        let turn = self.map.turn.load(Relaxed);
+        if area.marked.load(Relaxed) != turn {
+            area.marked.store(turn, SeqCst);
+            let is_read = || area.readers.load(SeqCst) > 0;
+            if is_read() {
+                OnCpu::of(self.cpu).wait_while(is_read);
+            }
+        }
+        area.state.get()
+    }
+
+    /// The way to the leaf that has areas that begin at a page.
+    fn path(&self, page: u64) -> Option<Path<'a, R>> {
+        let mut node = self.root()?;
+        let (mut above, mut keys) = ([const { None }; LEVELS], Pages { start: 0, end: u64::MAX });
+        while node.level > 0 {
+            let place = node.place(page);
+            if place > 0 {
+                keys.start = node.keys[place];
+            }
+            keys.end = node.keys().get(place + 1).copied().unwrap_or(keys.end);
+            above[usize::from(node.level)] = Some((node, place));
+            // SAFETY: we have the lock.
+            node = unsafe { node.child(place) };
+        }
+        Some(Path { above, leaf: node, keys })
+    }
+
+    /// Puts what a node is to have from now on into its place.
+    fn replace(&self, path: &Path<'a, R>, old: &'a Node<R>, items: &Items) {
+        let level = old.level;
+        let items = items.get();
+        let above = path.above.get(usize::from(level) + 1).copied().flatten();
+        match (items.len(), above) {
+            (1..=FAN, Some((above, place))) => {
+                // Release: who finds the node finds what is in it.
+                above.slots[place].store(Node::<R>::new(level, items).cast(), Release);
+            }
+            (1..=FAN, None) => self.map.root.store(Node::new(level, items), Release),
+            (0, None) => self.map.root.store(ptr::null_mut(), Release),
+            (0, Some((above, place))) => {
+                let mut others = Items::of(above);
+                others.remove(place);
+                if place == 0 && others.len > 0 {
+                    // What is inserted before its areas goes there: its key may not be beyond them.
+                    others.items[0].0 = above.keys[0];
+                }
+                self.replace(path, above, &others);
+            }
+            (_, above) => {
+                let (low, high) = items.split_at(items.len() / 2);
+                let high = (high[0].0, Node::<R>::new(level, high).cast());
+                let low = Node::<R>::new(level, low).cast();
+                match above {
+                    Some((above, place)) => {
+                        let mut others = Items::of(above);
+                        others.items[place].1 = low;
+                        others.insert(place + 1, high);
+                        self.replace(path, above, &others);
+                    }
+                    None => {
+                        let root = Node::new(level + 1, &[(0, low), high]);
+                        self.map.root.store(root, Release);
+                    }
+                }
+            }
+        }
+        // SAFETY: it came from a box, and is in the tree no more.
+        unsafe { self.cpu.pin().defer_drop(ptr::from_ref(old).cast_mut()) };
+    }
+
+    fn insert_area(&self, start: u64, area: NonNull<Area<R>>) {
+        let item = (start, area.as_ptr().cast());
+        match self.path(start) {
+            Some(path) => {
+                let mut items = Items::of(path.leaf);
+                items.insert(path.leaf.places_up_to(start), item);
+                self.replace(&path, path.leaf, &items);
+            }
+            None => self.map.root.store(Node::new(0, &[item]), Release),
+        }
+    }
+
+    fn remove_area(&self, start: u64) {
+        let path = self.path(start).expect("an entry begins there");
+        let mut items = Items::of(path.leaf);
+        items.remove(path.leaf.place(start));
+        self.replace(&path, path.leaf, &items);
+    }
+}
+
+impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
+    fn up_to(&self, page: u64) -> Option<View<'_, R>> {
+        // SAFETY: we have the lock.
+        unsafe { Some(self.root()?.up_to(page)?.view()) }
+    }
+
+    fn from(&self, page: u64) -> Option<View<'_, R>> {
+        // SAFETY: we have the lock.
+        unsafe { Some(self.root()?.from(page)?.view()) }
+    }
+
+    fn insert(&mut self, Entry { pages, protection, backing }: Entry<R>) {
+        let state = State { pages, protection, backing: Some(backing) };
+        let area = Area {
+            readers: AtomicU32::new(0),
+            marked: AtomicU64::new(self.map.turn.load(Relaxed)),
+            state: UnsafeCell::new(state),
+        };
+        self.insert_area(pages.start, NonNull::from(Box::leak(Box::new(area))));
+    }
+
+    fn remove(&mut self, start: u64) -> R::Backing {
+        let area = self.area(start);
+        let state = self.mark(area);
+        // SAFETY: it is ours.
+        let backing = unsafe { (*state).backing.take() };
+        self.remove_area(start);
+        // SAFETY: it came from a box, and is in the tree no more.
+        unsafe { self.cpu.pin().defer_drop(ptr::from_ref(area).cast_mut()) };
+        backing.expect("it was in the map")
+    }
+
+    fn set_end(&mut self, start: u64, end: u64) {
+        let state = self.mark(self.area(start));
+        // SAFETY: it is ours.
+        unsafe { (*state).pages.end = end };
+    }
+
+    fn set_start(&mut self, start: u64, new: u64) {
+        let area = self.area(start);
+        let state = self.mark(area);
+        // SAFETY: it is ours.
+        unsafe { (*state).pages.start = new };
+        let path = self.path(start).expect("an entry begins there");
+        if !path.keys.contains(new) {
+            self.remove_area(start);
+            return self.insert_area(new, NonNull::from(area));
+        }
+        let mut items = Items::of(path.leaf);
+        items.items[path.leaf.place(start)].0 = new;
+        self.replace(&path, path.leaf, &items);
+    }
+
+    fn set_protection(&mut self, start: u64, protection: Protection) {
+        let state = self.mark(self.area(start));
+        // SAFETY: it is ours.
+        unsafe { (*state).protection = protection };
+    }
+
+    fn gap(&mut self, pages: Pages, count: u64) -> Option<u64> {
+        let root = self.root();
+        let cache = self.lock.as_deref_mut().expect("it is there until the end");
+        cache.find(pages, count, |from, with| {
+            let Some(root) = root else { return };
+            // SAFETY: we have the lock.
+            unsafe {
+                let first = from.checked_sub(1).and_then(|before| root.up_to(before));
+                if first.is_none_or(|first| with(first.state().pages)) {
+                    root.for_each_from(from, with);
+                }
+            }
+        })
+    }
+
+    fn unmapped(&mut self, start: u64) {
+        let before = start.checked_sub(1).and_then(|before| self.up_to(before));
+        let gap = before.map_or(0, |before| before.pages.end);
+        self.lock.as_deref_mut().expect("it is there until the end").unmapped(gap);
+    }
+
+    fn exclude_faults(&mut self) {
+        let mut next = 0;
+        // SAFETY: we have the lock.
+        while let Some(area) = self.root().and_then(|root| unsafe { root.from(next) }) {
+            self.mark(area);
+            // SAFETY: as above.
+            next = unsafe { area.state() }.pages.end;
+        }
+    }
+
+    fn downgrade<T>(mut self, with: impl FnOnce() -> T) -> T {
+        let lock = self.lock.take();
+        drop(self);
+        let _lock = lock.map(Writing::downgrade);
+        with()
+    }
+}
+
+impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
+    fn drop(&mut self) {
+        // Release: who sees that a mark is of another turn sees what was done in ours. The lock is ours
+        // still: fields are dropped after this.
+        self.map.turn.fetch_add(1, Release);
+    }
+}

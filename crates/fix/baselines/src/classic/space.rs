@@ -1,0 +1,309 @@
+//! An address space of one of the older designs: a map above tables.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use knee_vm::hosted::MmuContext;
+use knee_vm::{
+    Cpu, Entry as TableEntry, Fault, FaultFlush, Flush, Format, Frame, Machine, MapError,
+    OutOfMemory, Pages, Protection,
+};
+
+use super::accounting::Accounting;
+use super::backing::Backing;
+use super::entries::{self, Entries, Entry, View};
+use super::map::Map;
+use super::memory::Memory;
+use super::on_cpu::OnCpu;
+use super::pmap::{Pmap, slot};
+use super::reverse::{Mapping, Reverse};
+use super::strategies::{MapOf, Strategies};
+use crate::address_space::AddressSpace;
+
+type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
+
+/// An address space as the BSDs and Linux have it: a map of entries above tables.
+///
+/// Its operations are those of [`AddressSpace`]. Memory for entries of maps is taken where it is needed, and
+/// the program ends where there is none; where there are no frames nothing changes.
+#[derive(Debug)]
+pub struct Space<'m, M: Machine, S: Strategies> {
+    pub(super) memory: Arc<Memory<'m, M, S>>,
+    pub(super) map: MapOf<S>,
+    pub(super) pmap: Arc<Pmap<S::Reverse>>,
+    resident: Resident<S>,
+}
+
+/// The first pages stay free: nobody is to find memory by a null pointer.
+const LOWEST: u64 = 16;
+
+impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
+    /// A space where nothing is mapped.
+    ///
+    /// # Errors
+    /// There is no memory for its uppermost table.
+    ///
+    /// # Panics
+    /// If the CPU is another machine's than the memory.
+    pub fn new(memory: &Arc<Memory<'m, M, S>>, cpu: &Cpu<'m, M>) -> Result<Self, OutOfMemory> {
+        memory.check(cpu);
+        let resident = memory.accounting.resident(cpu.machine().cpus())?;
+        let (map, pmap) = (MapOf::<S>::new(), Pmap::new(&memory.frames, cpu)?);
+        Ok(Space { memory: Arc::clone(memory), map, pmap, resident })
+    }
+
+    /// What it has together with others.
+    pub fn memory(&self) -> &Arc<Memory<'m, M, S>> {
+        &self.memory
+    }
+
+    /// Where frames of the space are: pages, and the frame of each, by a walk over all tables. Exact if
+    /// nobody changes that meanwhile.
+    pub fn present(&self) -> Vec<(u64, Frame)> {
+        let mut all = Vec::new();
+        self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
+            for page in pages.start..pages.end {
+                let entry = self.memory.frames.table(table)[slot(page, 0)].load(Acquire);
+                if let TableEntry::Page { frame, .. } | TableEntry::Parked(frame) =
+                    M::Format::read(entry, 0)
+                {
+                    all.push((page, frame));
+                }
+            }
+        });
+        all
+    }
+
+    fn check(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.memory.check(cpu);
+        if pages.is_empty() {
+            return Err(MapError::Empty);
+        }
+        if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
+    }
+
+    /// Maps pages that were charged already.
+    fn map_charged(
+        &self,
+        entries: &mut impl Entries<S::Reverse>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        let back = || S::Reverse::back(&self.pmap, pages);
+        entries::map(entries, pages, readable(protection), back)
+    }
+
+    fn charge(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), MapError> {
+        self.memory.accounting.charge(cpu.number(), pages, &OnCpu::of(cpu))
+    }
+
+    fn give_back(&self, cpu: &Cpu<'m, M>, pages: u64) {
+        self.memory.accounting.give_back(Some(cpu.number()), pages, &OnCpu::of(cpu));
+    }
+}
+
+impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
+    #[inline]
+    fn number(&self) -> u64 {
+        self.pmap.number
+    }
+
+    fn table(&self) -> Frame {
+        self.pmap.root
+    }
+
+    fn pages(&self) -> Pages {
+        M::Format::pages()
+    }
+
+    fn activate(&self, cpu: &Cpu<'m, M>) {
+        self.memory.check(cpu);
+        if !self.pmap.active.contains(cpu.number()) {
+            self.pmap.active.add(cpu.number());
+        }
+    }
+
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
+        self.memory.check(cpu);
+        self.pmap.active.remove(cpu.number());
+    }
+
+    #[inline]
+    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        self.memory.check(cpu);
+        let entered = self.map.with_entry(cpu, page, |protection, backing| {
+            if !protection.allows(access) {
+                return Err(Fault::Forbidden);
+            }
+            self.memory.enter(cpu, &self.pmap, page, (protection, access), backing)
+        });
+        let came = entered.ok_or(Fault::Unmapped)??;
+        S::Accounting::add(&self.resident, cpu.number(), came);
+        if M::FAULT_FLUSH != FaultFlush::Never {
+            // The CPU may have cached the page's entry, or that there was no table for it.
+            let pages = Flush::Tables(Pages::new(page, 1));
+            // SAFETY: a `Cpu` stays on its CPU.
+            unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
+        }
+        Ok(())
+    }
+}
+
+impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
+    fn resident(&self) -> u64 {
+        S::Accounting::count(&self.resident)
+    }
+
+    fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        self.charge(cpu, pages.count())?;
+        let result = self.map_charged(&mut self.map.write(cpu), pages, protection);
+        if result.is_err() {
+            self.give_back(cpu, pages.count());
+        }
+        result
+    }
+
+    fn map_anywhere(
+        &self,
+        cpu: &Cpu<'m, M>,
+        count: u64,
+        protection: Protection,
+    ) -> Result<Pages, MapError> {
+        self.memory.check(cpu);
+        let window = Pages { start: LOWEST, ..self.pages() };
+        if count == 0 {
+            return Err(MapError::Empty);
+        }
+        if count > window.count() {
+            return Err(MapError::NoRange);
+        }
+        self.charge(cpu, count)?;
+        let mut entries = self.map.write(cpu);
+        let Some(start) = entries.gap(window, count) else {
+            drop(entries);
+            self.give_back(cpu, count);
+            return Err(MapError::NoRange);
+        };
+        let pages = Pages::new(start, count);
+        self.map_charged(&mut entries, pages, protection)?;
+        Ok(pages)
+    }
+
+    fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut entries = self.map.write(cpu);
+        let mut ended = None;
+        let mut more = Vec::new();
+        let count = entries::unmap(&mut entries, pages, |backing| {
+            // Most often it is one.
+            match &ended {
+                None => ended = Some(backing),
+                Some(_) => more.push(backing),
+            }
+        });
+        if count > 0 {
+            // As Linux does since 4.20.
+            entries.downgrade(|| {
+                let gone = self.memory.remove(cpu, &self.pmap, pages);
+                S::Accounting::add(&self.resident, cpu.number(), gone.wrapping_neg());
+                let guard = cpu.pin();
+                ended.into_iter().chain(more).for_each(|backing| backing.end(&guard));
+            });
+            self.give_back(cpu, count);
+        }
+        Ok(())
+    }
+
+    fn protect(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        protection: Protection,
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let protection = readable(protection);
+        let mut entries = self.map.write(cpu);
+        if !entries::protect(&mut entries, pages, protection) {
+            return Err(MapError::Unmapped);
+        }
+        self.memory.restrict(cpu, &self.pmap, pages, protection);
+        Ok(())
+    }
+
+    fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        self.map.read(cpu, || {
+            let gone = self.memory.remove(cpu, &self.pmap, pages);
+            S::Accounting::add(&self.resident, cpu.number(), gone.wrapping_neg());
+        });
+        Ok(())
+    }
+
+    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+        self.memory.check(cpu);
+        self.map.with_entry(cpu, page, |protection, _| protection)
+    }
+
+    fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Self, MapError> {
+        self.memory.check(cpu);
+        self.memory.catch_up(cpu);
+        let copy = Space::new(&self.memory, cpu)?;
+        let mut entries = self.map.write(cpu);
+        entries.exclude_faults();
+        let mut count = 0;
+        for_each(&entries, |entry| count += entry.pages.count());
+        self.charge(cpu, count)?;
+        let mut copies = copy.map.write(cpu);
+        for_each(&entries, |View { pages, protection, backing }| {
+            copies.insert(Entry { pages, protection, backing: backing.fork(&copy.pmap) });
+        });
+        drop(copies);
+        let present = self.memory.copy(cpu, &self.pmap, &copy.pmap, self.pages())?;
+        S::Accounting::add(&copy.resident, cpu.number(), present);
+        drop(entries);
+        Ok(copy)
+    }
+}
+
+/// With reading, if it allows anything: hardware knows no pages that may be written or executed and not
+/// read.
+fn readable(protection: Protection) -> Protection {
+    let is_readable = protection != Protection::NONE && !protection.allows(Protection::GUARD);
+    if is_readable { protection | Protection::READ } else { protection }
+}
+
+/// Calls `with` with all entries of a map.
+pub(super) fn for_each<R: Reverse>(entries: &impl Entries<R>, mut with: impl FnMut(View<'_, R>)) {
+    let mut next = 0;
+    while let Some(entry) = entries.from(next) {
+        next = entry.pages.end;
+        with(entry);
+    }
+}
+
+impl<M: Machine, S: Strategies> Drop for Space<'_, M, S> {
+    fn drop(&mut self) {
+        let Memory { frames, accounting, .. } = &*self.memory;
+        let machine = frames.machine;
+        // SAFETY: whatever is freed was ours, and nobody uses the space any more.
+        let free = |frame| unsafe { machine.free(&[frame]) };
+        let mut whole = self.pmap.lock.lock_briefly();
+        for (page, frame) in self.present() {
+            let of = Mapping { pmap: &*self.pmap, space: &mut whole, page };
+            if S::Reverse::remove(frames, of, frame, |_| (), free) {
+                self.memory.put_off(frame);
+            }
+        }
+        drop(whole);
+        let handle = machine.epoch().register();
+        let (guard, mut count) = (handle.pin(), 0);
+        self.map.clear(|pages, backing| {
+            count += pages;
+            backing.end(&guard);
+        });
+        accounting.give_back(None, count, machine.epoch().platform());
+        // Last: who walks the reverse map looks at tables of spaces that it finds there.
+        frames.for_tables(&self.pmap, &mut |table| free(table));
+    }
+}

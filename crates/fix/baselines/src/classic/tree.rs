@@ -1,0 +1,154 @@
+//! A balanced tree under one lock: `vm_map` of the BSDs, and `mm_struct` of Linux until 6.0.
+//!
+//! Who changes the map has it alone; faults read it, and so all write the lock's line.
+
+use std::collections::BTreeMap;
+
+use knee_vm::{Cpu, Machine, Pages, Protection};
+
+use super::entries::{Entries, Entry, View};
+use super::gap_cache::GapCache;
+use super::lock::{Shared, Writing};
+use super::map::{Map, MapKind};
+use super::on_cpu::OnCpu;
+use super::reverse::Reverse;
+
+/// Entries in a balanced tree, under `mmap_lock`.
+#[derive(Debug)]
+pub enum Tree {}
+
+impl MapKind for Tree {
+    type Map<R: Reverse> = TreeMap<R>;
+}
+
+/// The map of [`Tree`].
+#[derive(Debug)]
+pub struct TreeMap<R: Reverse>(Shared<Areas<R>>);
+
+/// Entries by their first page.
+#[derive(Debug)]
+struct Areas<R: Reverse> {
+    tree: BTreeMap<u64, Area<R>>,
+    cache: GapCache,
+}
+
+#[derive(Debug)]
+struct Area<R: Reverse> {
+    end: u64,
+    protection: Protection,
+    backing: R::Backing,
+}
+
+impl<R: Reverse> Map<R> for TreeMap<R> {
+    type Writing<'a, 'm: 'a, M: Machine>
+        = Held<'a, R>
+    where
+        M: 'm;
+
+    fn new() -> TreeMap<R> {
+        TreeMap(Shared::new(Areas { tree: BTreeMap::new(), cache: GapCache::default() }))
+    }
+
+    #[inline]
+    fn with_entry<M: Machine, T>(
+        &self,
+        cpu: &Cpu<'_, M>,
+        page: u64,
+        with: impl FnOnce(Protection, &R::Backing) -> T,
+    ) -> Option<T> {
+        let areas = self.0.read(&OnCpu::of(cpu));
+        let (_, area) = areas.tree.range(..=page).next_back()?;
+        (page < area.end).then(|| with(area.protection, &area.backing))
+    }
+
+    #[inline]
+    fn write<'a, 'm, M: Machine + 'm>(&'a self, cpu: &'a Cpu<'m, M>) -> Held<'a, R> {
+        Held(self.0.write(&OnCpu::of(cpu)))
+    }
+
+    fn read<M: Machine, T>(&self, cpu: &Cpu<'_, M>, with: impl FnOnce() -> T) -> T {
+        let _areas = self.0.read(&OnCpu::of(cpu));
+        with()
+    }
+
+    fn clear(&mut self, mut end: impl FnMut(u64, R::Backing)) {
+        while let Some((start, area)) = self.0.get_mut().tree.pop_first() {
+            end(area.end - start, area.backing);
+        }
+    }
+}
+
+/// A [`TreeMap`], held for changes.
+#[derive(Debug)]
+pub struct Held<'a, R: Reverse>(Writing<'a, Areas<R>>);
+
+impl<R: Reverse> Held<'_, R> {
+    fn area(&mut self, start: u64) -> &mut Area<R> {
+        self.0.tree.get_mut(&start).expect("an entry begins there")
+    }
+}
+
+fn view<'a, R: Reverse>((&start, area): (&u64, &'a Area<R>)) -> View<'a, R> {
+    let pages = Pages { start, end: area.end };
+    View { pages, protection: area.protection, backing: &area.backing }
+}
+
+impl<R: Reverse> Entries<R> for Held<'_, R> {
+    #[inline]
+    fn up_to(&self, page: u64) -> Option<View<'_, R>> {
+        self.0.tree.range(..=page).next_back().map(view)
+    }
+
+    #[inline]
+    fn from(&self, page: u64) -> Option<View<'_, R>> {
+        self.0.tree.range(page..).next().map(view)
+    }
+
+    #[inline]
+    fn insert(&mut self, Entry { pages, protection, backing }: Entry<R>) {
+        self.0.tree.insert(pages.start, Area { end: pages.end, protection, backing });
+    }
+
+    #[inline]
+    fn remove(&mut self, start: u64) -> R::Backing {
+        self.0.tree.remove(&start).expect("an entry begins there").backing
+    }
+
+    #[inline]
+    fn set_end(&mut self, start: u64, end: u64) {
+        self.area(start).end = end;
+    }
+
+    fn set_start(&mut self, start: u64, new: u64) {
+        let area = self.0.tree.remove(&start).expect("an entry begins there");
+        self.0.tree.insert(new, area);
+    }
+
+    fn set_protection(&mut self, start: u64, protection: Protection) {
+        self.area(start).protection = protection;
+    }
+
+    fn gap(&mut self, pages: Pages, count: u64) -> Option<u64> {
+        let Areas { tree, cache } = &mut *self.0;
+        cache.find(pages, count, |from, with| {
+            let first = tree.range(..from).next_back();
+            let others = tree.range(from..);
+            let all = first.into_iter().chain(others).map(|entry| view(entry).pages);
+            all.map(with).find(|goes_on| !goes_on);
+        })
+    }
+
+    fn unmapped(&mut self, start: u64) {
+        let before = self.0.tree.range(..start).next_back();
+        let gap = before.map_or(0, |(_, before)| before.end);
+        self.0.cache.unmapped(gap);
+    }
+
+    /// Faults read the map.
+    fn exclude_faults(&mut self) {}
+
+    fn downgrade<T>(self, with: impl FnOnce() -> T) -> T {
+        let _areas = self.0.downgrade();
+        with()
+    }
+}

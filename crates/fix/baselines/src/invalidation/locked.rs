@@ -1,0 +1,135 @@
+//! A list of active sections under a mutex, and numbers that are handed down it.
+//!
+//! Sections are numbered, and the list has the newest first. The oldest section tells when it ends
+//! that its number is finished, and with it all smaller ones. Another section hands its number to the
+//! next older one instead: when that ends, both are over.
+
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use knee_sync::Platform;
+
+use super::form::{Invalidation, Stamp};
+use crate::mutant::{is_mutant, order};
+use crate::primitive::{AtomicPtr, AtomicU64, Mutex};
+
+/// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
+///
+/// All sections of the system meet in one mutex, twice each. A wait is for sections that marked the
+/// page and for older ones.
+pub struct Locked {
+    list: Mutex<List>,
+    /// The largest number such that no section with it or a smaller one is active.
+    finished: AtomicU64,
+}
+
+#[derive(Debug)]
+struct List {
+    newest: AtomicPtr<LockedPlace>,
+}
+
+/// A thread's place in [`Locked`]. Its links are written and read with the mutex.
+#[derive(Debug)]
+pub struct LockedPlace {
+    /// The section's number; 0 outside of any.
+    number: AtomicU64,
+    newer: AtomicPtr<LockedPlace>,
+    older: AtomicPtr<LockedPlace>,
+}
+
+impl Locked {
+    /// The form, without sections.
+    pub fn new() -> Locked {
+        let list = Mutex::new(List { newest: AtomicPtr::new(ptr::null_mut()) });
+        Locked { list, finished: AtomicU64::new(0) }
+    }
+}
+
+impl Default for Locked {
+    fn default() -> Locked {
+        Locked::new()
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Locked").field("finished", &self.finished).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: a number is finished when no section with it or a smaller one is in the list.
+unsafe impl Invalidation for Locked {
+    type Place = LockedPlace;
+
+    fn place(&self) -> LockedPlace {
+        LockedPlace {
+            number: AtomicU64::new(0),
+            newer: AtomicPtr::new(ptr::null_mut()),
+            older: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    unsafe fn begin(&self, place: &LockedPlace, _: &impl Platform) {
+        let me = ptr::from_ref(place).cast_mut();
+        let list = self.list.lock();
+        let newest = list.newest.load(Relaxed);
+        // SAFETY: places in the list stay where they are, says `begin`'s caller.
+        let before = match unsafe { newest.as_ref() } {
+            Some(newest) => {
+                newest.newer.store(me, Relaxed);
+                newest.number.load(Relaxed)
+            }
+            None => self.finished.load(Relaxed),
+        };
+        place.number.store(before + 1, Relaxed);
+        place.newer.store(ptr::null_mut(), Relaxed);
+        place.older.store(newest, Relaxed);
+        list.newest.store(me, Relaxed);
+    }
+
+    unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
+        // A newer section may hand its number down meanwhile: either number is over when we are.
+        let number = place.number.load(Relaxed);
+        if stamp.number.load(Relaxed) < number {
+            stamp.number.store(number, Relaxed);
+        }
+    }
+
+    unsafe fn finish(&self, place: &LockedPlace, _: &impl Platform) {
+        let list = self.list.lock();
+        let number = place.number.load(Relaxed);
+        let (newer, older) = (place.newer.load(Relaxed), place.older.load(Relaxed));
+        // SAFETY: as in `begin`.
+        match unsafe { newer.as_ref() } {
+            Some(newer) => newer.older.store(older, Relaxed),
+            None => list.newest.store(older, Relaxed),
+        }
+        // SAFETY: as in `begin`.
+        match unsafe { older.as_ref() } {
+            Some(older) => {
+                older.newer.store(newer, Relaxed);
+                if !is_mutant!("locked_keeps") {
+                    older.number.store(number, Relaxed);
+                }
+            }
+            None => {
+                // Those who handed their numbers down did so with the mutex, so what they did comes
+                // before this as well.
+                self.finished.store(number, order!(Release, "locked_finish"));
+            }
+        }
+        place.number.store(0, Relaxed);
+    }
+
+    fn wait<'a>(
+        &self,
+        _: impl Iterator<Item = &'a LockedPlace>,
+        stamp: &Stamp,
+        platform: &impl Platform,
+    ) {
+        let number = stamp.number.load(Relaxed);
+        // Acquire: we do not take the mutex, and see what those sections did.
+        platform.sleep_while(|| number > self.finished.load(order!(Acquire, "locked_wait")));
+    }
+}

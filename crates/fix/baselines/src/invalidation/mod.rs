@@ -1,0 +1,37 @@
+//! Delayed invalidation as FreeBSD has had it, beside that of [`knee_sync::invalidation`], which says what
+//! it is for.
+//!
+//! | | begin and finish | waits for sections that marked the page, and | wait costs |
+//! |---|---|---|---|
+//! | [`Slots`] | three stores to the thread's own line | those with a page of the same of 64 bits | a look at each thread, if the page was ever marked |
+//! | [`Locked`] | a mutex twice | older ones | a load |
+//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
+//! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a look at each thread |
+//!
+//! The rules of knee-sync hold for each form.
+//!
+//! # Source
+//! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and
+//! revision 347695 of 2019 (here [`LockFree`]); M. Macy's experiment with epochs of 2018 (here
+//! [`Epoch`]), which lives in `sys/powerpc/aim/mmu_radix.c`.
+
+mod epoch;
+mod form;
+mod lock_free;
+mod locked;
+mod slots;
+mod tracker;
+
+#[cfg(all(test, loom))]
+mod modelled;
+#[cfg(all(test, shuttle))]
+mod scheduled;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use epoch::{Epoch, EpochPlace};
+pub use form::{Invalidation, Stamp};
+pub use lock_free::{Link, LockFree};
+pub use locked::{Locked, LockedPlace};
+pub use slots::Slots;
+pub use tracker::{Member, Section, Tracker};

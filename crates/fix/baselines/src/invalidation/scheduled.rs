@@ -1,0 +1,94 @@
+//! Schedules of threads that mark pages and of others that wait for them, in each of the forms.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use shuttle::sync::Mutex;
+
+use super::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
+use crate::model::{Model, check, thread};
+
+const MARKERS: usize = 3;
+const SECTIONS: usize = 3;
+const PAGES: usize = 2;
+
+/// What a page's lock guards: the sections that have marked it.
+#[derive(Default)]
+struct Page {
+    marked_by: Mutex<Vec<usize>>,
+    stamp: Stamp,
+}
+
+struct World<F: Invalidation> {
+    tracker: Tracker<F, Model>,
+    pages: [Page; PAGES],
+    /// No part of the model: whoever looks sees it.
+    over: [AtomicBool; MARKERS * SECTIONS],
+}
+
+impl<F: Invalidation> World<F> {
+    /// Sections of one thread, which joins anew after the second: each marks one page or two.
+    fn mark(&self, thread: usize) {
+        let mut member = self.tracker.join();
+        for section in thread * SECTIONS..(thread + 1) * SECTIONS {
+            let guard = member.begin();
+            for page in self.pages.iter().skip(section % PAGES) {
+                let mut marked_by = page.marked_by.lock().unwrap();
+                marked_by.push(section);
+                guard.mark(&page.stamp);
+            }
+            thread::yield_now();
+            self.over[section].store(true, Relaxed);
+            guard.finish();
+            if section % SECTIONS == 1 {
+                drop(member);
+                member = self.tracker.join();
+            }
+        }
+    }
+
+    fn wait(&self) {
+        for page in self.pages.iter().cycle().take(2 * PAGES) {
+            let sections = page.marked_by.lock().unwrap().clone();
+            self.tracker.wait(&page.stamp);
+            let early = sections.iter().find(|&&section| !self.over[section].load(Relaxed));
+            assert_eq!(early, None, "the wait was over before the section");
+        }
+    }
+}
+
+/// Three threads that mark, and three that wait.
+fn waits_for_who_marked<F: Invalidation + Send + 'static>(form: fn() -> F) {
+    check(move || {
+        let tracker = Tracker::on(Model, form());
+        let world =
+            Arc::new(World { tracker, pages: Default::default(), over: Default::default() });
+        let markers = (0..MARKERS).map(|marker| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.mark(marker))
+        });
+        let markers: Vec<_> = markers.collect();
+        let waiters = [(), ()].map(|()| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.wait())
+        });
+        world.wait();
+        markers.into_iter().chain(waiters).for_each(|thread| thread.join().unwrap());
+        world.wait();
+    });
+}
+
+#[test]
+fn an_epoch_waits_for_who_marked() {
+    waits_for_who_marked(Epoch::new);
+}
+
+#[test]
+fn the_locked_form_waits_for_who_marked() {
+    waits_for_who_marked(Locked::new);
+}
+
+#[test]
+fn the_lock_free_form_waits_for_who_marked() {
+    waits_for_who_marked(|| LockFree::new().expect("models have words of 128 bits"));
+}

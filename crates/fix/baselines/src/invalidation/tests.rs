@@ -1,0 +1,149 @@
+use std::fmt;
+use std::mem;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use super::*;
+
+const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
+const THREADS: usize = 3;
+const PAGES: usize = 5;
+
+/// What a page's lock guards: the sections that have marked it.
+#[derive(Default)]
+struct Page {
+    marked_by: Mutex<Vec<usize>>,
+    stamp: Stamp,
+}
+
+/// Some threads mark pages and say at the end of each section that it is over; others look who has
+/// marked a page, wait, and must find that each of those has said so. The saying is no
+/// synchronization: that is the form's.
+fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
+    let tracker = Tracker::new(form);
+    let pages: [Page; PAGES] = Default::default();
+    let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
+    let mark = |thread: usize| {
+        let mut member = tracker.join();
+        for (section, is_over) in over.iter().enumerate().skip(thread * SECTIONS).take(SECTIONS) {
+            let guard = member.begin();
+            for page in pages.iter().skip(section % 3).step_by(1 + section % 2) {
+                let mut marked_by = page.marked_by.lock().unwrap();
+                marked_by.push(section);
+                guard.mark(&page.stamp);
+            }
+            if section % 16 == 0 {
+                // Waiters come now, also on one CPU.
+                thread::yield_now();
+            }
+            is_over.store(true, Relaxed);
+            guard.finish();
+            if section % 64 == 0 {
+                drop(mem::replace(&mut member, tracker.join()));
+            }
+        }
+    };
+    let mut waited_for = 0;
+    thread::scope(|scope| {
+        let markers: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || mark(thread))).collect();
+        let mut is_last = false;
+        while !is_last {
+            is_last = markers.iter().all(|marker| marker.is_finished());
+            for page in &pages {
+                let sections = mem::take(&mut *page.marked_by.lock().unwrap());
+                waited_for += sections.iter().filter(|&&s| !over[s].load(Relaxed)).count();
+                tracker.wait(&page.stamp);
+                let early = sections.iter().find(|&&section| !over[section].load(Relaxed));
+                assert_eq!(early, None, "the wait was over before the section");
+            }
+        }
+    });
+    eprintln!("{waited_for} sections were not over when a wait for them began");
+    assert!(over.into_iter().all(AtomicBool::into_inner));
+}
+
+/// A section that has begun before or after another one, and has marked another page, is no business
+/// of those who wait for the page of that one.
+fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
+    let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
+    let (mut first, mut second) = (tracker.join(), tracker.join());
+    let older = first.begin();
+    older.mark(&stamps[0]);
+    let younger = second.begin();
+    older.finish();
+    // A thread that waited for the younger section would wait for ever.
+    tracker.wait(&stamps[0]);
+    tracker.wait(&stamps[1]);
+    younger.mark(&stamps[0]);
+    younger.finish();
+    tracker.wait(&stamps[0]);
+}
+
+/// Whether a wait returns while a section goes on that has marked the page, and after it.
+fn waits_for_one<F: Invalidation + Send>(form: F) {
+    let (tracker, stamp) = (Tracker::new(form), Stamp::new());
+    let (mut first, mut second) = (tracker.join(), tracker.join());
+    let older = first.begin();
+    let younger = second.begin();
+    older.mark(&stamp);
+    younger.mark(&stamp);
+    thread::scope(|scope| {
+        let (returned, has_returned) = mpsc::channel();
+        let (tracker, stamp) = (&tracker, &stamp);
+        scope.spawn(move || {
+            tracker.wait(stamp);
+            returned.send(()).unwrap();
+        });
+        thread::sleep(std::time::Duration::from_millis(5));
+        assert!(has_returned.try_recv().is_err());
+        younger.finish();
+        thread::sleep(std::time::Duration::from_millis(5));
+        assert!(has_returned.try_recv().is_err());
+        older.finish();
+        has_returned.recv().expect("nobody is in a section");
+    });
+}
+
+macro_rules! forms {
+    ($($name:ident $form:expr, $test:ident;)*) => { $(
+        #[test]
+        fn $name() {
+            $test($form);
+        }
+    )* };
+}
+
+forms! {
+    an_epoch_waits_for_who_marked Epoch::new(), waits_for_who_marked;
+    an_epoch_waits_for_the_last_of_two Epoch::new(), waits_for_one;
+    the_locked_form_waits_for_who_marked Locked::new(), waits_for_who_marked;
+    the_locked_form_waits_for_the_last_of_two Locked::new(), waits_for_one;
+    the_locked_form_does_not_wait_for_younger_sections
+        Locked::new(), does_not_wait_for_younger_sections;
+}
+
+/// The forms with 128-bit exchanges, where there are such.
+fn with_lock_free(test: impl FnOnce(LockFree)) {
+    match LockFree::new() {
+        Some(form) => test(form),
+        None => eprintln!("skipped: this CPU does not exchange 128 bits"),
+    }
+}
+
+#[test]
+fn the_lock_free_form_waits_for_who_marked() {
+    with_lock_free(waits_for_who_marked);
+}
+
+#[test]
+fn the_lock_free_form_waits_for_the_last_of_two() {
+    with_lock_free(waits_for_one);
+}
+
+#[test]
+fn the_lock_free_form_does_not_wait_for_younger_sections() {
+    with_lock_free(does_not_wait_for_younger_sections);
+}

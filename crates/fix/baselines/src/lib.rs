@@ -1,0 +1,34 @@
+//! The older designs that knee-sync and knee-vm are measured against, each improvement by itself.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`classic`] | address spaces as in FreeBSD, DragonFly BSD and Linux |
+//! | [`AddressSpace`] | what all of them do, and [`knee_vm::Space`] |
+//! | [`invalidation`] | delayed invalidation as in FreeBSD in 2016, 2018 and 2019 |
+//! | [`conn_table`] | FreeBSD's lookup of connections, under a read lock and under an epoch |
+//!
+//! Nothing of this is published. The testcases of `knee run` and the benchmarks of `peers` use it.
+
+#[cfg(not(any(loom, shuttle)))]
+mod address_space;
+#[cfg(not(any(loom, shuttle)))]
+pub mod classic;
+#[cfg(not(any(loom, shuttle)))]
+pub mod conn_table;
+pub mod invalidation;
+
+#[cfg(all(test, any(loom, shuttle)))]
+#[path = "../../sync/src/model/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the models of knee-sync use the rest")]
+mod model;
+#[path = "../../sync/src/mutant.rs"]
+mod mutant;
+/// Where the models look for the platform.
+#[cfg(all(test, any(loom, shuttle)))]
+mod platform {
+    pub(crate) use knee_sync::Platform;
+}
+mod primitive;
+
+#[cfg(not(any(loom, shuttle)))]
+pub use address_space::AddressSpace;

@@ -1,0 +1,101 @@
+//! Atomics and locks: those of the language, or in models those of loom or shuttle.
+
+use knee_sync::Platform;
+
+#[cfg(not(all(test, any(loom, shuttle))))]
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64};
+#[cfg(not(all(test, any(loom, shuttle))))]
+pub(crate) use parking_lot::RawMutex;
+#[cfg(not(all(test, any(loom, shuttle))))]
+pub(crate) use portable_atomic::AtomicU128;
+
+#[cfg(all(test, loom))]
+pub(crate) use crate::model::{AtomicBool, AtomicPtr, AtomicU64};
+#[cfg(all(test, shuttle))]
+pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU64};
+#[cfg(all(test, any(loom, shuttle)))]
+pub(crate) use {crate::model::RawLock as RawMutex, wide::AtomicU128};
+
+/// A mutex: parking_lot's, or in models one that the model knows.
+pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
+
+/// The fence of readers.
+#[inline]
+pub(crate) fn light(platform: &impl Platform) {
+    // The default of the trait is compiled into knee-sync, where a model does not see it.
+    #[cfg(all(test, loom))]
+    match platform.is_symmetric() {
+        true => crate::model::fence(core::sync::atomic::Ordering::SeqCst),
+        false => crate::model::interrupt(),
+    }
+    #[cfg(not(all(test, loom)))]
+    platform.light();
+}
+
+/// Words of 128 bits, which neither loom nor shuttle has.
+#[cfg(all(test, any(loom, shuttle)))]
+mod wide {
+    use core::sync::atomic::Ordering::{self, Relaxed};
+    use std::sync::Mutex;
+
+    use super::AtomicU64;
+
+    /// A word of 64 bits that says which of the values it is that any word ever had: equal ones are the
+    /// same, so exchanges compare them.
+    #[derive(Debug)]
+    pub(crate) struct AtomicU128(AtomicU64);
+
+    /// All values. They are no part of the model.
+    static VALUES: Mutex<Vec<u128>> = Mutex::new(Vec::new());
+
+    fn number(value: u128) -> u64 {
+        let mut values = VALUES.lock().expect("nobody panics with it");
+        let known = values.iter().position(|&known| known == value);
+        known.unwrap_or_else(|| {
+            values.push(value);
+            values.len() - 1
+        }) as u64
+    }
+
+    fn value(number: u64) -> u128 {
+        VALUES.lock().expect("nobody panics with it")[number as usize]
+    }
+
+    impl AtomicU128 {
+        pub(crate) fn new(of: u128) -> AtomicU128 {
+            AtomicU128(AtomicU64::new(number(of)))
+        }
+
+        pub(crate) fn is_lock_free() -> bool {
+            true
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u128 {
+            value(self.0.load(order))
+        }
+
+        pub(crate) fn store(&self, to: u128, order: Ordering) {
+            self.0.store(number(to), order);
+        }
+
+        pub(crate) fn compare_exchange(
+            &self,
+            old: u128,
+            new: u128,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u128, u128> {
+            let exchanged = self.0.compare_exchange(number(old), number(new), success, failure);
+            exchanged.map(value).map_err(value)
+        }
+
+        pub(crate) fn fetch_or(&self, bits: u128, order: Ordering) -> u128 {
+            loop {
+                let old = self.load(Relaxed);
+                if self.compare_exchange(old, old | bits, order, Relaxed).is_ok() {
+                    return old;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Where spaces map what is to be mapped anywhere.
+
+use knee_baselines::AddressSpace;
+use knee_vm::hosted::MmuContext;
+use knee_vm::{MapError, Pages, Protection};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::designs::{Design, MachineOf, for_each_design};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Anywhere(u64),
+    At(Pages),
+    Unmap(Pages),
+    /// One of those that were mapped anywhere.
+    UnmapOne(usize),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let pages = || (0_u64..80, 1_u64..20).prop_map(|(start, count)| Pages::new(start, count));
+    prop_oneof![
+        4 => (1_u64..9).prop_map(Operation::Anywhere),
+        1 => pages().prop_map(Operation::At),
+        2 => pages().prop_map(Operation::Unmap),
+        2 => any::<usize>().prop_map(Operation::UnmapOne),
+    ]
+}
+
+const LOWEST: u64 = 16;
+
+fn what_is_mapped_anywhere_was_free<D: Design>() {
+    let operations = prop::collection::vec(operation(), 1..100);
+    let config = ProptestConfig { cases: 100, ..ProptestConfig::default() };
+    let result = TestRunner::new(config).run(&operations, |operations| {
+        let machine = MachineOf::<D>::with_architecture(256, 1);
+        let cpu = machine.cpu(0);
+        let shared = D::shared(&machine, u64::MAX);
+        let space = D::space(&shared, &cpu);
+        let (read, mut known) = (Protection::READ, Vec::new());
+        // Beyond that nothing is mapped but anywhere.
+        let mut used = vec![false; 2000];
+        for operation in operations {
+            let (pages, is_mapped) = match operation {
+                Operation::Anywhere(count) => {
+                    let pages = space.map_anywhere(&cpu, count, read).unwrap();
+                    prop_assert_eq!(pages.count(), count);
+                    prop_assert!(pages.start >= LOWEST && pages.end <= space.pages().end);
+                    let free =
+                        |start: &u64| (*start..start + count).all(|page| !used[page as usize]);
+                    if D::IS_FIRST_FIT {
+                        prop_assert_eq!(Some(pages.start), (LOWEST..1000).find(free));
+                    }
+                    known.push(pages);
+                    (pages, true)
+                }
+                Operation::At(pages) if space.map(&cpu, pages, read).is_ok() => (pages, true),
+                Operation::UnmapOne(number) if !known.is_empty() => {
+                    (known.swap_remove(number % known.len()), false)
+                }
+                Operation::Unmap(pages) => (pages, false),
+                _ => continue,
+            };
+            if !is_mapped {
+                space.unmap(&cpu, pages).unwrap();
+            }
+            for page in (pages.start..pages.end).filter(|page| *page < 2000) {
+                let (now, page) = (&mut used[page as usize], page as usize);
+                prop_assert!(!is_mapped || !*now, "page {} was mapped already", page);
+                *now = is_mapped;
+            }
+            for page in 0..120 {
+                prop_assert_eq!(space.query(&cpu, page).is_some(), used[page as usize]);
+            }
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
+
+for_each_design!(what_is_mapped_anywhere_was_free);
+
+fn too_much_or_nothing_has_no_range<D: Design>() {
+    let machine = MachineOf::<D>::with_architecture(256, 1);
+    let cpu = machine.cpu(0);
+    let shared = D::shared(&machine, u64::MAX);
+    let space = D::space(&shared, &cpu);
+    let map = |count| space.map_anywhere(&cpu, count, Protection::READ);
+    let end = space.pages().end;
+    assert_eq!(map(0), Err(MapError::Empty));
+    assert_eq!(map(end), Err(MapError::NoRange));
+    let all = map(end - LOWEST).unwrap();
+    assert_eq!(map(1), Err(MapError::NoRange));
+    space.unmap(&cpu, Pages::new(100, 1)).unwrap();
+    assert_eq!(map(2), Err(MapError::NoRange));
+    assert_eq!(map(1), Ok(Pages::new(100, 1)));
+    space.unmap(&cpu, all).unwrap();
+    assert_eq!(D::used(&shared), 0, "what has no range is not charged");
+}
+
+for_each_design!(too_much_or_nothing_has_no_range);

@@ -1,0 +1,142 @@
+//! A space against a map of pages: what is mapped, what may be done, and what was stored.
+
+use knee_baselines::AddressSpace;
+use knee_vm::hosted::MmuContext;
+use knee_vm::{Fault, MapError, PAGE, Pages, Protection};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::designs::{Design, MachineOf, for_each_design};
+use crate::random::Random;
+use crate::reference::{Model, Operation, READ, WRITE, apply};
+use crate::strategies::operation;
+
+/// So many pages may be mapped: more than most ranges, and less than the largest.
+const LIMIT: u64 = 1 << 19;
+
+fn a_space_does_what_a_map_of_pages_does<D: Design>() {
+    let config = ProptestConfig { cases: 60, ..ProptestConfig::default() };
+    let operations = prop::collection::vec(operation(), 1..80);
+    let result = TestRunner::new(config).run(&operations, |operations| {
+        let machine = MachineOf::<D>::with_architecture(4096, 1);
+        let all = machine.free_frames();
+        {
+            let cpu = machine.cpu(0);
+            let shared = D::shared(&machine, LIMIT);
+            let space = D::space(&shared, &cpu);
+            let mut model = Model::default();
+            for operation in &operations {
+                let expected = match *operation {
+                    Operation::Map(pages, _) if D::used(&shared) + pages.count() > LIMIT => {
+                        Err(Ok(MapError::Limit))
+                    }
+                    _ => model.apply(operation),
+                };
+                prop_assert_eq!(apply(&cpu, &space, operation), expected);
+                model.check_pages(&cpu, &space);
+                let found = D::audit(&space, &cpu);
+                prop_assert_eq!(found.mapped, model.mapped(space.pages()));
+                prop_assert_eq!(found.present, space.resident());
+                prop_assert_eq!(found.mapped, D::used(&shared));
+            }
+            D::audit_all(&shared, &[&space], &cpu);
+            drop(space);
+            prop_assert_eq!(D::used(&shared), 0);
+        }
+        prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+        Ok(())
+    });
+    result.unwrap();
+}
+
+for_each_design!(a_space_does_what_a_map_of_pages_does);
+
+/// Single pages that differ from their neighbours: as many entries as pages, where a tree has several
+/// levels. They come and go in stretches, so that nodes become empty from either end and are filled again.
+fn entries_by_the_hundred_are_found<D: Design>() {
+    const COUNT: u64 = 700;
+    let machine = MachineOf::<D>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let shared = D::shared(&machine, u64::MAX);
+    for seed in 0..4 {
+        let mut random = Random::new(seed);
+        let space = D::space(&shared, &cpu);
+        let mut model = Model::default();
+        for _ in 0..60 {
+            let first = random.below(COUNT);
+            let last = (first + random.below(80)).min(COUNT - 1);
+            let (upward, kind) = (random.below(2) == 0, random.below(3));
+            for step in 0..=last - first {
+                let page = if upward { first + step } else { last - step };
+                let (pages, other) =
+                    (Pages::new(page, 1), [READ, READ | WRITE][(page % 2) as usize]);
+                let operation = match kind {
+                    0 => Operation::Unmap(pages),
+                    1 => Operation::Map(pages, other),
+                    _ => Operation::Protect(pages, random.protection()),
+                };
+                assert_eq!(
+                    apply(&cpu, &space, &operation),
+                    model.apply(&operation),
+                    "{operation:?}"
+                );
+            }
+            for page in 0..COUNT {
+                assert_eq!(space.query(&cpu, page), model.find(page), "page {page}");
+            }
+            assert_eq!(D::audit(&space, &cpu).mapped, model.mapped(space.pages()));
+        }
+    }
+    assert_eq!(D::used(&shared), 0);
+}
+
+for_each_design!(entries_by_the_hundred_are_found);
+
+/// Frames end in the middle: what is there stays, and can be gone to.
+fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
+    let machine = MachineOf::<D>::with_architecture(100, 1);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let shared = D::shared(&machine, u64::MAX);
+        let space = D::space(&shared, &cpu);
+        let pages = Pages::new(500, 200);
+        space.map(&cpu, pages, READ | WRITE).unwrap();
+        let store = |page: u64| cpu.store(&space, page * PAGE as u64, page);
+        let end = (pages.start..pages.end).find(|page| store(*page).is_err()).unwrap();
+        assert_eq!(store(end), Err(Fault::OutOfMemory));
+        assert_eq!(space.resident(), end - pages.start);
+        // A fork needs tables, and leaves all as it was.
+        assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
+        assert_eq!(D::used(&shared), 200);
+        for page in pages.start..end {
+            assert_eq!(cpu.load(&space, page * PAGE as u64), Ok(page));
+            assert_eq!(store(page), Ok(()));
+            assert_eq!(space.fault(&cpu, page, WRITE), Ok(()));
+        }
+        D::audit_all(&shared, &[&space], &cpu);
+        space.discard(&cpu, Pages::new(pages.start, 10)).unwrap();
+        assert_eq!(store(end), Ok(()), "there are frames again");
+        assert_eq!(D::audit(&space, &cpu).present, space.resident());
+    }
+    assert_eq!(machine.free_frames(), all, "all frames come back");
+}
+
+for_each_design!(who_has_no_frame_left_keeps_what_is_there);
+
+/// As Linux' `MADV_POPULATE_READ`.
+fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>() {
+    let machine = MachineOf::<D>::with_architecture(256, 1);
+    let cpu = machine.cpu(0);
+    let shared = D::shared(&machine, u64::MAX);
+    let space = D::space(&shared, &cpu);
+    let populate = |start, count| space.populate(&cpu, Pages::new(start, count));
+    assert_eq!((populate(10, 4), populate(10, 0)), (Err(Fault::Unmapped), Ok(())));
+    space.map(&cpu, Pages::new(10, 2), READ).unwrap();
+    space.map(&cpu, Pages::new(13, 1), Protection::NONE).unwrap();
+    assert_eq!((populate(10, 4), space.resident()), (Err(Fault::Unmapped), 2));
+    assert_eq!(populate(13, 1), Err(Fault::Forbidden));
+    assert_eq!((populate(10, 2), space.resident()), (Ok(()), 2));
+}
+
+for_each_design!(who_populates_has_the_pages_before_the_first_that_cannot_be_read);

@@ -1,0 +1,90 @@
+//! Delayed invalidation in each form, after any sequence of operations of several threads.
+
+#![cfg(not(miri))]
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
+use proptest::prelude::*;
+
+const THREADS: usize = 3;
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn a_wait_is_over_when_every_section_is_that_has_marked(
+        operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
+    ) {
+        wait_is_over(Slots, &operations)?;
+        wait_is_over(Epoch::new(), &operations)?;
+        wait_is_over(Locked::new(), &operations)?;
+        if let Some(form) = LockFree::new() {
+            wait_is_over(form, &operations)?;
+        }
+    }
+}
+
+/// Sections begin, mark pages and end; for each wait there is a thread, which looks whether those have
+/// ended that had marked the page before.
+fn wait_is_over<F: Invalidation>(
+    form: F,
+    operations: &[(u8, usize, usize)],
+) -> Result<(), TestCaseError> {
+    let tracker = &Tracker::new(form);
+    let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
+    let early = &AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let mut members = [(); THREADS].map(|()| tracker.join());
+        let mut sections: Vec<_> = members.iter_mut().map(|member| (None, Some(member))).collect();
+        for &(operation, thread, page) in operations {
+            let (section, member) = &mut sections[thread];
+            match operation {
+                0 => {
+                    if let Some(member) = member.take() {
+                        *section = Some((member.begin(), Arc::new(AtomicBool::new(false))));
+                    }
+                }
+                1 => {
+                    if let Some((section, is_over)) = section {
+                        let (stamp, marked_by) = &pages[page];
+                        let mut marked_by = marked_by.lock().expect("nobody panics with it");
+                        marked_by.push(Arc::clone(is_over));
+                        section.mark(stamp);
+                    }
+                }
+                2 => {
+                    if let Some((section, is_over)) = section.take() {
+                        is_over.store(true, SeqCst);
+                        section.finish();
+                    }
+                }
+                _ => {
+                    let (stamp, marked_by) = &pages[page];
+                    let marked_by = marked_by.lock().expect("nobody panics with it").clone();
+                    scope.spawn(move || {
+                        tracker.wait(stamp);
+                        let is_early = |is_over: &Arc<AtomicBool>| !is_over.load(SeqCst);
+                        early.fetch_add(
+                            marked_by.iter().filter(|over| is_early(over)).count(),
+                            SeqCst,
+                        );
+                    });
+                    // A wait that is too short ends now.
+                    (0..3).for_each(|_| thread::yield_now());
+                }
+            }
+        }
+        for (section, _) in &mut sections {
+            if let Some((section, is_over)) = section.take() {
+                is_over.store(true, SeqCst);
+                section.finish();
+            }
+        }
+    });
+    prop_assert_eq!(early.load(SeqCst), 0, "a wait was over before a section");
+    Ok(())
+}

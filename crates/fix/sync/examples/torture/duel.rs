@@ -1,0 +1,143 @@
+//! A reader and a writer that meet as often as they can, and what they find.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Objects that a writer uses in turn.
+const OBJECTS: usize = 64;
+/// Stores that fill a store buffer, of 56 to 72 entries in today's CPUs, for a while.
+const STORES: usize = 40;
+/// Lines of a table that fits into no cache.
+const LINES: usize = 1 << 20;
+
+/// Two threads, until one has found something or the time is over.
+pub(crate) struct Duel {
+    end: Instant,
+    over: AtomicBool,
+    bad: AtomicBool,
+    rounds: AtomicU64,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+impl Duel {
+    /// A duel that has not begun, of at most this length.
+    pub(crate) fn of_seconds(seconds: f64) -> Duel {
+        Duel {
+            end: Instant::now() + Duration::from_secs_f64(seconds),
+            over: AtomicBool::new(false),
+            bad: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+        }
+    }
+
+    /// Prints how many rounds there were. A failure if either thread has found what must not be.
+    pub(crate) fn outcome(&self, mode: &str) -> ExitCode {
+        println!("{mode}: {} rounds", self.rounds.load(Relaxed));
+        if self.bad.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    /// Runs both.
+    pub(crate) fn fight(&self, reader: impl FnOnce() + Send, writer: impl FnOnce() + Send) {
+        thread::scope(|scope| {
+            scope.spawn(reader);
+            scope.spawn(writer);
+            while !self.is_over() && Instant::now() < self.end {
+                thread::sleep(Duration::from_millis(10));
+            }
+            self.over.store(true, Relaxed);
+        });
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// Says that something must not be.
+    pub(crate) fn object(&self, is_bad: bool) {
+        if is_bad {
+            self.bad.store(true, Relaxed);
+            self.over.store(true, Relaxed);
+        }
+    }
+
+    /// Calls `read` again and again, with the store buffer filled and a number of looks at what it
+    /// finds: long enough to be overtaken, now and then.
+    pub(crate) fn read(&self, mut read: impl FnMut(u64)) {
+        let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
+        let (mut rounds, mut at) = (0_u64, 1_usize);
+        while !self.is_over() {
+            for _ in 0..STORES {
+                at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                cold[at >> 32 & (LINES - 1)].0.store(rounds, Relaxed);
+            }
+            // Or else nobody needs the stores.
+            std::hint::black_box(&cold);
+            read(rounds % 16);
+            rounds += 1;
+            self.rounds.store(rounds, Release);
+        }
+    }
+
+    /// Waits until the reader has done so many rounds more.
+    pub(crate) fn wait_for_rounds(&self, rounds: u64) {
+        let before = self.rounds.load(Relaxed);
+        while self.rounds.load(Acquire) < before + rounds && !self.is_over() {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Looks so many times whether this is so, which must not be.
+    pub(crate) fn look(&self, looks: u64, is_bad: impl Fn() -> bool) {
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            self.object(is_bad());
+        }
+    }
+}
+
+/// Something that readers find.
+pub(crate) struct Object {
+    pub(crate) freed: AtomicBool,
+}
+
+/// Objects, of which one can be found at a time.
+pub(crate) struct Pool {
+    objects: Vec<Object>,
+    pub(crate) current: AtomicPtr<Object>,
+}
+
+impl Pool {
+    pub(crate) fn new() -> Pool {
+        let objects: Vec<_> =
+            (0..OBJECTS).map(|_| Object { freed: AtomicBool::new(true) }).collect();
+        let first = &objects[0];
+        first.freed.store(false, Relaxed);
+        Pool { current: AtomicPtr::new(std::ptr::from_ref(first).cast_mut()), objects }
+    }
+
+    pub(crate) fn find(&self) -> &Object {
+        // SAFETY: it is an object of the pool.
+        unsafe { &*self.current.load(Acquire) }
+    }
+
+    /// Replaces what can be found by one object after the other that is free; `free` gets the old one.
+    pub(crate) fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
+        for object in self.objects.iter().cycle() {
+            if duel.is_over() {
+                return;
+            }
+            if object.freed.load(Relaxed) {
+                object.freed.store(false, Relaxed);
+                let old = self.current.swap(std::ptr::from_ref(object).cast_mut(), Release);
+                // SAFETY: as above.
+                free(unsafe { &*old });
+            }
+        }
+    }
+}

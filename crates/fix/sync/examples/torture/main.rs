@@ -1,0 +1,202 @@
+//! A reader and a writer as fast as they can: `torture MODE [SECONDS] [symmetric]` ends with status 1 as
+//! soon as one of them finds what must not be, as what was freed, or a writer in a lock that is read.
+//!
+//! There is a mode for each part of the crate that relies on the asymmetric fence, as no tool knows
+//! what membarrier(2) does. Objects are marked instead of freed, where that is possible, so that to
+//! find one is counted and is no undefined behaviour. Before each round the reader fills its CPU's
+//! store buffer with stores to lines that are not in its cache: then the store that says "I am here"
+//! takes long to be seen, and a writer that relies on luck is caught. With `--cfg mutants` the crate
+//! is wrong in the place that `KNEE_MUTANT` names, and this has to say so: see tests/mutants.
+
+mod duel;
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use knee_sync::System;
+use knee_sync::epoch;
+use knee_sync::hazard;
+use knee_sync::refs::PerCpuRef;
+use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::rm::RmLock;
+
+use duel::{Duel, Object, Pool};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mode = arguments.first().map_or("epoch", String::as_str);
+    let seconds = arguments.get(1).and_then(|second| second.parse().ok()).unwrap_or(6.0);
+    let symmetric = arguments.iter().any(|argument| argument == "symmetric");
+    let system = if symmetric { System::symmetric() } else { System::detect() };
+    let duel = Duel::of_seconds(seconds);
+    match mode {
+        "epoch" => sections(&duel, system),
+        "hazard" => hazards(&duel, system),
+        "percpu" => percpu(&duel, system),
+        "refcache" => refcache(&duel),
+        "rm" => rm(&duel),
+        other => panic!("no mode is called {other}"),
+    }
+    duel.outcome(mode)
+}
+
+fn sections(duel: &Duel, system: System) {
+    let (domain, pool) = (epoch::Domain::new(system), Pool::new());
+    let reader = || {
+        let handle = domain.register();
+        duel.read(|looks| {
+            let _guard = handle.pin();
+            let found = pool.find();
+            duel.look(looks, || found.freed.load(Relaxed));
+        });
+    };
+    let writer = || {
+        pool.replace(duel, |old| {
+            domain.synchronize();
+            old.freed.store(true, Relaxed);
+        });
+    };
+    duel.fight(reader, writer);
+}
+
+fn hazards(duel: &Duel, system: System) {
+    unsafe fn free(object: *mut ()) {
+        // SAFETY: it is an object of the pool.
+        unsafe { &*object.cast::<Object>() }.freed.store(true, Relaxed);
+    }
+    let pool = Pool::new();
+    let domain = hazard::Domain::with_batch(system, 1);
+    let reader = || {
+        let handle = domain.handle();
+        duel.read(|looks| {
+            // SAFETY: who takes it out retires it to this domain.
+            let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
+            duel.look(looks, || found.freed.load(Relaxed));
+        });
+    };
+    let writer = || {
+        let handle = domain.handle();
+        pool.replace(duel, |old| {
+            let old = std::ptr::from_ref(old).cast_mut();
+            // SAFETY: nobody finds it any more until it was freed; the pool outlives the domain.
+            unsafe { handle.retire_with(old.cast(), free) };
+        });
+    };
+    duel.fight(reader, writer);
+}
+
+fn percpu(duel: &Duel, system: System) {
+    let (count, released) = (PerCpuRef::new(system), AtomicBool::new(false));
+    let release = |is_last| {
+        if is_last {
+            duel.object(released.swap(true, Release));
+        }
+    };
+    let reader = || {
+        duel.read(|looks| {
+            // SAFETY: no other thread has this number.
+            unsafe {
+                if count.tryget_live_as(0) {
+                    duel.look(looks, || released.load(Relaxed));
+                    release(count.put_as(0));
+                }
+            }
+        });
+    };
+    let writer = || {
+        for round in 0_u64.. {
+            if duel.is_over() {
+                return;
+            }
+            // At any moment of the reader's round.
+            duel.wait_for_rounds(1);
+            (0..round % 32).for_each(|_| std::hint::spin_loop());
+            release(count.kill());
+            // By the end of the round that it is in, the reader has put what it had.
+            duel.wait_for_rounds(2);
+            let is_zero = released.load(Acquire) && count.is_zero();
+            duel.object(!duel.is_over() && !is_zero);
+            // Time for a reader that has a reference yet to see that it has not.
+            (0..20).for_each(|_| std::hint::spin_loop());
+            if !duel.is_over() {
+                released.store(false, Relaxed);
+                count.reinit();
+            }
+        }
+    };
+    duel.fight(reader, writer);
+}
+
+fn refcache(duel: &Duel) {
+    struct Value(&'static AtomicBool);
+    impl Drop for Value {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    /// Clones of a value before it ends: few, lest what was counted twice makes up for what was not.
+    const CLONES: u64 = 500;
+    static FREED: AtomicBool = AtomicBool::new(false);
+    let ticks = AtomicU64::new(0);
+    let reader = || {
+        let mut value = Some(Shared::new(Value(&FREED)));
+        let mut round = 0;
+        duel.read(|looks| {
+            round += 1;
+            if let Some(shared) = value.as_ref().filter(|_| round % CLONES != 0) {
+                let clone = shared.clone();
+                duel.look(looks, || FREED.load(Relaxed));
+                drop(clone);
+                if duel.is_over() {
+                    // It may not be there any more.
+                    std::mem::forget(value.take());
+                }
+                return;
+            }
+            drop(value.take());
+            let dropped = ticks.load(Acquire);
+            while ticks.load(Acquire) < dropped + 4 && !duel.is_over() {
+                std::hint::spin_loop();
+            }
+            duel.object(!duel.is_over() && !FREED.swap(false, Relaxed));
+            value = Some(Shared::new(Value(&FREED)));
+        });
+        std::mem::forget(value);
+    };
+    let writer = || {
+        while !duel.is_over() {
+            tick();
+            ticks.fetch_add(1, Release);
+        }
+    };
+    duel.fight(reader, writer);
+}
+
+fn rm(duel: &Duel) {
+    /// Reads after which the lock is open again.
+    const READS: u64 = 20;
+    let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
+    let reader = || {
+        duel.read(|looks| {
+            let _guard = lock.read();
+            duel.look(looks, || writing.load(Relaxed));
+        });
+    };
+    let writer = || {
+        for round in 0_u64.. {
+            duel.wait_for_rounds(READS);
+            if duel.is_over() {
+                return;
+            }
+            let guard = if round % 2 == 0 { Some(lock.write()) } else { lock.try_write() };
+            if let Some(guard) = guard {
+                writing.store(true, Release);
+                (0..20).for_each(|_| std::hint::spin_loop());
+                writing.store(false, Release);
+                drop(guard);
+            }
+        }
+    };
+    duel.fight(reader, writer);
+}

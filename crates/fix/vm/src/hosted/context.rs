@@ -1,0 +1,65 @@
+//! What an MMU needs of an address space.
+
+use crate::cpu::Cpu;
+use crate::error::Fault;
+use crate::machine::Machine;
+use crate::page::{Frame, Pages, Protection};
+use crate::space::Space;
+
+/// What an MMU needs of an address space: its tables, which CPUs use them, and its handler of page faults.
+///
+/// [`Space`] has all of it. Address spaces of other designs implement it to run on a [`Hosted`](super::Hosted)
+/// machine.
+pub trait MmuContext<'m, M: Machine> {
+    /// See [`Space::number`].
+    fn number(&self) -> u64;
+
+    /// See [`Space::table`].
+    fn table(&self) -> Frame;
+
+    /// See [`Space::pages`].
+    fn pages(&self) -> Pages;
+
+    /// See [`Space::activate`].
+    fn activate(&self, cpu: &Cpu<'m, M>);
+
+    /// See [`Space::deactivate`].
+    ///
+    /// # Safety
+    /// As of [`Space::deactivate`].
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>);
+
+    /// See [`Space::fault`].
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault>;
+}
+
+impl<'m, M: Machine> MmuContext<'m, M> for Space<'m, M> {
+    #[inline]
+    fn number(&self) -> u64 {
+        self.number()
+    }
+
+    fn table(&self) -> Frame {
+        self.table()
+    }
+
+    fn pages(&self) -> Pages {
+        self.pages()
+    }
+
+    fn activate(&self, cpu: &Cpu<'m, M>) {
+        self.activate(cpu);
+    }
+
+    unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
+        // SAFETY: the caller promises what `Space::deactivate` requires.
+        unsafe { self.deactivate(cpu) };
+    }
+
+    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+        self.fault(cpu, page, access)
+    }
+}
