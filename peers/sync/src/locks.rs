@@ -7,9 +7,9 @@ use std::sync::{Arc, RwLock};
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::ShardedLock;
 use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
-use knee_sync::{System, invalidation};
 use knee_sync::refs::{PerCpuRef, Snzi, refcache};
 use knee_sync::rm::RmLock;
+use knee_sync::{System, invalidation};
 
 use side_by_side::{Figure, Row, THREADS, measure};
 

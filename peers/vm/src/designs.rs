@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use knee_baselines::AddressSpace;
-use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
 use knee_baselines::classic::{
     self, Memory, OneCounter, PerBacking, PerCpu, PerPage, RcuTree, Strategies, Tree,
 };
+use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{Quota, Space};
 

@@ -2,7 +2,7 @@
 //! pages of their own, in one space or in one for each.
 
 use knee_baselines::AddressSpace;
-use knee_vm::hosted::Hosted;
+use knee_vm::hosted::{Hosted, MmuContext};
 use knee_vm::{Pages, Protection};
 use side_by_side::{Round, Row};
 

@@ -11,11 +11,15 @@ mod litmus;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 use std::{env, fs, thread};
 
 use builds::{Program, interpret, said};
 use list::{BELOW, MUTANTS, Notices};
+
+/// The torture, which writes, needs two CPUs for itself: its threads have to meet.
+static CPUS: RwLock<()> = RwLock::new(());
 
 /// Whether a test has failed or does not end, and not anything else.
 fn failed(output: &Output) -> bool {
@@ -29,6 +33,7 @@ fn hold_and_notice(
     name: &str,
     notices: impl Fn(&Notices) -> Option<&'static str>,
 ) {
+    let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
     let real = tests.run(None, &[name]);
     assert!(real.status.success(), "{}", said(&real));
     for (mutant, by) in MUTANTS {
@@ -58,6 +63,7 @@ fn schedules_hold_and_those_of_mutants_do_not() {
 #[test]
 fn storms_notice_what_the_hosted_machine_forgets() {
     let arguments = ["test", "--no-run", "--test", "designs"];
+    let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
     let designs = Program::new(&["mutants"], "1", &arguments, 600);
     for (mutant, notices) in MUTANTS {
         let Notices::Design(test) = notices else { continue };
@@ -78,9 +84,10 @@ fn the_torture_notices_each_mutant_and_nothing_in_the_real_code() {
         eprintln!("skipped: on one CPU nothing happens at once");
         return;
     }
-    let output = Program::torture(&[]).run(None, &["1"]);
+    let (real, mutants) = (Program::torture(&[]), Program::torture(&["mutants"]));
+    let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
+    let output = real.run(None, &["1"]);
     assert!(output.status.success(), "{}", said(&output));
-    let mutants = Program::torture(&["mutants"]);
     for (mutant, notices) in MUTANTS {
         let survives = |_| mutants.run(Some(mutant), &["10"]).status.success();
         if matches!(notices, Notices::Torture) && (0..ATTEMPTS).all(survives) {
