@@ -1,4 +1,4 @@
-//! A reader and a writer of an epoch of 2018 as fast as they can: `torture [SECONDS]` ends with status 1 as
+//! A reader and a writer of an epoch of 2018 as fast as they can: `torture epoch [SECONDS]` ends with status 1 as
 //! soon as the reader finds what was freed. See the example `torture` of knee-sync.
 
 #[path = "../../sync/examples/torture/duel.rs"]
@@ -13,7 +13,7 @@ use knee_baselines::invalidation::{Epoch, Stamp, Tracker};
 use duel::{Duel, Pool};
 
 fn main() -> ExitCode {
-    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).unwrap_or(6.0);
+    let seconds = std::env::args().nth(2).and_then(|seconds| seconds.parse().ok()).unwrap_or(6.0);
     let duel = Duel::of_seconds(seconds);
     let (tracker, stamp, pool) = (Tracker::new(Epoch::new()), Stamp::new(), Pool::new());
     let reader = || {

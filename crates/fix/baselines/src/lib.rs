@@ -17,14 +17,23 @@ pub mod classic;
 pub mod conn_table;
 pub mod invalidation;
 
+/// What the models run on: that of knee-sync's own models.
 #[cfg(all(test, any(loom, shuttle)))]
-#[path = "../../sync/src/model/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the models of knee-sync use the rest")]
-mod model;
-#[path = "../../sync/src/mutant.rs"]
-mod mutant;
+mod model {
+    pub(crate) use crate::lock::RawLock;
+    #[cfg(shuttle)]
+    pub(crate) use crate::schedules::{Model, check, thread};
+    #[cfg(loom)]
+    pub(crate) use knee_sync::shim::{Model, check, check_symmetric, interrupt, thread};
+}
+#[cfg(all(test, any(loom, shuttle)))]
+#[path = "../../sync/src/model/lock.rs"]
+mod lock;
+#[cfg(all(test, shuttle))]
+#[path = "../../sync/src/model/schedules.rs"]
+mod schedules;
 /// Where the models look for the platform.
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(all(test, shuttle))]
 mod platform {
     pub(crate) use knee_sync::Platform;
 }

@@ -1,7 +1,5 @@
 //! Atomics and locks: those of the language, or in models those of loom or shuttle.
 
-use knee_sync::Platform;
-
 #[cfg(not(all(test, any(loom, shuttle))))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64};
 #[cfg(not(all(test, any(loom, shuttle))))]
@@ -10,7 +8,7 @@ pub(crate) use parking_lot::RawMutex;
 pub(crate) use portable_atomic::AtomicU128;
 
 #[cfg(all(test, loom))]
-pub(crate) use crate::model::{AtomicBool, AtomicPtr, AtomicU64};
+pub(crate) use knee_sync::shim::{AtomicBool, AtomicPtr, AtomicU64};
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU64};
 #[cfg(all(test, any(loom, shuttle)))]
@@ -18,19 +16,6 @@ pub(crate) use {crate::model::RawLock as RawMutex, wide::AtomicU128};
 
 /// A mutex: parking_lot's, or in models one that the model knows.
 pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
-
-/// The fence of readers.
-#[inline]
-pub(crate) fn light(platform: &impl Platform) {
-    // The default of the trait is compiled into knee-sync, where a model does not see it.
-    #[cfg(all(test, loom))]
-    match platform.is_symmetric() {
-        true => crate::model::fence(core::sync::atomic::Ordering::SeqCst),
-        false => crate::model::interrupt(),
-    }
-    #[cfg(not(all(test, loom)))]
-    platform.light();
-}
 
 /// Words of 128 bits, which neither loom nor shuttle has.
 #[cfg(all(test, any(loom, shuttle)))]

@@ -32,6 +32,7 @@ macro_rules! suite {
             manifest_dir: env!("CARGO_MANIFEST_DIR"),
             target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
             mutants: $mutants,
+            of_dependencies: &[],
         }
     };
 }

@@ -14,6 +14,8 @@ use crate::Suite;
 pub(crate) struct Build<'a> {
     /// `cfg`s of the crates of this workspace alone. Dependencies are shared with other builds.
     pub(crate) workspace: &'a [&'a str],
+    /// `cfg`s of the tested crate alone: its dependencies are the ordinary ones.
+    pub(crate) package: &'a [&'a str],
     /// Models with loom: a `cfg` of all crates, as cargo has to select dependencies by it.
     pub(crate) is_loom: bool,
     pub(crate) optimised: u8,
@@ -35,6 +37,12 @@ pub(crate) struct Run {
 
 /// The status with which timeout(1) ends if it had to end the program.
 const TIMED_OUT: i32 = 124;
+
+impl Build<'_> {
+    fn cfgs(&self) -> Vec<&str> {
+        [self.workspace, self.package].concat()
+    }
+}
 
 impl Program {
     /// Runs the program as this mutant or as it is, for as long as `limit` at most.
@@ -100,15 +108,15 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     } else {
         cargo.arg(tmpdir.parent().expect("it is in the target directory"));
     }
-    if !build.workspace.is_empty() {
-        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(tmpdir, build.workspace));
+    if !build.cfgs().is_empty() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(suite, build));
     }
     cargo.current_dir(suite.manifest_dir);
     let output = cargo.output().expect("run cargo");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "cannot build {}: {errors}", suite.package);
     let messages = String::from_utf8_lossy(&output.stdout);
-    messages.lines().filter_map(|message| program(message, tmpdir, build.workspace)).collect()
+    messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
 /// The program of one of cargo's messages, if it has one, by the name of its target. A copy: other builds
@@ -125,12 +133,17 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     Some((name, Program(copy)))
 }
 
-/// A compiler that passes these `cfg`s for the crates of this workspace alone. cargo keeps what a wrapper
-/// compiles apart by the wrapper's name.
-fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
-    let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
-    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
-    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
+/// A compiler that passes the `cfg`s of a build. cargo uses it for the crates of this workspace alone, and
+/// keeps what a wrapper compiles apart by the wrapper's name.
+fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
+    let path = Path::new(suite.target_tmpdir).join(format!("rustc-{}", build.cfgs().join("-")));
+    let flags = |cfgs: &[&str]| cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect::<String>();
+    let name = suite.package.replace('-', "_");
+    let (package, workspace) = (flags(build.package), flags(build.workspace));
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" --crate-name {name} \"*) set -- \"$@\"{package} ;; esac\n\
+         exec \"$@\"{workspace}\n"
+    );
     // cargo compiles everything again if the file changes.
     if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
         fs::write(&path, script).expect("write a script");

@@ -2,7 +2,9 @@
 //! planted mutants, and padding. Not part of the interface, and may change at any time.
 
 #[cfg(loom)]
-pub use crate::model::{Model, check, check_interrupted, check_latest, check_symmetric, thread};
+pub use crate::model::{
+    Model, check, check_interrupted, check_latest, check_symmetric, interrupt, thread,
+};
 #[cfg(mutants)]
 pub use crate::mutant::Answer;
 pub use crate::padded::Padded;

@@ -9,7 +9,7 @@ use knee_sync::epoch;
 use parking_lot::Mutex;
 
 use super::{ConnTable, Connection, FourTuple};
-use crate::mutant::order;
+use knee_sync::order;
 
 /// Connections that are found in a section of the process's epoch domain.
 ///

@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use knee_sync::Platform;
 
 use super::form::{Invalidation, Stamp};
-use crate::mutant::{is_mutant, order};
-use crate::primitive::{AtomicU64, light};
+use crate::primitive::AtomicU64;
+use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation by an epoch, as FreeBSD tried in 2018.
 ///
@@ -58,7 +58,7 @@ unsafe impl Invalidation for Epoch {
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all
         // that the section does comes after what the waiter did before.
-        light(platform);
+        platform.light();
     }
 
     #[inline]

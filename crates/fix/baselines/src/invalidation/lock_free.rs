@@ -15,8 +15,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use knee_sync::Platform;
 
 use super::form::{Invalidation, Stamp};
-use crate::mutant::{is_mutant, order};
 use crate::primitive::AtomicU128;
+use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD since 2019.
 ///

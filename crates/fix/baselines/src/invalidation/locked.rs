@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use knee_sync::Platform;
 
 use super::form::{Invalidation, Stamp};
-use crate::mutant::{is_mutant, order};
 use crate::primitive::{AtomicPtr, AtomicU64, Mutex};
+use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
 ///

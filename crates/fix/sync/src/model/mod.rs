@@ -18,8 +18,8 @@ pub use latest::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 #[cfg(test)]
 pub(crate) use lock::RawLock;
 #[cfg(loom)]
-pub(crate) use orders::interrupt;
-#[cfg(loom)]
-pub use orders::{Model, check, check_interrupted, check_latest, check_symmetric, fence, thread};
+pub use orders::{
+    Model, check, check_interrupted, check_latest, check_symmetric, fence, interrupt, thread,
+};
 #[cfg(shuttle)]
 pub(crate) use schedules::{Model, check, thread};

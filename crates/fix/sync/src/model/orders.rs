@@ -112,7 +112,7 @@ fn interrupts() -> bool {
 }
 
 /// A light fence: where an interrupt may come.
-pub(crate) fn interrupt() {
+pub fn interrupt() {
     if interrupts() {
         execute(ASKED.load(Relaxed));
     }
