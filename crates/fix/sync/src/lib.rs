@@ -30,7 +30,7 @@
 //! # Without an operating system
 //! Without the features `std` and `alloc` nothing is allocated and nothing is asked of a system but what
 //! [`Platform`] says: a fence on all CPUs (an interrupt to each), a clock, the number of a thread.
-//! Records of threads are [`Node`]s of the embedder's, see [`epoch::Domain::register_in`], and what
+//! Records of threads are [`Node`]s of the embedder's, see [`epoch::Domain::add_node`], and what
 //! is deferred has an [`epoch::Entry`] inside.
 //!
 //! # How it is tested

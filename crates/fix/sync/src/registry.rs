@@ -18,6 +18,8 @@ pub struct Node<T> {
     /// What the thread has there.
     pub(crate) value: T,
     taken: AtomicBool,
+    /// A registry has it; none ever gives it back.
+    listed: AtomicBool,
     next: AtomicPtr<Node<T>>,
     /// The registry made it, and frees it.
     #[cfg(feature = "alloc")]
@@ -31,6 +33,7 @@ impl<T> Node<T> {
             Node {
                 value,
                 taken: AtomicBool::new(false),
+                listed: AtomicBool::new(false),
                 next: AtomicPtr::new(ptr::null_mut()),
                 #[cfg(feature = "alloc")]
                 boxed: false,
@@ -69,15 +72,37 @@ impl<T> Registry<T> {
         self.nodes().find(|node| node.try_take())
     }
 
+    /// Adds a free node of the embedder.
+    ///
+    /// # Panics
+    /// If it was added before.
+    pub(crate) fn add_free(&self, node: &'static Node<T>) {
+        assert!(!node.listed.swap(true, Relaxed), "the node is in a registry already");
+        // SAFETY: a reference for `'static` excludes that the node is moved, freed or borrowed
+        // exclusively. `listed` was false, so no registry has it.
+        unsafe { self.link(NonNull::from(node)) };
+    }
+
     /// Adds a node, taken by the caller.
     ///
     /// # Safety
-    /// The node stays where it is, and no one has it exclusively, for as long as the registry is.
-    /// It has not been added to one before.
+    /// As of [`link`](Registry::link).
     pub(crate) unsafe fn add(&self, node: NonNull<Node<T>>) -> &Node<T> {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that the node is there and shared.
         let new = unsafe { node.as_ref() };
         new.taken.store(true, Relaxed);
+        new.listed.store(true, Relaxed);
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.link(node) };
+        new
+    }
+
+    /// # Safety
+    /// The node is in no registry. Until the registry is dropped it is not moved, freed or borrowed
+    /// exclusively.
+    unsafe fn link(&self, node: NonNull<Node<T>>) {
+        // SAFETY: the caller guarantees that the node is there and shared.
+        let new = unsafe { node.as_ref() };
         let mut first = self.first.load(Relaxed);
         loop {
             new.next.store(first, Relaxed);
@@ -87,7 +112,7 @@ impl<T> Registry<T> {
                 order!(AcqRel, "registry_add"),
                 Relaxed,
             ) {
-                Ok(_) => return new,
+                Ok(_) => return,
                 Err(other) => first = other,
             }
         }

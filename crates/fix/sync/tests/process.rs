@@ -10,7 +10,7 @@ use std::thread;
 use knee_sync::epoch::{self, Domain};
 use knee_sync::hazard::{self, AtomicBox};
 use knee_sync::refs::PerCpuRef;
-use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
 use knee_sync::{Rcu, System};
 
@@ -40,7 +40,7 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
                     for _ in 0..50 {
                         let guard = epoch::pin();
                         // SAFETY: nobody else has it.
-                        unsafe { guard.defer_drop(Live::deferred(&live)) };
+                        unsafe { guard.retire(Live::deferred(&live)) };
                     }
                 });
             }
@@ -58,7 +58,7 @@ fn of_threads_that_come_and_go_nothing_is_left_in_boxes_counts_and_locks() {
         live.fetch_add(1, Relaxed);
         Live(live.clone())
     };
-    let (in_box, counted) = (AtomicBox::new(object()), Shared::new(object()));
+    let (in_box, counted) = (AtomicBox::new(object()), RefcacheArc::new(object()));
     let (users, sum) = (PerCpuRef::default(), RmLock::new(0));
     for _ in 0..20 {
         thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn threads_whose_garbage_enters_sections_leave_nothing_behind() {
 /// Records of the process's domain, by how many sections at once need no new one.
 fn records() -> usize {
     let mut sections = Vec::new();
-    while let Some(section) = epoch::shared().section_again() {
+    while let Some(section) = epoch::shared().try_section() {
         sections.push(section);
     }
     sections.len()
@@ -233,7 +233,7 @@ fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
             // The parent's other thread is in a section; here it is not there.
             epoch::synchronize();
             value.store(2);
-            epoch::flush();
+            epoch::reclaim();
             *value.load(&epoch::pin()) == 2
         };
         // SAFETY: it needs no lock of another thread but the allocator's.
@@ -256,7 +256,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
                 may_go.recv().expect("the other end sends");
             });
             // A thread of another test may make the call instead.
-            epoch::flush();
+            epoch::reclaim();
         });
         is_here.recv().expect("the call is made");
         // Its barrier waits for the call.
@@ -315,7 +315,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
                 .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
             drop(guard);
             // SAFETY: it is found by no one from now on.
-            unsafe { inner.defer_drop(old) };
+            unsafe { inner.retire(old) };
         }
     });
     assert!(HANDLED.load(Relaxed) > 0);

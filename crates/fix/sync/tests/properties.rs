@@ -11,7 +11,7 @@ use std::thread;
 
 use knee_sync::epoch::Domain;
 use knee_sync::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
-use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 use knee_sync::rm::RmLock;
 use knee_sync::{System, hazard};
@@ -128,7 +128,7 @@ proptest! {
                     handle.pin().defer(|| drop(told));
                     deferred.push((now, thread, freed));
                 }
-                5 => handle.flush(),
+                5 => handle.reclaim(),
                 6 => {
                     if let [guard] = &mut guards[thread][..] {
                         guard.refresh();
@@ -165,7 +165,7 @@ proptest! {
             (AtomicPtr::new(Box::into_raw(Box::new(Told(Arc::clone(&freed))))), freed)
         };
         let domain = hazard::Domain::new(if symmetric { System::symmetric() } else { System::detect() });
-        let handles = [(); THREADS].map(|()| domain.handle());
+        let handles = [(); THREADS].map(|()| domain.register());
         let mut places = [object(), object()];
         let mut guards = Vec::new();
         // What was retired, by which handle.
@@ -235,7 +235,7 @@ proptest! {
             }
         }
         let freed = Arc::new(AtomicBool::new(false));
-        let first = Shared::new(Value(Arc::clone(&freed)));
+        let first = RefcacheArc::new(Value(Arc::clone(&freed)));
         let weak = first.downgrade();
         let kept = Mutex::new(vec![first]);
         thread::scope(|scope| {

@@ -409,7 +409,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         // SAFETY: said by the caller. A node of level 0 is a leaf.
         unsafe {
             let free = if node.as_ref().level() == 0 { Leaf::free } else { Branch::free };
-            self.epoch.defer_entry(Node::entry(node), free);
+            self.epoch.retire_entry(Node::entry(node), free);
         }
     }
 
@@ -419,7 +419,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         let mut spare = self.spare.borrow_mut();
         while let Some(old) = spare.retired.pop() {
             // SAFETY: it came from a box, and nobody finds it any more.
-            unsafe { self.epoch.defer_entry(Copies::entry(old), Copies::free) };
+            unsafe { self.epoch.retire_entry(Copies::entry(old), Copies::free) };
         }
     }
 }

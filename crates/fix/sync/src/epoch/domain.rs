@@ -1,6 +1,5 @@
 //! All who may hold something, and what waits for them.
 
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
 
@@ -66,6 +65,7 @@ pub struct Cookie(u64);
 
 /// A section that has not ended for some time, see [`Domain::stalls`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stall {
     /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
     pub thread: u64,
@@ -104,11 +104,11 @@ impl<P: Platform> Domain<P> {
     /// pause makes readers slower, and a long one keeps more garbage. Where nobody is interrupted a
     /// look takes less than a microsecond, and so the pause is short as well. Who waits, as in
     /// [`synchronize`](Domain::synchronize), does not wait for the end of the pause.
-    pub fn set_pause(&self, times: u32) {
+    pub fn set_scan_backoff(&self, times: u32) {
         self.pause.store(times, Relaxed);
     }
 
-    /// A handle for the calling thread.
+    /// A handle for the calling thread, in a free record or in a new one.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
         Handle::new(self, self.record())
@@ -120,32 +120,32 @@ impl<P: Platform> Domain<P> {
         self.records.take_or_make(Record::new)
     }
 
-    /// A handle with a record that somebody has given back; none if there is none. See
-    /// [`Domain::register_in`].
-    pub fn register_again(&self) -> Option<Handle<'_, P>> {
+    /// A handle for the calling thread, in a free record. Returns `None` if there is no free record,
+    /// instead of allocating one. See [`Domain::add_node`].
+    pub fn try_register(&self) -> Option<Handle<'_, P>> {
         Some(Handle::new(self, self.records.take()?))
     }
 
-    /// A handle with a record of the caller's, where nothing is allocated. Handles that are dropped
-    /// leave their records to the next.
+    /// Adds a free record, for a handle or a section. An embedder without an allocator adds one for each
+    /// CPU, and one for each section that it holds at a time. A record is free again when its handle or
+    /// section is dropped.
     ///
-    /// # Safety
-    /// The node has not been given to a domain before, stays where it is for as long as the domain
-    /// is, and nobody has it exclusively.
-    pub unsafe fn register_in(&self, node: NonNull<Node<Record>>) -> Handle<'_, P> {
-        // SAFETY: the caller says so.
-        Handle::new(self, unsafe { self.records.add(node) })
+    /// # Panics
+    /// If the node was added before, here or elsewhere.
+    pub fn add_node(&self, node: &'static Node<Record>) {
+        self.records.add_free(node);
     }
 
-    /// A section that may be held across anything and sent to other threads; see [`Section`]. It looks
-    /// for a record among all there are: [`Handle::section`] knows where.
+    /// A section that may be held across anything and sent to other threads; see [`Section`]. It searches
+    /// all records for a free one; [`Handle::section`] remembers the last one.
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'_, P> {
         Section::new(self, self.record())
     }
 
-    /// The same with a record that somebody has given back; none if there is none.
-    pub fn section_again(&self) -> Option<Section<'_, P>> {
+    /// As [`section`](Domain::section), in a free record. Returns `None` if there is no free record,
+    /// instead of allocating one. See [`Domain::add_node`].
+    pub fn try_section(&self) -> Option<Section<'_, P>> {
         Some(Section::new(self, self.records.take()?))
     }
 
@@ -306,7 +306,7 @@ impl<P: Platform> Domain<P> {
     /// # Safety
     /// By the record's owner.
     #[cfg(feature = "std")]
-    pub(super) unsafe fn flush_if_due(&self, record: &Record) {
+    pub(super) unsafe fn reclaim_if_due(&self, record: &Record) {
         // SAFETY: the caller owns the record; `tag` does not come back here.
         unsafe { record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag())) };
         if self.look_if_due(false) {
@@ -319,7 +319,7 @@ impl<P: Platform> Domain<P> {
     ///
     /// # Safety
     /// By the record's owner.
-    pub(super) unsafe fn flush(&self, record: &Record) {
+    pub(super) unsafe fn reclaim(&self, record: &Record) {
         // SAFETY: the caller owns the record.
         unsafe {
             record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag()));

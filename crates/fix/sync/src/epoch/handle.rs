@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+#[cfg(feature = "alloc")]
+use core::{ptr, sync::atomic::Ordering::AcqRel};
 
 #[cfg(feature = "alloc")]
 use super::bag::Deferred;
@@ -13,7 +15,11 @@ use super::entry::{Call, Entry};
 use super::record::Record;
 #[cfg(feature = "alloc")]
 use super::section::Section;
+#[cfg(feature = "alloc")]
+use crate::mutant::order;
 use crate::platform::Platform;
+#[cfg(feature = "alloc")]
+use crate::primitive::AtomicPtr;
 use crate::registry::Node;
 
 /// A thread that takes part in a [`Domain`]. One thread uses it at a time.
@@ -126,29 +132,29 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.domain.synchronize();
     }
 
-    /// See [`Guard::defer_entry`].
+    /// See [`Guard::retire_entry`].
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn defer_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
+    pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the caller says so, and owns the record.
-        unsafe { defer_entry(self.domain, self.record(), entry, call) };
+        unsafe { retire_entry(self.domain, self.record(), entry, call) };
     }
 
-    /// See [`Guard::defer_drop`].
+    /// See [`Guard::retire`].
     ///
     /// # Safety
     /// As there.
     #[cfg(feature = "alloc")]
-    pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
+    pub unsafe fn retire<T: Send>(&self, of: *mut T) {
         // SAFETY: the caller says so, and owns the record.
-        unsafe { defer_drop(self.domain, self.record(), of) };
+        unsafe { retire(self.domain, self.record(), of) };
     }
 
     /// Seals what this thread has deferred, looks once who is in a section, and frees what is ready.
-    pub fn flush(&self) {
+    pub fn reclaim(&self) {
         // SAFETY: the handle's thread is the owner.
-        unsafe { self.domain.flush(self.record()) };
+        unsafe { self.domain.reclaim(self.record()) };
     }
 
     /// Seals, and frees what others have found ready.
@@ -158,11 +164,11 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.seal(self.record()) };
     }
 
-    /// As [`Handle::flush`], if that is due.
+    /// As [`Handle::reclaim`], if that is due.
     #[cfg(feature = "std")]
-    pub(super) fn flush_if_due(&self) {
+    pub(super) fn reclaim_if_due(&self) {
         // SAFETY: the handle's thread is the owner.
-        unsafe { self.domain.flush_if_due(self.record()) };
+        unsafe { self.domain.reclaim_if_due(self.record()) };
     }
 
     /// Gives the record back without a last look at what waits.
@@ -185,7 +191,7 @@ impl<'d, P: Platform> Handle<'d, P> {
 
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
-        self.flush();
+        self.reclaim();
         // What is left is freed by others, or by the next one who takes the node. A guard that was
         // forgotten keeps it for ever.
         if !self.record().reader.is_inside() {
@@ -208,9 +214,9 @@ impl<P: Platform> Guard<'_, P> {
     /// The entry is part of something that no section can find from now on, and that is not deferred
     /// yet. It stays where it is, untouched, until `call` is called, which any thread may do, once, and
     /// which does not unwind.
-    pub unsafe fn defer_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
+    pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the caller says so; the guard is on the thread of its record's owner.
-        unsafe { defer_entry(self.domain, self.record, entry, call) };
+        unsafe { retire_entry(self.domain, self.record, entry, call) };
     }
 
     /// Has the `Box` dropped that `of` was made from, when all sections have ended that may have found
@@ -222,9 +228,33 @@ impl<P: Platform> Guard<'_, P> {
     /// another. If its destructor panics, the panic is that of whoever frees.
     #[cfg(feature = "alloc")]
     #[inline]
-    pub unsafe fn defer_drop<T: Send>(&self, of: *mut T) {
+    pub unsafe fn retire<T: Send>(&self, of: *mut T) {
         // SAFETY: the caller says so; the guard is on the thread of its record's owner.
-        unsafe { defer_drop(self.domain, self.record, of) };
+        unsafe { retire(self.domain, self.record, of) };
+    }
+
+    /// Publishes `new`, or null, in `target` and [retires](Guard::retire) the value that it replaces:
+    /// `rcu_replace_pointer` and `kfree_rcu`. Returns the old value, which stays until the guard is
+    /// dropped.
+    ///
+    /// # Safety
+    /// A pointer in `target` is null or came from [`Box::into_raw`]; readers follow it in sections of this
+    /// domain only, and find it nowhere else. Writers remove it by this method only, or retire it
+    /// themselves. As with [`Guard::retire`], everything that `T` borrows lives as long as the domain.
+    #[cfg(feature = "alloc")]
+    #[inline]
+    pub unsafe fn replace<T: Send + Sync>(
+        &self,
+        target: &AtomicPtr<T>,
+        new: Option<Box<T>>,
+    ) -> Option<&T> {
+        let new = new.map_or(ptr::null_mut(), Box::into_raw);
+        // Release: a reader that finds the new value sees its content. Acquire: so does the thread that
+        // drops the old value.
+        let old = target.swap(new, order!(AcqRel, "epoch_replace"));
+        // SAFETY: the caller guarantees that a pointer in `target` came from a `Box` and that readers wait
+        // for it in sections only. The exchange removed it, so no other thread retires it.
+        unsafe { NonNull::new(old).inspect(|_| self.retire(old)).map(|old| old.as_ref()) }
     }
 
     /// Has `call` called when all sections have ended that have begun. It allocates.
@@ -264,8 +294,8 @@ impl<P: Platform> Drop for Guard<'_, P> {
 }
 
 /// # Safety
-/// As of [`Guard::defer_entry`], by the record's owner.
-unsafe fn defer_entry<P: Platform>(
+/// As of [`Guard::retire_entry`], by the record's owner.
+unsafe fn retire_entry<P: Platform>(
     domain: &Domain<P>,
     record: &Record,
     mut entry: NonNull<Entry>,
@@ -282,12 +312,12 @@ unsafe fn defer_entry<P: Platform>(
 }
 
 /// # Safety
-/// As of [`Guard::defer_drop`], by the record's owner.
+/// As of [`Guard::retire`], by the record's owner.
 #[cfg(feature = "alloc")]
 #[inline]
-unsafe fn defer_drop<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, of: *mut T) {
+unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, of: *mut T) {
     unsafe fn drop_box<T>(of: *mut ()) {
-        // SAFETY: the caller of `defer_drop` says that it came from a `Box` of this type.
+        // SAFETY: the caller of `retire` says that it came from a `Box` of this type.
         drop(unsafe { Box::from_raw(of.cast::<T>()) });
     }
     // SAFETY: the caller says so.

@@ -20,11 +20,12 @@ per_thread!(Member);
 struct Member(NonNull<Handle<'static, System>>);
 
 impl Member {
+    /// Calls `with` with the handle, which must not unregister the thread.
     #[inline]
-    fn handle<'a>(self) -> &'a Handle<'static, System> {
-        // SAFETY: the handle is there until `leave`, and used by its thread alone, which keeps no
-        // reference beyond a function of this module.
-        unsafe { self.0.as_ref() }
+    fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
+        // SAFETY: `join` leaked the handle. Only `leave` frees it, on this thread, after the last use of
+        // a copy of `self`; `with` cannot keep the reference.
+        with(unsafe { self.0.as_ref() })
     }
 
     /// Keeps the handle for ever, where a search for leaks finds it when the thread has exited.
@@ -41,12 +42,12 @@ impl Part for Member {
     }
 
     fn prepare(self) {
-        self.handle().flush();
+        self.with(Handle::reclaim);
     }
 
     fn leave(self) -> bool {
         // A guard that another destructor of the thread still has keeps the record for ever.
-        let is_outside = !self.handle().is_inside();
+        let is_outside = !self.with(Handle::is_inside);
         if is_outside {
             // SAFETY: `join` has made it of a box, and no copy is used after this.
             unsafe { Box::from_raw(self.0.as_ptr()) }.leave_rest();
@@ -76,18 +77,18 @@ pub fn shared() -> &'static Domain<System> {
 /// fork does not end in the child unless it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
-    part().unwrap_or_else(stay).handle().pin_for_long()
+    part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
 /// Waits until all sections of the process's domain have ended that had begun before. It calls nothing
-/// that was deferred: [`flush`] and [`barrier`] do.
+/// that was deferred: [`reclaim`] and [`barrier`] do.
 ///
 /// # Panics
 /// With a [`Guard`] of this thread, as it would wait for itself. A [`Section`] is not noticed: it waits
 /// for ever.
 pub fn synchronize() {
     match joined() {
-        Some(member) => member.handle().synchronize(),
+        Some(member) => member.with(Handle::synchronize),
         None => shared().synchronize(),
     }
 }
@@ -95,7 +96,7 @@ pub fn synchronize() {
 /// A section of the process's domain that may be held across anything; see [`Section`].
 pub fn section() -> Section<'static, System> {
     match part() {
-        Some(member) => member.handle().section(),
+        Some(member) => member.with(Handle::section),
         None => shared().section(),
     }
 }
@@ -106,22 +107,22 @@ pub fn section() -> Section<'static, System> {
 /// # Panics
 /// As [`synchronize`].
 pub fn barrier() {
-    let is_inside = joined().is_some_and(|member| member.handle().is_inside());
+    let is_inside = joined().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier in a section waits for itself");
     shared().barrier();
 }
 
 /// Frees what is ready of what the calling thread has deferred, unless somebody has looked a moment ago.
-pub(crate) fn flush_if_due() {
+pub(crate) fn reclaim_if_due() {
     if let Some(member) = joined() {
-        member.handle().flush_if_due();
+        member.with(Handle::reclaim_if_due);
     }
 }
 
 /// Seals what the calling thread has deferred, and frees what is ready.
-pub fn flush() {
+pub fn reclaim() {
     if let Some(member) = joined() {
-        member.handle().flush();
+        member.with(Handle::reclaim);
     }
 }
 
@@ -138,6 +139,6 @@ fn stay() -> Member {
 #[cfg(all(unix, not(any(loom, miri))))]
 pub(crate) fn forked() {
     if let Some(domain) = SHARED.get() {
-        domain.forked(joined().map(|member| member.handle().node()));
+        domain.forked(joined().map(|member| member.with(Handle::node)));
     }
 }

@@ -165,7 +165,7 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
 #[test]
 fn who_waits_for_a_barrier_sees_what_was_called() {
     a_barrier_returns_after_a_call_beside(|world| {
-        world.domain.register().flush();
+        world.domain.register().reclaim();
     });
 }
 
@@ -192,7 +192,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
                 // Not dropped: where loom complains, the handle is not to flush what loom complains of.
                 let handle = ManuallyDrop::new(domain.register());
                 // SAFETY: nobody else has the entry.
-                unsafe { handle.defer_entry(entry(), free) };
+                unsafe { handle.retire_entry(entry(), free) };
                 ManuallyDrop::into_inner(handle).leave_rest();
             }
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::domain::Domain;
-use super::online::Online;
+use super::qsbr::QsbrHandle;
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicU64;
 
@@ -90,7 +90,7 @@ fn write(world: &Arc<World>) {
         let handle = world.domain.register();
         world.replace(&handle);
         if round == 1 {
-            handle.flush();
+            handle.reclaim();
         }
     }
 }
@@ -120,7 +120,7 @@ fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
             });
         });
         let online = in_thread(&world, |world| {
-            let mut online = Online::new(world.domain.register());
+            let mut online = QsbrHandle::new(world.domain.register());
             for _ in 0..2 {
                 world.find();
                 online.quiescent();
@@ -154,7 +154,7 @@ fn a_barrier_returns_when_all_was_called_that_was_deferred_before() {
         world.replace(&before);
         let others = [read, write, write].map(|does| in_thread(&world, does));
         before.leave_rest();
-        let frees = in_thread(&world, |world| world.domain.register().flush());
+        let frees = in_thread(&world, |world| world.domain.register().reclaim());
         world.domain.barrier();
         assert!(world.is_freed(0), "it was deferred before the barrier");
         others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{Platform, System};
+use crate::{Node, Platform, System};
 
 /// Counts those that are there.
 #[derive(Debug)]
@@ -43,20 +43,66 @@ fn nothing_is_freed_while_a_guard_is_there_and_all_when_the_domain_goes() {
         let guard = reader.pin();
         for _ in 0..MANY {
             // SAFETY: nobody else has it.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            unsafe { writer.retire(Live::new(&live)) };
         }
-        writer.flush();
+        writer.reclaim();
         assert_eq!(live.load(Relaxed), MANY);
         drop(guard);
-        writer.flush();
+        writer.reclaim();
         assert_eq!(live.load(Relaxed), 0);
         // SAFETY: as above.
-        unsafe { writer.defer_drop(Live::new(&live)) };
+        unsafe { writer.retire(Live::new(&live)) };
         assert_eq!(live.load(Relaxed), 1);
         drop((reader, writer));
         drop(domain);
         assert_eq!(live.load(Relaxed), 0);
     });
+}
+
+#[test]
+fn a_loaded_value_stays_until_its_guard_is_dropped() {
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        // SAFETY: `Live::new` makes it of a box, for this call.
+        let boxed = || Some(unsafe { Box::from_raw(Live::new(&live)) });
+        let shared = AtomicPtr::default();
+        let writer = domain.register();
+        // SAFETY: only `replace` changes `shared`.
+        let replace = |new| unsafe { writer.pin().replace(&shared, new).is_some() };
+        assert!(!replace(boxed()));
+        {
+            let (reader, section) = (domain.register(), domain.section());
+            let guard = reader.pin();
+            let online = QsbrHandle::new(domain.register());
+            // SAFETY: as above.
+            let found =
+                unsafe { [guard.load(&shared), section.load(&shared), online.load(&shared)] };
+            assert!(replace(None));
+            writer.reclaim();
+            assert!(
+                found.iter().all(|value| value.is_some_and(|value| Arc::ptr_eq(&value.0, &live)))
+            );
+            assert_eq!(live.load(Relaxed), 1);
+            // SAFETY: as above.
+            assert!(unsafe { guard.load(&shared) }.is_none());
+        }
+        writer.reclaim();
+        assert_eq!(live.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_domain_without_an_allocator_has_the_records_that_were_added() {
+    static NODES: [Node<Record>; 2] = [const { Node::new(Record::new()) }; 2];
+    let domain = Domain::new(System::detect());
+    assert!(domain.try_register().is_none() && domain.try_section().is_none());
+    NODES.iter().for_each(|node| domain.add_node(node));
+    let (handle, section) = (domain.try_register().unwrap(), domain.try_section().unwrap());
+    assert!(domain.try_register().is_none());
+    drop(section);
+    assert!(domain.try_register().is_some());
+    drop(handle);
+    assert!(panic::catch_unwind(|| domain.add_node(&NODES[0])).is_err(), "a node is added once");
 }
 
 #[test]
@@ -104,7 +150,7 @@ fn a_section_may_go_to_another_thread() {
 #[test]
 fn who_is_online_holds_up_until_it_is_quiescent_or_offline() {
     both(|domain| {
-        let mut online = Online::new(domain.register());
+        let mut online = QsbrHandle::new(domain.register());
         let before = domain.cookie();
         assert!(!domain.poll(before));
         online.quiescent();
@@ -165,13 +211,13 @@ fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
         let stalled = domain.section();
         for _ in 0..garbage {
             // SAFETY: nobody else has it.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            unsafe { writer.retire(Live::new(&live)) };
         }
         assert_eq!(live.load(Relaxed), garbage);
         drop(stalled);
         for _ in 0..operations {
             // SAFETY: as above.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            unsafe { writer.retire(Live::new(&live)) };
         }
         assert!(live.load(Relaxed) < operations + 1, "{}", live.load(Relaxed));
     });
@@ -188,7 +234,7 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
                 let handle = domain.register();
                 for _ in 0..10 {
                     // SAFETY: nobody else has it.
-                    unsafe { handle.defer_drop(Live::new(live)) };
+                    unsafe { handle.retire(Live::new(live)) };
                 }
                 deferred.send(()).unwrap();
                 may_go.recv().unwrap();
@@ -238,7 +284,7 @@ fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
         let handles: Vec<_> = (0..threads).map(|_| domain.register()).collect();
         for handle in &handles {
             // SAFETY: nobody else has it.
-            unsafe { handle.defer_drop(Live::new(&live)) };
+            unsafe { handle.retire(Live::new(&live)) };
         }
         let before = domain.platform().0.load(Relaxed);
         domain.barrier();
@@ -270,7 +316,7 @@ fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
         let caller = scope.spawn(|| {
             pin().defer(call);
             // A barrier of another test may make the call instead.
-            flush();
+            reclaim();
         });
         is_here.recv().unwrap();
         // Time for the first barrier to wait for the call, before the second one finds what that has
@@ -344,13 +390,13 @@ fn what_an_exited_thread_has_deferred_is_freed_by_others() {
                 let handle = domain.register();
                 for _ in 0..1000 {
                     // SAFETY: nobody else has it.
-                    unsafe { handle.defer_drop(Live::new(&live)) };
+                    unsafe { handle.retire(Live::new(&live)) };
                 }
             });
         });
         assert_eq!(live.load(Relaxed), 1000);
         drop(section);
-        domain.register().flush();
+        domain.register().reclaim();
         assert_eq!(live.load(Relaxed), 0);
     });
 }
@@ -418,7 +464,7 @@ fn an_entry_in_an_object_of_ones_own_is_called_once() {
     for _ in 0..100 {
         let object = Box::leak(Box::new(Object { entry: Entry::new(), value: 1 }));
         // SAFETY: nobody else has the object.
-        unsafe { handle.pin().defer_entry(std::ptr::NonNull::from(object).cast(), call) };
+        unsafe { handle.pin().retire_entry(std::ptr::NonNull::from(object).cast(), call) };
     }
     drop(handle);
     assert_eq!(CALLED.load(Relaxed), 100);
@@ -447,7 +493,7 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
             for round in 0..rounds {
                 let old = shared.swap(Box::into_raw(Box::new([round; 4])), SeqCst);
                 // SAFETY: nobody finds it any more.
-                unsafe { handle.defer_drop(old) };
+                unsafe { handle.retire(old) };
             }
             stop.store(true, Relaxed);
         });
@@ -472,7 +518,7 @@ fn a_call_that_panics_holds_up_no_other() {
     defer(200);
     handle.pin().defer(|| panic!("as it is meant to"));
     defer(200);
-    let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.flush()));
+    let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.reclaim()));
     assert!(flushed.is_err(), "the panic is that of whoever frees");
     assert_eq!(called.load(Relaxed), 400);
     defer(300);

@@ -47,13 +47,28 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         unsafe { protect(&self.pointer) }
     }
 
-    /// Replaces what is in it.
+    /// Replaces the value.
     pub fn store(&self, new: Option<Box<T>>) {
-        // Release: whoever loads the new box sees what is in it. Who frees the old one executes a heavy
-        // fence before, and acquires by that what its writer did.
-        let old = self.pointer.swap(into_raw(new), order!(Release, "box_store"));
-        // SAFETY: the exchange took it out, and nobody else gets it from there.
+        let old = self.exchange(new);
+        // SAFETY: the exchange removed it, so no other thread retires it.
         unsafe { retire_any(old) };
+    }
+
+    /// Replaces the value and returns the old one, which stays until the guard is dropped.
+    pub fn swap(&self, new: Option<Box<T>>) -> Option<Guard<'static, T>> {
+        let old = self.exchange(new);
+        // SAFETY: the exchange removed it, and it is retired below: it is alive as long as only this
+        // function has it.
+        let guard = unsafe { protect(&AtomicPtr::new(old)) };
+        // SAFETY: the exchange removed it, so no other thread retires it.
+        unsafe { retire_any(old) };
+        guard
+    }
+
+    fn exchange(&self, new: Option<Box<T>>) -> *mut T {
+        // Release: a reader that loads the new value sees its content. The thread that frees the old one
+        // executes a heavy fence before that, which acquires what the writer of the old one did.
+        self.pointer.swap(into_raw(new), order!(Release, "box_store"))
     }
 
     /// Replaces what is in it, if that is still what the caller has loaded.
@@ -100,6 +115,18 @@ impl<T: Send + Sync + 'static> From<Option<Box<T>>> for AtomicBox<T> {
     fn from(value: Option<Box<T>>) -> AtomicBox<T> {
         let () = Self::HAS_SIZE;
         AtomicBox { pointer: AtomicPtr::new(into_raw(value)), owns: PhantomData }
+    }
+}
+
+impl<T: Send + Sync + 'static> From<T> for AtomicBox<T> {
+    fn from(value: T) -> AtomicBox<T> {
+        AtomicBox::new(value)
+    }
+}
+
+impl<T: Send + Sync + 'static> Default for AtomicBox<T> {
+    fn default() -> AtomicBox<T> {
+        AtomicBox::empty()
     }
 }
 

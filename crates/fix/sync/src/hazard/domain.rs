@@ -85,7 +85,7 @@ impl<P: Platform> Domain<P> {
 
     /// Takes part in the domain, as one thread. It costs an allocation if no other has left before,
     /// so a thread keeps its handle.
-    pub fn handle(&self) -> Handle<'_, P> {
+    pub fn register(&self) -> Handle<'_, P> {
         Handle {
             domain: self,
             node: self.record(),

@@ -48,7 +48,7 @@ fn read(shared: &Shared, handle: &Handle<Model>) {
 }
 
 fn replace(shared: &Shared, new: *mut Object) {
-    let handle = shared.domain.handle();
+    let handle = shared.domain.register();
     let old = shared.source.swap(new, AcqRel);
     if !old.is_null() {
         // SAFETY: the exchange took it out, and `free` may be called by any thread.
@@ -62,7 +62,7 @@ fn what_is_protected_is_not_freed() {
         let shared = shared();
         let reader = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || read(&shared, &shared.domain.handle())
+            move || read(&shared, &shared.domain.register())
         });
         replace(&shared, ptr::null_mut());
         reader.join().unwrap();
@@ -76,7 +76,7 @@ fn a_slot_that_is_used_again_lets_go_of_what_it_had() {
         let reader = thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                let handle = shared.domain.handle();
+                let handle = shared.domain.register();
                 read(&shared, &handle);
                 read(&shared, &handle);
             }
@@ -92,16 +92,16 @@ fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
         let shared = shared();
         let reader = thread::spawn({
             let shared = Arc::clone(&shared);
-            move || read(&shared, &shared.domain.handle())
+            move || read(&shared, &shared.domain.register())
         });
         let writer = thread::spawn({
             let shared = Arc::clone(&shared);
             move || replace(&shared, ptr::null_mut())
         });
-        shared.domain.handle().reclaim();
+        shared.domain.register().reclaim();
         reader.join().unwrap();
         writer.join().unwrap();
-        let left = shared.domain.handle();
+        let left = shared.domain.register();
         left.reclaim();
         assert_eq!(left.garbage(), 0);
     });
@@ -111,7 +111,7 @@ fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
 fn who_frees_an_orphan_sees_what_was_done_with_it() {
     check(3, || {
         let shared = shared();
-        let handle = shared.domain.handle();
+        let handle = shared.domain.register();
         // SAFETY: as in `read`.
         let guard = unsafe { handle.protect(&shared.source) };
         let writer = thread::spawn({
@@ -120,7 +120,7 @@ fn who_frees_an_orphan_sees_what_was_done_with_it() {
                 let old = shared.source.swap(ptr::null_mut(), AcqRel);
                 // SAFETY: it is not freed, and loom panics if anybody else uses it.
                 unsafe { &*old }.with(|value| unsafe { *value += 1 });
-                let handle = shared.domain.handle();
+                let handle = shared.domain.register();
                 // SAFETY: as in `replace`.
                 unsafe { handle.retire_with(old.cast(), free) };
             }

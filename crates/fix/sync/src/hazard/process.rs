@@ -26,7 +26,7 @@ struct Member {
 
 impl Part for Member {
     fn join() -> Member {
-        let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).handle()));
+        let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).register()));
         Member { node: handle.node(), handle: NonNull::from(handle) }
     }
 

@@ -68,7 +68,7 @@ fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
         };
         let read = |world: &World| {
             for _ in 0..2 {
-                let handle = world.domain.handle();
+                let handle = world.domain.register();
                 world.read(&handle);
                 world.read(&handle);
             }
@@ -76,19 +76,19 @@ fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
         let replace_first = |world: &World| {
             for object in 2..6 {
                 // It leaves what it cannot free.
-                world.replace(&world.domain.handle(), 0, object);
+                world.replace(&world.domain.register(), 0, object);
             }
         };
         let replace_second = |world: &World| {
             for object in 6..10 {
-                let handle = world.domain.handle();
+                let handle = world.domain.register();
                 world.replace(&handle, 1, object);
                 handle.reclaim();
             }
         };
         let all = [read, read, read, replace_first, replace_second].map(in_thread);
         all.into_iter().for_each(|thread| thread.join().unwrap());
-        let last = world.domain.handle();
+        let last = world.domain.register();
         last.reclaim();
         assert_eq!(last.garbage(), 0);
         let freed = world.objects.iter().filter(|object| object.freed.load(Relaxed)).count();

@@ -93,7 +93,7 @@ impl Place {
     }
 
     fn slots(&self) -> &Slots {
-        self.readers.join(&Model).slots()
+        self.readers.register(&Model).slots()
     }
 
     /// Reads as the owner of `slots`.

@@ -1,7 +1,5 @@
 //! All threads that may read.
 
-use core::ptr::NonNull;
-
 use super::slots::{Slot, Slots};
 use crate::platform::Platform;
 use crate::primitive::constant;
@@ -23,25 +21,25 @@ impl Readers {
         }
     }
 
-    /// A new thread, with a node of the embedder's.
-    ///
-    /// # Safety
-    /// The node has not been given to readers before, stays where it is for as long as they
-    /// are, and nobody has it exclusively.
-    pub unsafe fn join_in(&self, node: NonNull<Node<Slots>>) -> Reader<'_> {
-        // SAFETY: the caller says so.
-        Reader(unsafe { self.0.add(node) })
+    /// Registers the calling thread, in a free node or in a new one. All calls pass an equal platform.
+    #[cfg(feature = "alloc")]
+    pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
+        Reader(self.0.take_or_make(|| Slots::new(platform)))
     }
 
-    /// A new thread with the node of one that has left; none if there is none.
-    pub fn join_again(&self) -> Option<Reader<'_>> {
+    /// Registers the calling thread, in a free node. Returns `None` if there is no free node, instead of
+    /// allocating one. See [`Readers::add_node`].
+    pub fn try_register(&self) -> Option<Reader<'_>> {
         self.0.take().map(Reader)
     }
 
-    /// A new thread.
-    #[cfg(feature = "alloc")]
-    pub fn join(&self, platform: &impl Platform) -> Reader<'_> {
-        Reader(self.0.take_or_make(|| Slots::new(platform)))
+    /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes are
+    /// made for an equal platform.
+    ///
+    /// # Panics
+    /// If the node was added before, here or elsewhere.
+    pub fn add_node(&self, node: &'static Node<Slots>) {
+        self.0.add_free(node);
     }
 
     /// What a writer looks through.
@@ -78,12 +76,13 @@ impl<'a> Reader<'a> {
         &self.0.value
     }
 
-    /// The thread reads no more, if it reads nothing; else it does not leave, and this is false: what
-    /// it reads is locked.
+    /// Unregisters the thread if it holds no lock for reading. Returns false if it holds one, and then
+    /// keeps the thread registered.
     ///
     /// # Safety
-    /// By this thread, which uses no copy of the reader from then on.
-    pub unsafe fn leave(self) -> bool {
+    /// Must be called by this thread. If the result is true, the thread must not use a copy of the reader
+    /// any more.
+    pub unsafe fn unregister(self) -> bool {
         let is_idle = self.0.value.is_idle();
         if is_idle {
             self.0.release();

@@ -131,13 +131,13 @@ fn writers_exclude_three_readers_that_nest_and_come_and_go() {
         let reads = |world: &World| {
             let [first, second] = &world.places;
             for _ in 0..2 {
-                let reader = world.readers.join(&Model);
+                let reader = world.readers.register(&Model);
                 let slots = reader.slots();
                 first.read(slots, thread::yield_now);
                 // A read within a read does not wait for a writer that waits.
                 first.read(slots, || first.read(slots, || second.read(slots, thread::yield_now)));
                 // SAFETY: it is not used after this.
-                assert!(unsafe { reader.leave() }, "it reads nothing");
+                assert!(unsafe { reader.unregister() }, "it reads nothing");
             }
         };
         let writes = |world: &World| {

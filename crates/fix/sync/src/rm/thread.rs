@@ -10,13 +10,13 @@ per_thread!(Reader<'static>);
 
 impl Part for Reader<'static> {
     fn join() -> Self {
-        READERS.join(&System::detect())
+        READERS.register(&System::detect())
     }
 
     fn leave(self) -> bool {
         // Somebody may have forgotten a guard, or another destructor of the thread has one yet.
         // SAFETY: this is the thread, and the part was its only copy.
-        unsafe { self.leave() }
+        unsafe { self.unregister() }
     }
 }
 

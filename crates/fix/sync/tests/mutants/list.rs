@@ -142,8 +142,8 @@ pub(crate) const MUTANTS: &[(&str, Notices)] = &[
     ("percpu_is_zero", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
     ("percpu_put", Model("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
 
-    ("rcu_load", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
-    ("rcu_replace", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
+    ("epoch_load", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
+    ("epoch_replace", Model("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
 
     ("rcu_update", Model("rcu::modelled::updates_of_two_threads_are_both_there")),
     ("rcu_update_again", Model("rcu::modelled::updates_of_two_threads_are_both_there")),

@@ -204,8 +204,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         }
     }
 
-    /// Takes part, as one thread. It allocates the thread's cache if no other has left before.
-    pub fn join(&self) -> Local<'_, P, R> {
+    /// Registers the calling thread, with a cache that an unregistered thread left or with a new one.
+    pub fn register(&self) -> Local<'_, P, R> {
         Local { refcache: self, node: self.members.take_or_make(Member::new) }
     }
 
@@ -316,8 +316,8 @@ impl<P, R> fmt::Debug for Refcache<P, R> {
     }
 }
 
-/// A thread's part. It is a copy of what the thread has taken, which [`leave`](Local::leave) gives
-/// back.
+/// A registered thread. Copies are the same thread, until one of them is
+/// [unregistered](Local::unregister).
 pub struct Local<'d, P, R> {
     refcache: &'d Refcache<P, R>,
     node: &'d Node<Member<R>>,
@@ -338,11 +338,11 @@ impl<P, R> fmt::Debug for Local<'_, P, R> {
 }
 
 impl<P: Platform, R: RawMutex> Local<'_, P, R> {
-    /// The thread takes part no more. Its cache is flushed with the others.
+    /// Unregisters the thread. The next ticks flush its cache with the others.
     ///
     /// # Safety
-    /// The thread has joined, and uses no copy after this.
-    pub unsafe fn leave(self) {
+    /// Must be called by the thread that registered, which must not use a copy any more.
+    pub unsafe fn unregister(self) {
         self.node.release();
     }
 

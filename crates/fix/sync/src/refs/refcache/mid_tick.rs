@@ -83,9 +83,9 @@ impl Scene {
     fn new() -> Scene {
         let refcache = keep(Refcache::new(Stage));
         // Who joins last is flushed first.
-        let late = refcache.join();
-        let others = (1..2 * GROUP).map(|_| refcache.join()).collect();
-        let early = refcache.join();
+        let late = refcache.register();
+        let others = (1..2 * GROUP).map(|_| refcache.register()).collect();
+        let early = refcache.register();
         Scene { refcache, early, late, others, object: object() }
     }
 

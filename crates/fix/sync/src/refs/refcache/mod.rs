@@ -47,9 +47,9 @@
 //! between the upgrade's look at the word and its note, or two epochs could.
 //!
 //! ```
-//! use knee_sync::refs::refcache::{Shared, tick};
+//! use knee_sync::refs::refcache::{RefcacheArc, tick};
 //!
-//! let page = Shared::new([0u8; 4096]);
+//! let page = RefcacheArc::new([0u8; 4096]);
 //! let cached = page.downgrade();
 //! drop(page);
 //! assert!(cached.upgrade().is_some(), "no tick has found it yet");
@@ -75,7 +75,7 @@
 //! # use std::sync::atomic::{Ordering, fence};
 //!
 //! use knee_sync::Platform;
-//! use knee_sync::refs::refcache::{Local, Refcache, Shared, Threads};
+//! use knee_sync::refs::refcache::{Local, Refcache, RefcacheArc, Threads};
 //!
 //! struct Kernel;
 //! # // SAFETY: both sides execute a full fence.
@@ -91,7 +91,7 @@
 //! static CACHES: Refcache<Kernel, SpinLock> = Refcache::new(Kernel);
 //!
 //! std::thread_local! { // As many as there are CPUs.
-//!     static CPU: Local<'static, Kernel, SpinLock> = CACHES.join();
+//!     static CPU: Local<'static, Kernel, SpinLock> = CACHES.register();
 //! }
 //!
 //! // SAFETY: nobody else has this thread's part.
@@ -106,7 +106,7 @@
 //!     }
 //! }
 //!
-//! let page = Shared::<_, Kernel>::new_in([0u8; 4096]);
+//! let page = RefcacheArc::<_, Kernel>::new_in([0u8; 4096]);
 //! let cached = page.downgrade();
 //! drop(page);
 //! (0..3).for_each(|_| CACHES.tick());
@@ -116,6 +116,8 @@
 //! Source: A. Clements, M. F. Kaashoek, N. Zeldovich, "RadixVM: Scalable Address Spaces for
 //! Multithreaded Applications", EuroSys 2013, section 3.1, and sv6's refcache.
 
+#[cfg(not(loom))]
+mod arc;
 mod cache;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod mid_tick;
@@ -125,15 +127,13 @@ mod modelled;
 mod process;
 #[cfg(all(test, shuttle))]
 mod scheduled;
-#[cfg(not(loom))]
-mod shared;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod threads;
 
+#[cfg(not(loom))]
+pub use arc::{RefcacheArc, Weak};
 pub use cache::{Local, Refcache};
 #[cfg(all(feature = "std", not(loom)))]
 pub use process::{Process, Ticker, tick};
-#[cfg(not(loom))]
-pub use shared::{Shared, Weak};
 pub use threads::Threads;

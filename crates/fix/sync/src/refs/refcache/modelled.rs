@@ -60,18 +60,18 @@ fn a_reference_keeps_its_object_whoever_ticks() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
-        object.add(refcache.join(), 1);
+        object.add(refcache.register(), 1);
         let user = thread::spawn({
             let refcache = Arc::clone(&refcache);
             move || {
-                let local = refcache.join();
+                let local = refcache.register();
                 object.add(local, 1);
                 object.add(local, -1);
                 assert!(!object.is_freed());
                 object.add(local, -1);
             }
         });
-        object.add(refcache.join(), -1);
+        object.add(refcache.register(), -1);
         (0..2).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());
@@ -88,7 +88,7 @@ fn an_upgrade_comes_before_the_end_or_finds_nothing() {
         let user = thread::spawn({
             let (refcache, word) = (Arc::clone(&refcache), Arc::clone(&word));
             move || {
-                let local = refcache.join();
+                let local = refcache.register();
                 // SAFETY: this thread has joined.
                 if unsafe { local.upgrade(&word) }.is_some() {
                     assert!(!object.is_freed());
@@ -96,7 +96,7 @@ fn an_upgrade_comes_before_the_end_or_finds_nothing() {
                 }
             }
         });
-        object.add(refcache.join(), -1);
+        object.add(refcache.register(), -1);
         (0..3).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());

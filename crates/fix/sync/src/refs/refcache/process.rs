@@ -19,12 +19,12 @@ per_thread!(Member);
 
 impl Part for Member {
     fn join() -> Self {
-        Process::refcache().join()
+        Process::refcache().register()
     }
 
     fn leave(self) -> bool {
         // SAFETY: this thread has joined, and no copy is used after this.
-        unsafe { self.leave() };
+        unsafe { self.unregister() };
         true
     }
 }

@@ -88,10 +88,10 @@ impl World {
 
     /// Calls `with` with a part of a thread that comes and goes.
     fn with_local(&self, with: impl FnOnce(Local)) {
-        let local = self.refcache.join();
+        let local = self.refcache.register();
         with(local);
         // SAFETY: there is no other copy.
-        unsafe { local.leave() };
+        unsafe { local.unregister() };
     }
 }
 
@@ -111,7 +111,7 @@ fn objects_stay_with_their_references_and_go_by_the_third_tick() {
             thread::spawn(move || does(&world))
         };
         // Has a reference of each by the first thread, and hands one of them on.
-        let first = world.refcache.join();
+        let first = world.refcache.register();
         (0..OBJECTS).for_each(|number| world.take(first, number));
         let owner = in_thread(|world| {
             world.with_local(|local| {

@@ -9,7 +9,7 @@ use crate::platform::Platform;
 ///
 /// # Safety
 /// [`with_local`](Threads::with_local) calls its argument with a part of [`refcache`](Threads::refcache)
-/// that the caller has [joined](Refcache::join) with and not left, and that nobody else uses at the time:
+/// that the caller has [registered](Refcache::register) and not unregistered, and that nobody else uses at the time:
 /// on a CPU, what calls it is not preempted, and interrupt handlers have a part of their own.
 /// `refcache` is always the same.
 pub unsafe trait Threads: 'static {

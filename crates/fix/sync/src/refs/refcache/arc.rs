@@ -2,7 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::borrow::Borrow;
+use core::cmp::Ordering;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -30,7 +33,7 @@ struct Object<T, R> {
 /// more than an `Arc` needs. As with `Arc`, cycles are never freed.
 ///
 /// `C` are those who refer, the threads of the process unless others are named.
-pub struct Shared<
+pub struct RefcacheArc<
     T: Send + Sync + 'static,
     #[cfg(feature = "std")] C: Threads = Process,
     #[cfg(not(feature = "std"))] C: Threads,
@@ -40,27 +43,27 @@ pub struct Shared<
 }
 
 // SAFETY: a reference gives others `&T`, and the last one drops `T` on any thread.
-unsafe impl<T: Send + Sync + 'static, C: Threads> Send for Shared<T, C> {}
+unsafe impl<T: Send + Sync + 'static, C: Threads> Send for RefcacheArc<T, C> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync + 'static, C: Threads> Sync for Shared<T, C> {}
+unsafe impl<T: Send + Sync + 'static, C: Threads> Sync for RefcacheArc<T, C> {}
 
 #[cfg(feature = "std")]
-impl<T: Send + Sync + 'static> Shared<T> {
+impl<T: Send + Sync + 'static> RefcacheArc<T> {
     /// The first reference of a value, among the threads of the process.
-    pub fn new(value: T) -> Shared<T> {
-        Shared::new_in(value)
+    pub fn new(value: T) -> RefcacheArc<T> {
+        RefcacheArc::new_in(value)
     }
 }
 
-impl<T: Send + Sync + 'static, C: Threads> Shared<T, C> {
+impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     /// The first reference of a value.
-    pub fn new_in(value: T) -> Shared<T, C> {
+    pub fn new_in(value: T) -> RefcacheArc<T, C> {
         unsafe fn free<T, R>(header: NonNull<Header<R>>) {
             // SAFETY: the header is the beginning of the box below.
             drop(unsafe { Box::from_raw(header.cast::<Object<T, R>>().as_ptr()) });
         }
         let object = Box::new(Object { header: Header::new(free::<T, C::Lock>), value });
-        Shared { object: NonNull::from(Box::leak(object)), owns: PhantomData }
+        RefcacheArc { object: NonNull::from(Box::leak(object)), owns: PhantomData }
     }
 
     /// A reference that does not keep the value.
@@ -70,28 +73,33 @@ impl<T: Send + Sync + 'static, C: Threads> Shared<T, C> {
         Weak { word, value: PhantomData }
     }
 
+    /// Whether two references are to the same object.
+    pub fn ptr_eq(this: &RefcacheArc<T, C>, other: &RefcacheArc<T, C>) -> bool {
+        this.object == other.object
+    }
+
     fn add(&self, change: i64) {
         // SAFETY: the local part is this thread's, and we have a reference, or give it up.
         C::with_local(|local| unsafe { local.add(self.object.cast(), change) });
     }
 }
 
-impl<T: Send + Sync + 'static, C: Threads> Clone for Shared<T, C> {
+impl<T: Send + Sync + 'static, C: Threads> Clone for RefcacheArc<T, C> {
     #[inline]
-    fn clone(&self) -> Shared<T, C> {
+    fn clone(&self) -> RefcacheArc<T, C> {
         self.add(1);
-        Shared { object: self.object, owns: PhantomData }
+        RefcacheArc { object: self.object, owns: PhantomData }
     }
 }
 
-impl<T: Send + Sync + 'static, C: Threads> Drop for Shared<T, C> {
+impl<T: Send + Sync + 'static, C: Threads> Drop for RefcacheArc<T, C> {
     #[inline]
     fn drop(&mut self) {
         self.add(-1);
     }
 }
 
-impl<T: Send + Sync + 'static, C: Threads> Deref for Shared<T, C> {
+impl<T: Send + Sync + 'static, C: Threads> Deref for RefcacheArc<T, C> {
     type Target = T;
 
     #[inline]
@@ -101,15 +109,71 @@ impl<T: Send + Sync + 'static, C: Threads> Deref for Shared<T, C> {
     }
 }
 
-impl<T: Send + Sync + fmt::Debug + 'static, C: Threads> fmt::Debug for Shared<T, C> {
+impl<T: Send + Sync + 'static, C: Threads> AsRef<T> for RefcacheArc<T, C> {
+    fn as_ref(&self) -> &T {
+        self
+    }
+}
+
+impl<T: Send + Sync + 'static, C: Threads> Borrow<T> for RefcacheArc<T, C> {
+    fn borrow(&self) -> &T {
+        self
+    }
+}
+
+impl<T: Send + Sync + 'static, C: Threads> From<T> for RefcacheArc<T, C> {
+    fn from(value: T) -> RefcacheArc<T, C> {
+        RefcacheArc::new_in(value)
+    }
+}
+
+impl<T: Default + Send + Sync + 'static, C: Threads> Default for RefcacheArc<T, C> {
+    fn default() -> RefcacheArc<T, C> {
+        RefcacheArc::new_in(T::default())
+    }
+}
+
+impl<T: PartialEq + Send + Sync + 'static, C: Threads> PartialEq for RefcacheArc<T, C> {
+    fn eq(&self, other: &RefcacheArc<T, C>) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq + Send + Sync + 'static, C: Threads> Eq for RefcacheArc<T, C> {}
+
+impl<T: PartialOrd + Send + Sync + 'static, C: Threads> PartialOrd for RefcacheArc<T, C> {
+    fn partial_cmp(&self, other: &RefcacheArc<T, C>) -> Option<Ordering> {
+        (**self).partial_cmp(&**other)
+    }
+}
+
+impl<T: Ord + Send + Sync + 'static, C: Threads> Ord for RefcacheArc<T, C> {
+    fn cmp(&self, other: &RefcacheArc<T, C>) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl<T: Hash + Send + Sync + 'static, C: Threads> Hash for RefcacheArc<T, C> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<T: Send + Sync + fmt::Debug + 'static, C: Threads> fmt::Debug for RefcacheArc<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_tuple("Shared").field(&**self).finish()
+        (**self).fmt(f)
+    }
+}
+
+impl<T: Send + Sync + fmt::Display + 'static, C: Threads> fmt::Display for RefcacheArc<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 
 /// A reference that does not keep its value, as [`std::sync::Weak`] is one.
 ///
-/// An upgrade succeeds until the value is freed, so also after the last [`Shared`] has gone: a cache
+/// An upgrade succeeds until the value is freed, so also after the last [`RefcacheArc`] has gone: a cache
 /// whose entries are weak finds again what was dropped a moment ago. All weak references of a value
 /// share one word, and an `Arc` of it.
 pub struct Weak<
@@ -118,16 +182,16 @@ pub struct Weak<
     #[cfg(not(feature = "std"))] C: Threads,
 > {
     word: Arc<Word>,
-    value: PhantomData<Shared<T, C>>,
+    value: PhantomData<RefcacheArc<T, C>>,
 }
 
 impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
     /// A reference, if the value is still there.
-    pub fn upgrade(&self) -> Option<Shared<T, C>> {
+    pub fn upgrade(&self) -> Option<RefcacheArc<T, C>> {
         // SAFETY: the local part is this thread's.
         let header = C::with_local(|local| unsafe { local.upgrade(&self.word) })?;
         // The word came from an object of this type.
-        Some(Shared { object: header.cast(), owns: PhantomData })
+        Some(RefcacheArc { object: header.cast(), owns: PhantomData })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
-use super::inside::Inside;
+use super::protect::Protect;
 use crate::platform::Platform;
 
 /// A thread that is in a section all the time, but for its quiescent states: QSBR, as Linux did it
@@ -13,10 +13,10 @@ use crate::platform::Platform;
 /// it holds up everybody ([`Domain::stalls`] tells which).
 ///
 /// ```
-/// use knee_sync::{System, epoch::{Domain, Online}};
+/// use knee_sync::{System, epoch::{Domain, QsbrHandle}};
 ///
 /// let domain = Domain::new(System::detect());
-/// let mut online = Online::new(domain.register());
+/// let mut online = QsbrHandle::new(domain.register());
 /// for turn in 0..3 {
 ///     // … read what other threads may replace …
 ///     online.quiescent();
@@ -24,15 +24,15 @@ use crate::platform::Platform;
 /// online.offline(|| std::thread::sleep(std::time::Duration::from_millis(1)));
 /// ```
 #[derive(Debug)]
-pub struct Online<'d, P: Platform> {
+pub struct QsbrHandle<'d, P: Platform> {
     handle: Handle<'d, P>,
 }
 
-impl<'d, P: Platform> Online<'d, P> {
+impl<'d, P: Platform> QsbrHandle<'d, P> {
     /// The handle's thread goes online.
-    pub fn new(handle: Handle<'d, P>) -> Online<'d, P> {
+    pub fn new(handle: Handle<'d, P>) -> QsbrHandle<'d, P> {
         handle.enter();
-        Online { handle }
+        QsbrHandle { handle }
     }
 
     /// The thread holds nothing that it has found before.
@@ -63,14 +63,14 @@ impl<'d, P: Platform> Online<'d, P> {
 }
 
 // SAFETY: the section ends in methods that borrow it exclusively, and when it is dropped.
-unsafe impl<P: Platform> Inside<P> for Online<'_, P> {
+unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
     #[inline]
-    fn inside(&self) -> &Domain<P> {
+    fn domain(&self) -> &Domain<P> {
         self.handle.domain()
     }
 }
 
-impl<P: Platform> Drop for Online<'_, P> {
+impl<P: Platform> Drop for QsbrHandle<'_, P> {
     fn drop(&mut self) {
         // SAFETY: `new` or `Return` has entered.
         unsafe { self.handle.leave() };
