@@ -67,7 +67,7 @@ mod biased;
 ))]
 mod combiner;
 mod event;
-#[cfg(feature = "std")]
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;

@@ -10,7 +10,7 @@ static NUMBERS: Registry<usize> = Registry::new();
 /// Numbers that were made.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-per_thread!(Number);
+per_thread!(Number, in_child: forked);
 
 /// A thread's number. No other thread that lives has the same.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
 
 /// In the child of a fork: the other threads are not there.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     NUMBERS.others(joined().map(|part| part.node)).for_each(Node::release);
 }
 

@@ -33,7 +33,7 @@ fn with_short<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
 
 /// Makes `part()` and `joined()`, the calling thread's `$Part`, where it is called: once in a module.
 macro_rules! per_thread {
-    ($Part:ty) => {
+    ($Part:ty $(, in_child: $forked:path)?) => {
         ::std::thread_local! {
             // Without a destructor, so that to find it costs no check.
             static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
@@ -74,7 +74,13 @@ macro_rules! per_thread {
         #[cold]
         fn join() -> Option<$Part> {
             EXIT.try_with(|_| ()).ok()?;
-            $crate::fork::watch();
+            $(
+                #[cfg(all(unix, not(any(loom, miri))))]
+                {
+                    static IN_CHILD: $crate::fork::InChild = $crate::fork::InChild::new($forked);
+                    IN_CHILD.register();
+                }
+            )?
             PART.set(Some($crate::per_thread::Part::join()));
             joined()
         }

@@ -38,7 +38,11 @@ impl System {
     /// The cheapest readers that this system allows for. It is found out once.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
-        System { symmetric: !*CAN.get_or_init(membarrier::register) }
+        let can = || {
+            register_in_child();
+            membarrier::register()
+        };
+        System { symmetric: !*CAN.get_or_init(can) }
     }
 
     /// A full fence on both sides: for those who want no interrupts on their CPUs, as real-time
@@ -123,7 +127,7 @@ pub(crate) fn thread() -> u32 {
 
 #[cold]
 fn ask() -> u32 {
-    crate::fork::watch();
+    register_in_child();
     #[cfg(target_os = "linux")]
     // SAFETY: it takes nothing. Thread numbers are positive.
     THREAD.set((unsafe { libc::gettid() }) as u32);
@@ -132,9 +136,18 @@ fn ask() -> u32 {
     THREAD.get()
 }
 
+/// Has [`forked`] called in children.
+fn register_in_child() {
+    #[cfg(all(unix, not(any(loom, miri))))]
+    {
+        static IN_CHILD: crate::fork::InChild = crate::fork::InChild::new(forked);
+        IN_CHILD.register();
+    }
+}
+
 /// After a fork, in the child.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     membarrier::forked();
     THREAD.set(0);
 }

@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, UseTree, Visibility};
+use syn::{Attribute, Item, Meta, Token, UseTree, Visibility};
 
 /// For each file, those that it imports from. Paths are relative to the folder of the crate's root.
 pub(crate) type Graph = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
@@ -200,9 +201,20 @@ fn name(item: &Item) -> Option<String> {
 
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let is_test = |path: syn::Path| path.is_ident("test");
-        attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(is_test)
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args().is_ok_and(|condition| requires_test(&condition))
     })
+}
+
+/// Whether a condition of `cfg` holds in tests only: `test`, or `all` of it and others.
+fn requires_test(condition: &Meta) -> bool {
+    match condition {
+        Meta::Path(path) => path.is_ident("test"),
+        Meta::List(list) if list.path.is_ident("all") => list
+            .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
+            .is_ok_and(|all| all.iter().any(requires_test)),
+        _ => false,
+    }
 }
 
 impl Module {
@@ -390,7 +402,7 @@ mod tests {
                 /// As crate::a::A.
                 impl B { #[cfg(test)] fn h(_: crate::a::A) {} }
                 #[cfg(test)] fn i() { crate::a::f(); }
-                #[cfg(test)] mod tests { use crate::a::A; }",
+                #[cfg(all(test, not(loom)))] mod tests { use crate::a::A; }",
             ),
         ]);
         assert!(found.is_empty(), "{found:?}");

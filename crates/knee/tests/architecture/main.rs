@@ -134,7 +134,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
 }
 
 /// The roots of crates whose files form no circle. Those of `prove` and `fix` are not among them yet.
-const WITHOUT_CIRCLES: [&str; 8] = [
+const WITHOUT_CIRCLES: [&str; 9] = [
+    "fix/sync/src/lib.rs",
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",

@@ -7,9 +7,7 @@ use super::clock::ONE;
 use super::entry::Queue;
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 use super::garbage::Garbage;
-use super::handle::Handle;
-use super::record::{Record, began};
-use super::section::Section;
+use super::record::{Record, Stall, began};
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
@@ -63,16 +61,6 @@ struct Drain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(u64);
 
-/// A section that has not ended for some time, see [`Domain::stalls`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stall {
-    /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
-    pub thread: u64,
-    /// The time since a scan has seen it first.
-    pub since: Duration,
-}
-
 impl<P: Platform> Domain<P> {
     constant! {
         /// A domain that nobody is in.
@@ -108,24 +96,6 @@ impl<P: Platform> Domain<P> {
         self.pause.store(times, Relaxed);
     }
 
-    /// A handle for the calling thread, in a free record or in a new one.
-    #[cfg(feature = "alloc")]
-    pub fn register(&self) -> Handle<'_, P> {
-        Handle::new(self, self.record())
-    }
-
-    /// A record that nobody has.
-    #[cfg(feature = "alloc")]
-    pub(super) fn record(&self) -> &Node<Record> {
-        self.records.take_or_make(Record::new)
-    }
-
-    /// A handle for the calling thread, in a free record. Returns `None` if there is no free record,
-    /// instead of allocating one. See [`Domain::add_node`].
-    pub fn try_register(&self) -> Option<Handle<'_, P>> {
-        Some(Handle::new(self, self.records.take()?))
-    }
-
     /// Adds a free record, for a handle or a section. An embedder without an allocator adds one for each
     /// CPU, and one for each section that it holds at a time. A record is free again when its handle or
     /// section is dropped.
@@ -136,17 +106,15 @@ impl<P: Platform> Domain<P> {
         self.records.add_free(node);
     }
 
-    /// A section that may be held across anything and sent to other threads; see [`Section`]. It searches
-    /// all records for a free one; [`Handle::section`] remembers the last one.
+    /// Takes a free record, or a new one.
     #[cfg(feature = "alloc")]
-    pub fn section(&self) -> Section<'_, P> {
-        Section::new(self, self.record())
+    pub(super) fn record(&self) -> &Node<Record> {
+        self.records.take_or_make(Record::new)
     }
 
-    /// As [`section`](Domain::section), in a free record. Returns `None` if there is no free record,
-    /// instead of allocating one. See [`Domain::add_node`].
-    pub fn try_section(&self) -> Option<Section<'_, P>> {
-        Some(Section::new(self, self.records.take()?))
+    /// Takes a free record, if there is one.
+    pub(super) fn free_record(&self) -> Option<&Node<Record>> {
+        self.records.take()
     }
 
     /// The write clock.

@@ -53,8 +53,22 @@ pub struct Guard<'d, P: Platform> {
     here: PhantomData<*const ()>,
 }
 
+impl<P: Platform> Domain<P> {
+    /// A handle for the calling thread, in a free record or in a new one.
+    #[cfg(feature = "alloc")]
+    pub fn register(&self) -> Handle<'_, P> {
+        Handle::new(self, self.record())
+    }
+
+    /// A handle for the calling thread, in a free record. Returns `None` if there is no free record,
+    /// instead of allocating one. See [`Domain::add_node`].
+    pub fn try_register(&self) -> Option<Handle<'_, P>> {
+        Some(Handle::new(self, self.free_record()?))
+    }
+}
+
 impl<'d, P: Platform> Handle<'d, P> {
-    pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Handle<'d, P> {
+    fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Handle<'d, P> {
         node.value.begin(domain.platform(), false);
         Handle {
             domain,

@@ -6,6 +6,8 @@ use std::sync::{LazyLock, OnceLock};
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::section::Section;
+#[cfg(all(unix, not(any(loom, miri))))]
+use crate::fork::InChild;
 use crate::per_thread::{Part, per_thread};
 use crate::primitive::AtomicPtr;
 use crate::registry::Registry;
@@ -60,7 +62,14 @@ impl Part for Member {
 
 /// The domain of [`pin`].
 pub fn shared() -> &'static Domain<System> {
-    SHARED.get_or_init(|| Domain::new(System::detect()))
+    SHARED.get_or_init(|| {
+        #[cfg(all(unix, not(any(loom, miri))))]
+        {
+            static IN_CHILD: InChild = InChild::new(forked);
+            IN_CHILD.register();
+        }
+        Domain::new(System::detect())
+    })
 }
 
 /// Enters a section of the process's domain.
@@ -137,7 +146,7 @@ fn stay() -> Member {
 
 /// In the child of a fork: the other threads are not there.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     if let Some(domain) = SHARED.get() {
         domain.forked(joined().map(|member| member.with(Handle::node)));
     }

@@ -154,16 +154,14 @@ mod section;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use domain::{Cookie, Domain, Stall};
+pub use domain::{Cookie, Domain};
 pub use entry::Entry;
 pub use handle::{Guard, Handle};
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-pub(crate) use local::forked;
 #[cfg(feature = "std")]
 pub(crate) use local::reclaim_if_due;
 #[cfg(feature = "std")]
 pub use local::{barrier, pin, reclaim, section, shared, synchronize};
 pub use protect::Protect;
 pub use qsbr::QsbrHandle;
-pub use record::Record;
+pub use record::{Record, Stall};
 pub use section::Section;

@@ -5,13 +5,22 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
 use super::clock::{NESTING, ONE};
-use super::domain::Stall;
 use super::garbage::Garbage;
 use crate::biased::Biased;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicU64, constant};
+
+/// A section that has not ended for some time, see [`Domain::stalls`](super::Domain::stalls).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// Its thread, as the platform numbers it; of a [`Section`](super::Section) the one that began it.
+    pub thread: u64,
+    /// The time since a scan has seen it first.
+    pub since: Duration,
+}
 
 /// Who may be in a section.
 #[derive(Debug)]

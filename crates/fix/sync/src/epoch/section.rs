@@ -22,6 +22,21 @@ pub struct Section<'d, P: Platform> {
 // through a shared reference none of them can be reached.
 unsafe impl<P: Platform> Sync for Section<'_, P> {}
 
+impl<P: Platform> Domain<P> {
+    /// A section that may be held across anything and sent to other threads; see [`Section`]. It searches
+    /// all records for a free one; [`Handle::section`](super::Handle::section) remembers the last one.
+    #[cfg(feature = "alloc")]
+    pub fn section(&self) -> Section<'_, P> {
+        Section::new(self, self.record())
+    }
+
+    /// As [`section`](Domain::section), in a free record. Returns `None` if there is no free record,
+    /// instead of allocating one. See [`Domain::add_node`].
+    pub fn try_section(&self) -> Option<Section<'_, P>> {
+        Some(Section::new(self, self.free_record()?))
+    }
+}
+
 impl<'d, P: Platform> Section<'d, P> {
     pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Section<'d, P> {
         node.value.begin(domain.platform(), true);

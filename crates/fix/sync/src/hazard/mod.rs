@@ -61,7 +61,5 @@ mod tests;
 pub use atomic_box::AtomicBox;
 pub use domain::{Domain, Handle};
 pub use guard::Guard;
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-pub(crate) use process::forked;
 #[cfg(all(feature = "std", not(loom)))]
 pub use process::{protect, reclaim, retire};

@@ -13,7 +13,7 @@ use super::{Domain, Guard, Handle};
 
 static DOMAIN: OnceLock<Domain<System>> = OnceLock::new();
 
-per_thread!(Member);
+per_thread!(Member, in_child: forked);
 
 /// A thread that takes part.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
 
 /// In the child of a fork: the other threads are not there, and protect nothing.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     if let Some(domain) = DOMAIN.get() {
         // SAFETY: as in `with_handle`.
         domain.forked(joined().map(|member| unsafe { member.handle.as_ref() }));

@@ -69,5 +69,3 @@ pub use readers::{Reader, Readers, Threads};
 pub use slots::Slots;
 #[cfg(all(feature = "std", not(loom)))]
 pub use thread::Process;
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-pub(crate) use thread::forked;

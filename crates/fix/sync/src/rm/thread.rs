@@ -6,7 +6,7 @@ use crate::system::System;
 
 static READERS: Readers = Readers::new();
 
-per_thread!(Reader<'static>);
+per_thread!(Reader<'static>, in_child: forked);
 
 impl Part for Reader<'static> {
     fn join() -> Self {
@@ -45,6 +45,6 @@ unsafe impl Threads for Process {
 
 /// In the child of a fork: the other threads are not there, and read nothing.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     READERS.forked(joined());
 }
