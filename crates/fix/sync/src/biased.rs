@@ -17,7 +17,7 @@ pub(crate) struct Biased<T> {
     /// The owner is inside.
     inside: AtomicBool,
     /// Another is inside, or waits for the owner to leave.
-    wanted: AtomicBool,
+    requested: AtomicBool,
     value: Cell<T>,
 }
 
@@ -29,7 +29,7 @@ impl<T> Biased<T> {
         pub(crate) fn new(value: T) -> Biased<T> {
             Biased {
                 inside: AtomicBool::new(false),
-                wanted: AtomicBool::new(false),
+                requested: AtomicBool::new(false),
                 value: Cell::new(value),
             }
         }
@@ -41,18 +41,18 @@ impl<T> Biased<T> {
     /// At any time one thread at most is its owner, whoever becomes it after another has been told by
     /// that one; and `with` does not come back to this lock.
     #[inline]
-    pub(crate) unsafe fn own<R>(
+    pub(crate) unsafe fn lock_owner<R>(
         &self,
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
         self.inside.store(true, Relaxed);
         light(platform.is_symmetric());
-        if self.wanted.load(order!(Acquire, "biased_own")) {
+        if self.requested.load(order!(Acquire, "biased_own")) {
             self.wait(platform);
         }
-        // SAFETY: the fences order our store of `inside` and load of `wanted`, and the other's store
-        // of `wanted` and load of `inside`. If our load came first, the other sees that we are
+        // SAFETY: the fences order our store of `inside` and load of `requested`, and the other's store
+        // of `requested` and load of `inside`. If our load came first, the other sees that we are
         // inside, and waits. If its store came first, we have seen it and waited until it was out.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.inside.store(false, order!(Release, "biased_out"));
@@ -62,7 +62,7 @@ impl<T> Biased<T> {
     /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
     /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
     #[cfg(feature = "alloc")]
-    pub(crate) fn owner_is_inside(&self) -> bool {
+    pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
@@ -73,10 +73,10 @@ impl<T> Biased<T> {
             // Release: the other may find us out here, and what we did before is for it to see.
             self.inside.store(false, order!(Release, "biased_wait"));
             // Relaxed: the look below decides, and finds the end of this visit or of a later one.
-            platform.wait_while(|| self.wanted.load(Relaxed));
+            platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
-            if !self.wanted.load(order!(Acquire, "biased_again")) {
+            if !self.requested.load(order!(Acquire, "biased_again")) {
                 return;
             }
         }
@@ -90,11 +90,11 @@ impl<T> Biased<T> {
     /// The calling thread is the only one, and is not inside.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) unsafe fn forked(&self, new: T) {
-        if self.inside.load(Relaxed) || self.wanted.load(Relaxed) {
+        if self.inside.load(Relaxed) || self.requested.load(Relaxed) {
             // SAFETY: nobody else is there. The old value is not dropped, and not read.
             self.value.with(|value| unsafe { value.write(new) });
             self.inside.store(false, Relaxed);
-            self.wanted.store(false, Relaxed);
+            self.requested.store(false, Relaxed);
         }
     }
 
@@ -109,21 +109,25 @@ impl<T> Biased<T> {
 
     /// Uses the value as any thread that is not inside.
     #[cfg(all(test, loom))]
-    pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
-        self.announce(platform);
+    pub(crate) fn lock_remote<R>(
+        &self,
+        platform: &impl Platform,
+        with: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        self.request(platform);
         platform.heavy();
         // SAFETY: that is what we have just done.
-        unsafe { self.visit_announced(platform, with) }
+        unsafe { self.lock_requested(platform, with) }
     }
 
     /// The first half of a visit, so that one fence serves visits of many locks: announce them all,
     /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
     /// threads that both announce several have to agree on an order.
-    pub(crate) fn announce(&self, platform: &impl Platform) {
+    pub(crate) fn request(&self, platform: &impl Platform) {
         // Relaxed: `heavy`, which comes next, is a full fence of ours: it acquires what the visitor
         // before has done, and an owner that sees this waits, and takes nothing from it.
         platform.wait_while(|| {
-            self.wanted.compare_exchange(false, true, Relaxed, Relaxed).is_err()
+            self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")
         });
     }
@@ -132,15 +136,15 @@ impl<T> Biased<T> {
     ///
     /// # Safety
     /// The caller has announced it, and has executed `heavy` after that.
-    pub(crate) unsafe fn visit_announced<R>(
+    pub(crate) unsafe fn lock_requested<R>(
         &self,
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
         platform.wait_while(|| self.inside.load(order!(Acquire, "biased_visit")));
-        // SAFETY: as in `own`; other visitors wait for `wanted`.
+        // SAFETY: as in `lock_owner`; other visitors wait for `requested`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.wanted.store(false, order!(Release, "biased_left"));
+        self.requested.store(false, order!(Release, "biased_left"));
         result
     }
 }
@@ -166,15 +170,15 @@ mod modelled {
             let lock = Arc::new(Biased::new(Cell::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || lock.visit(&Model, add)
+                move || lock.lock_remote(&Model, add)
             });
             for _ in 0..2 {
                 // SAFETY: this thread is the owner.
-                unsafe { lock.own(&Model, add) };
+                unsafe { lock.lock_owner(&Model, add) };
             }
             visitor.join().unwrap();
             // SAFETY: as in `add`.
-            lock.visit(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
+            lock.lock_remote(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
         });
     }
 
@@ -184,9 +188,9 @@ mod modelled {
             let lock = Arc::new(Biased::new(Cell::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || lock.visit(&Model, add)
+                move || lock.lock_remote(&Model, add)
             });
-            lock.visit(&Model, add);
+            lock.lock_remote(&Model, add);
             visitor.join().unwrap();
         });
     }
@@ -197,12 +201,12 @@ mod modelled {
             let lock = Arc::new(Biased::new(0));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || (0..2).for_each(|_| lock.visit(&Model, |count| *count += 1))
+                move || (0..2).for_each(|_| lock.lock_remote(&Model, |count| *count += 1))
             });
             // SAFETY: this thread is the owner.
-            unsafe { lock.own(&Model, |count| *count += 1) };
+            unsafe { lock.lock_owner(&Model, |count| *count += 1) };
             visitor.join().unwrap();
-            assert_eq!(lock.visit(&Model, |count| *count), 3);
+            assert_eq!(lock.lock_remote(&Model, |count| *count), 3);
         });
     }
 }

@@ -8,7 +8,7 @@ use crate::primitive::{AtomicU32, constant, fence};
 
 /// Rounds of the platform's wait before the thread sleeps: most waits are over sooner.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
-const AWAKE: u32 = 80;
+const SPINS_BEFORE_SLEEP: u32 = 80;
 
 /// How long one sleep is at most. A wake-up may be missed, where readers of a lock execute no fence for
 /// it (see `rm::bias::Bias::leave`); it is late then, and not lost.
@@ -34,7 +34,7 @@ impl Event {
         let mut round = 0;
         while !is_over() {
             #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
-            if round >= AWAKE {
+            if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
             // Also between sleeps: the platform may have something to do meanwhile that those whom we

@@ -20,12 +20,12 @@ struct Number {
 }
 
 impl Part for Number {
-    fn join() -> Number {
+    fn register() -> Number {
         let node = NUMBERS.take_or_make(|| COUNT.fetch_add(1, Relaxed));
         Number { number: node.value, node }
     }
 
-    fn leave(self) -> bool {
+    fn unregister(self) -> bool {
         // Whoever has the number next sees all that this thread did under it.
         self.node.release();
         true
@@ -42,7 +42,7 @@ pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
 /// In the child of a fork: the other threads are not there.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
-    NUMBERS.others(joined().map(|part| part.node)).for_each(Node::release);
+    NUMBERS.others(registered().map(|part| part.node)).for_each(Node::release);
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -104,14 +104,14 @@ mod tests {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {
-                with_number(|_| assert!(joined().is_none(), "it is for one call"));
+                with_number(|_| assert!(registered().is_none(), "it is for one call"));
             }
         }
         thread_local! {
             // It is made before the number, and so destroyed after it.
             static LAST: Last = const { Last };
         }
-        thread::spawn(|| LAST.with(|_| with_number(|_| assert!(joined().is_some()))))
+        thread::spawn(|| LAST.with(|_| with_number(|_| assert!(registered().is_some()))))
             .join()
             .unwrap();
     }

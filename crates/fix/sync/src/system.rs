@@ -13,7 +13,7 @@ const SPINS: u32 = 64;
 
 /// Rounds of a wait for a section before the thread sleeps. Half of them spin and half yield, which
 /// takes some tens of microseconds, about as long as the shortest sleep.
-const AWAKE: u32 = 2 * SPINS;
+const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
 /// The first sleep: no more than what Linux adds to each sleep by default, `PR_SET_TIMERSLACK` of prctl(2).
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
@@ -88,7 +88,7 @@ unsafe impl Platform for System {
     /// leave in the child. A thread of a real-time policy sleeps as well, where yielding would keep a
     /// reader of lower priority from the CPU forever.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
-        for round in 0..AWAKE {
+        for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
                 return;
             }

@@ -7,7 +7,7 @@ use super::clock::ONE;
 use super::entry::Queue;
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 use super::garbage::Garbage;
-use super::record::{Record, Stall, began};
+use super::record::{Record, Stall, epoch_of};
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
@@ -15,15 +15,15 @@ use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Objects of a thread that are worth a look, if one is due.
-const WORTH_A_LOOK: usize = 1024;
+const SCAN_IF_DUE_AT: usize = 1024;
 /// Objects of a thread that are worth one in any case.
-const MOST_WAITING: usize = 1 << 16;
+const SCAN_AT: usize = 1 << 16;
 /// For how many times the duration of the last look none is due: looks, each with a heavy fence that
 /// takes some microseconds from each thread that runs, are for 6 % of the time at most.
-const PAUSE: u32 = 16;
+const SCAN_BACKOFF: u32 = 16;
 /// Objects that are freed at once: a thread that has deferred one must not stand still while it
 /// frees a million, nor defer faster than it frees.
-const AT_ONCE: usize = 1 << 14;
+const FREED_AT_ONCE: usize = 1 << 14;
 
 /// Sections, and what is deferred until those end that have begun before.
 ///
@@ -33,12 +33,12 @@ const AT_ONCE: usize = 1 << 14;
 pub struct Domain<P> {
     platform: P,
     /// The write clock: what is sealed gets its value, and it goes on.
-    write: Padded<AtomicU64>,
+    global: Padded<AtomicU64>,
     /// What was sealed before is held by nobody.
-    read: Padded<AtomicU64>,
+    safe: Padded<AtomicU64>,
     /// When the next look is due, in the platform's time.
-    due: Padded<AtomicU64>,
-    pause: AtomicU32,
+    next_scan: Padded<AtomicU64>,
+    scan_backoff: AtomicU32,
     drain: Padded<Drain>,
     records: Registry<Record>,
 }
@@ -67,10 +67,10 @@ impl<P: Platform> Domain<P> {
         pub fn new(platform: P) -> Domain<P> {
             Domain {
                 platform,
-                write: Padded(AtomicU64::new(ONE)),
-                read: Padded(AtomicU64::new(ONE)),
-                due: Padded(AtomicU64::new(0)),
-                pause: AtomicU32::new(PAUSE),
+                global: Padded(AtomicU64::new(ONE)),
+                safe: Padded(AtomicU64::new(ONE)),
+                next_scan: Padded(AtomicU64::new(0)),
+                scan_backoff: AtomicU32::new(SCAN_BACKOFF),
                 drain: Padded(Drain {
                     busy: AtomicBool::new(false),
                     weight: AtomicU64::new(0),
@@ -93,7 +93,7 @@ impl<P: Platform> Domain<P> {
     /// look takes less than a microsecond, and so the pause is short as well. Who waits, as in
     /// [`synchronize`](Domain::synchronize), does not wait for the end of the pause.
     pub fn set_scan_backoff(&self, times: u32) {
-        self.pause.store(times, Relaxed);
+        self.scan_backoff.store(times, Relaxed);
     }
 
     /// Adds a free record, for a handle or a section. An embedder without an allocator adds one for each
@@ -119,16 +119,16 @@ impl<P: Platform> Domain<P> {
 
     /// The write clock.
     #[inline]
-    pub(super) fn clock(&self) -> &AtomicU64 {
-        &self.write
+    pub(super) fn global_epoch(&self) -> &AtomicU64 {
+        &self.global
     }
 
     /// Moves the write clock on; what was unlinked before is tagged with what it was.
-    fn tag(&self) -> u64 {
+    fn advance(&self) -> u64 {
         // A read-modify-write reads the latest value and is read by all later ones, so a reader with
         // a later time has seen it, and (Release) what was unlinked before. AcqRel keeps the unlinking
         // stores of this thread before it.
-        self.write.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
+        self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
     /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
@@ -145,13 +145,13 @@ impl<P: Platform> Domain<P> {
 
     /// The moment now, for [`Domain::poll`] and [`Domain::wait`].
     pub fn cookie(&self) -> Cookie {
-        Cookie(self.tag())
+        Cookie(self.advance())
     }
 
     /// Whether all sections have ended that had begun before `cookie` was made. It does not wait, but
     /// looks, which costs a heavy fence if nobody else has looked since.
     pub fn poll(&self, cookie: Cookie) -> bool {
-        self.is_over(cookie) || self.scan() > cookie.0
+        self.is_over(cookie) || self.fence_and_scan() > cookie.0
     }
 
     /// Waits until [`Domain::poll`] is true.
@@ -161,24 +161,24 @@ impl<P: Platform> Domain<P> {
         }
         let fenced = self.fence();
         self.platform.sleep_while(|| {
-            !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(early())
+            !self.is_over(cookie) && self.scan(fenced) <= cookie.0.saturating_sub(early())
         });
     }
 
     pub(super) fn is_over(&self, Cookie(tag): Cookie) -> bool {
         // Acquire: what sections read that have ended was read before.
-        self.read.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
+        self.safe.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
     }
 
     /// Looks who is in a section; returns the read clock: what was sealed before is held by nobody.
-    fn scan(&self) -> u64 {
-        self.look(self.fence())
+    fn fence_and_scan(&self) -> u64 {
+        self.scan(self.fence())
     }
 
     /// The write clock before a heavy fence: what has a smaller tag was unlinked before the fence.
     fn fence(&self) -> u64 {
         // Relaxed: the heavy fence acquires, with the release of `tag`.
-        let now = self.write.load(Relaxed);
+        let now = self.global.load(Relaxed);
         if !is_mutant!("no_fence") {
             self.platform.heavy();
         }
@@ -192,18 +192,18 @@ impl<P: Platform> Domain<P> {
     /// A reader that is seen holds nothing with a tag below its own time, see `Reader::enter`. One
     /// that has loaded the clock long ago and stored its word just now has a time below the read
     /// clock, which stays where it is: what is sealed from now on has a greater tag than either.
-    fn look(&self, fenced: u64) -> u64 {
+    fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
-            let Some(time) = began(record.reader.word()) else { continue };
-            // A section that began at `fenced` or later may begin again at that time, see `Watch::note`.
+            let Some(time) = epoch_of(record.reader.word()) else { continue };
+            // A section that began at `fenced` or later may begin again at that time, see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
-                record.watch.note(time, || self.platform.now());
+                record.watch.observe(time, || self.platform.now());
             }
             oldest = oldest.min(time);
         }
         // AcqRel: who sees the new value frees after all that this scan has seen.
-        self.read.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
+        self.safe.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
     /// The sections that are there now and were seen for the first time at least `age` ago. The longest
@@ -214,16 +214,16 @@ impl<P: Platform> Domain<P> {
     /// be reported as shorter than it is. It is never longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
         // Sections that have begun before get an earlier time than those to come: so this scan can note
-        // them, see `Watch::note`.
-        self.tag();
-        self.scan();
+        // them, see `Watch::observe`.
+        self.advance();
+        self.fence_and_scan();
         let now = self.platform.now();
         let stalls = self.records.values().filter_map(move |record| record.stall(now));
         stalls.filter(move |stall| stall.since >= age)
     }
 
     /// Objects that wait, as far as their threads have said: each says it for every hundred or so.
-    pub fn waiting(&self) -> u64 {
+    pub fn garbage(&self) -> u64 {
         let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
@@ -236,8 +236,8 @@ impl<P: Platform> Domain<P> {
     pub(super) unsafe fn seal(&self, record: &Record) {
         // SAFETY: the caller owns the record; `tag` does not come back here.
         let sealed = unsafe {
-            record.garbage.own(&self.platform, |garbage| {
-                garbage.seal(|| self.tag());
+            record.garbage.lock_owner(&self.platform, |garbage| {
+                garbage.seal(|| self.advance());
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
                 garbage.sealed()
             })
@@ -245,10 +245,10 @@ impl<P: Platform> Domain<P> {
         // What a scan has found ready long ago costs no fence.
         // SAFETY: as above.
         let freed = unsafe { self.free(record) };
-        if freed > 0 || sealed < WORTH_A_LOOK {
+        if freed > 0 || sealed < SCAN_IF_DUE_AT {
             return;
         }
-        if self.look_if_due(sealed >= MOST_WAITING) {
+        if self.scan_if_due(sealed >= SCAN_AT) {
             // SAFETY: as above.
             unsafe { self.free(record) };
         }
@@ -256,15 +256,15 @@ impl<P: Platform> Domain<P> {
 
     /// Looks who is in a section, and frees what is ready of records that nobody has: if it is urgent or
     /// the last look was long enough ago. Whether it did.
-    fn look_if_due(&self, is_urgent: bool) -> bool {
+    fn scan_if_due(&self, is_urgent: bool) -> bool {
         let before = self.platform.now();
-        let is_due = is_urgent || before >= self.due.load(Relaxed);
+        let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
         if is_due {
-            self.scan();
+            self.fence_and_scan();
             self.adopt();
             let after = self.platform.now();
-            let pause = u64::from(self.pause.load(Relaxed)) * after.saturating_sub(before);
-            self.due.store(after + pause, Relaxed);
+            let pause = u64::from(self.scan_backoff.load(Relaxed)) * after.saturating_sub(before);
+            self.next_scan.store(after + pause, Relaxed);
         }
         is_due
     }
@@ -276,8 +276,10 @@ impl<P: Platform> Domain<P> {
     #[cfg(feature = "std")]
     pub(super) unsafe fn reclaim_if_due(&self, record: &Record) {
         // SAFETY: the caller owns the record; `tag` does not come back here.
-        unsafe { record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag())) };
-        if self.look_if_due(false) {
+        unsafe {
+            record.garbage.lock_owner(&self.platform, |garbage| garbage.seal(|| self.advance()))
+        };
+        if self.scan_if_due(false) {
             // SAFETY: as above.
             unsafe { self.free(record) };
         }
@@ -290,14 +292,14 @@ impl<P: Platform> Domain<P> {
     pub(super) unsafe fn reclaim(&self, record: &Record) {
         // SAFETY: the caller owns the record.
         unsafe {
-            record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag()));
-            self.scan();
+            record.garbage.lock_owner(&self.platform, |garbage| garbage.seal(|| self.advance()));
+            self.fence_and_scan();
             while self.free(record) > 0 {}
         }
         self.adopt();
     }
 
-    /// In the child of a fork, whose only thread has `own`: the others are not there.
+    /// In the child of a fork, whose only thread has `lock_owner`: the others are not there.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
         for record in self.records.values() {
@@ -306,8 +308,8 @@ impl<P: Platform> Domain<P> {
             // POSIX.1-2024 fork(2) is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
-        let travels = |node: &&Node<Record>| node.value.watch.travels.load(Relaxed);
-        for node in self.records.others(own).filter(|node| !travels(node)) {
+        let migrates = |node: &&Node<Record>| node.value.watch.migrates.load(Relaxed);
+        for node in self.records.others(own).filter(|node| !migrates(node)) {
             node.value.reader.abandon();
             node.value.watch.end_calls();
             node.release();
@@ -324,11 +326,11 @@ impl<P: Platform> Domain<P> {
         // What is called may defer, and come back here.
         let Some(_calls) = record.watch.begin_calls() else { return 0 };
         // Acquire: what is called comes after all that sections read, whoever has looked.
-        let read = self.read.load(order!(Acquire, "epoch_free"));
+        let read = self.safe.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
         let ready = unsafe {
-            record.garbage.own(&self.platform, |garbage| {
-                let ready = garbage.take_ready(read, AT_ONCE);
+            record.garbage.lock_owner(&self.platform, |garbage| {
+                let ready = garbage.take_ready(read, FREED_AT_ONCE);
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
                 ready
             })
@@ -397,7 +399,7 @@ impl<P: Platform> Domain<P> {
         // A record that is added from now on has nothing that was deferred before.
         let records = self.records.snapshot();
         for record in records.clone() {
-            record.garbage.announce(&self.platform);
+            record.garbage.request(&self.platform);
         }
         if !is_mutant!("epoch_drain_no_fence") {
             self.platform.heavy();
@@ -406,7 +408,7 @@ impl<P: Platform> Domain<P> {
         for record in records {
             // SAFETY: it was announced, and the fence came after that.
             let taken = unsafe {
-                record.garbage.visit_announced(&self.platform, |garbage| {
+                record.garbage.lock_requested(&self.platform, |garbage| {
                     record.watch.weight.store(0, Relaxed);
                     garbage.take_all()
                 })

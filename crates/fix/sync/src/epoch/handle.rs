@@ -92,7 +92,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     #[inline]
     pub(super) fn pin_for_long(&self) -> Guard<'d, P> {
         // SAFETY: the handle's thread is the owner of its record, and the guard does not leave it.
-        unsafe { self.record().reader.enter(self.domain.clock()) };
+        unsafe { self.record().reader.enter(self.domain.global_epoch()) };
         Guard { domain: self.domain, record: self.record(), here: PhantomData }
     }
 
@@ -112,24 +112,24 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.domain
     }
 
-    /// Enters a section that [`leave`](Handle::leave) ends.
+    /// Enters a section that [`exit`](Handle::exit) ends.
     pub(super) fn enter(&self) {
         // SAFETY: the handle's thread is the owner of its record.
-        unsafe { self.record().reader.enter(self.domain.clock()) };
+        unsafe { self.record().reader.enter(self.domain.global_epoch()) };
     }
 
     /// # Safety
     /// Once for each [`enter`](Handle::enter).
-    pub(super) unsafe fn leave(&self) {
+    pub(super) unsafe fn exit(&self) {
         // SAFETY: the handle's thread is the owner, and the caller says that it has entered.
-        unsafe { self.record().reader.leave() };
+        unsafe { self.record().reader.exit() };
     }
 
     /// Ends a section and begins another at once, if it is the only one.
     #[inline]
     pub(super) fn refresh(&self) {
         // SAFETY: the handle's thread is the owner of its record.
-        unsafe { self.record().reader.refresh(self.domain.clock()) };
+        unsafe { self.record().reader.refresh(self.domain.global_epoch()) };
     }
 
     #[inline]
@@ -173,7 +173,7 @@ impl<'d, P: Platform> Handle<'d, P> {
 
     /// Seals, and frees what others have found ready.
     #[cfg(all(test, loom))]
-    pub(super) fn free_what_is_ready(&self) {
+    pub(super) fn seal_and_free(&self) {
         // SAFETY: the handle's thread is the owner.
         unsafe { self.domain.seal(self.record()) };
     }
@@ -187,7 +187,7 @@ impl<'d, P: Platform> Handle<'d, P> {
 
     /// Gives the record back without a last look at what waits.
     #[cfg(feature = "std")]
-    pub(super) fn leave_rest(self) {
+    pub(super) fn release_without_reclaim(self) {
         self.node.release();
         core::mem::forget(self);
     }
@@ -295,7 +295,7 @@ impl<P: Platform> Guard<'_, P> {
     #[inline]
     pub fn refresh(&mut self) {
         // SAFETY: the guard is on the thread of its record's owner, and inside.
-        unsafe { self.record.reader.refresh(self.domain.clock()) };
+        unsafe { self.record.reader.refresh(self.domain.global_epoch()) };
     }
 }
 
@@ -303,7 +303,7 @@ impl<P: Platform> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard is on the thread of its record's owner, and has entered once.
-        unsafe { self.record.reader.leave() };
+        unsafe { self.record.reader.exit() };
     }
 }
 
@@ -318,7 +318,8 @@ unsafe fn retire_entry<P: Platform>(
     // SAFETY: the caller says that it is exclusively ours.
     unsafe { entry.as_mut() }.prepare(1, call);
     // SAFETY: as above, and the caller owns the record.
-    let full = unsafe { record.garbage.own(domain.platform(), |garbage| garbage.add(entry)) };
+    let full =
+        unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.add(entry)) };
     if full {
         // SAFETY: the caller owns the record.
         unsafe { domain.seal(record) };
@@ -344,7 +345,8 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, of: 
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
     // SAFETY: the caller owns the record.
-    let full = unsafe { record.garbage.own(domain.platform(), |garbage| garbage.defer(deferred)) };
+    let full =
+        unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {
         // SAFETY: the caller owns the record.
         unsafe { domain.seal(record) };

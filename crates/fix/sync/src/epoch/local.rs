@@ -39,20 +39,20 @@ impl Member {
 }
 
 impl Part for Member {
-    fn join() -> Member {
+    fn register() -> Member {
         Member(NonNull::from(Box::leak(Box::new(shared().register()))))
     }
 
-    fn prepare(self) {
+    fn before_exit(self) {
         self.with(Handle::reclaim);
     }
 
-    fn leave(self) -> bool {
+    fn unregister(self) -> bool {
         // A guard that another destructor of the thread still has keeps the record for ever.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
             // SAFETY: `join` has made it of a box, and no copy is used after this.
-            unsafe { Box::from_raw(self.0.as_ptr()) }.leave_rest();
+            unsafe { Box::from_raw(self.0.as_ptr()) }.release_without_reclaim();
         } else {
             self.keep();
         }
@@ -96,7 +96,7 @@ pub fn pin() -> Guard<'static, System> {
 /// With a [`Guard`] of this thread, as it would wait for itself. A [`Section`] is not noticed: it waits
 /// for ever.
 pub fn synchronize() {
-    match joined() {
+    match registered() {
         Some(member) => member.with(Handle::synchronize),
         None => shared().synchronize(),
     }
@@ -116,21 +116,21 @@ pub fn section() -> Section<'static, System> {
 /// # Panics
 /// As [`synchronize`].
 pub fn barrier() {
-    let is_inside = joined().is_some_and(|member| member.with(Handle::is_inside));
+    let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier in a section waits for itself");
     shared().barrier();
 }
 
 /// Frees what is ready of what the calling thread has deferred, unless somebody has looked a moment ago.
 pub(crate) fn reclaim_if_due() {
-    if let Some(member) = joined() {
+    if let Some(member) = registered() {
         member.with(Handle::reclaim_if_due);
     }
 }
 
 /// Seals what the calling thread has deferred, and frees what is ready.
 pub fn reclaim() {
-    if let Some(member) = joined() {
+    if let Some(member) = registered() {
         member.with(Handle::reclaim);
     }
 }
@@ -138,7 +138,7 @@ pub fn reclaim() {
 /// A thread that has left, and cannot do so again, joins for ever.
 #[cold]
 fn stay() -> Member {
-    let member = Member::join();
+    let member = Member::register();
     member.keep();
     PART.set(Some(member));
     member
@@ -148,6 +148,6 @@ fn stay() -> Member {
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     if let Some(domain) = SHARED.get() {
-        domain.forked(joined().map(|member| member.with(Handle::node)));
+        domain.forked(registered().map(|member| member.with(Handle::node)));
     }
 }

@@ -150,7 +150,7 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
         // SAFETY: nobody else is there; loom sees to it.
         let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
         handle.pin().defer(call);
-        handle.leave_rest();
+        handle.release_without_reclaim();
         let other = thread::spawn({
             let world = world.clone();
             move || other(&world)
@@ -185,7 +185,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
     }
     check(2, || {
         let domain = Arc::new(Domain::new(Model));
-        domain.register().leave_rest();
+        domain.register().release_without_reclaim();
         let owner = thread::spawn({
             let domain = Arc::clone(&domain);
             move || {
@@ -193,13 +193,13 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
                 let handle = ManuallyDrop::new(domain.register());
                 // SAFETY: nobody else has the entry.
                 unsafe { handle.retire_entry(entry(), free) };
-                ManuallyDrop::into_inner(handle).leave_rest();
+                ManuallyDrop::into_inner(handle).release_without_reclaim();
             }
         });
         domain.barrier();
         owner.join().unwrap();
         domain.barrier();
-        assert_eq!(domain.waiting(), 0);
+        assert_eq!(domain.garbage(), 0);
     });
 }
 
@@ -221,10 +221,10 @@ fn what_another_one_has_looked_for_is_freed_after_all_reads() {
                     // SAFETY: nobody reads it any more; loom sees to it.
                     calls.objects[old].with_mut(|object| unsafe { *object = 9 });
                 });
-                handle.free_what_is_ready();
+                handle.seal_and_free();
                 thread::yield_now();
-                handle.free_what_is_ready();
-                handle.leave_rest();
+                handle.seal_and_free();
+                handle.release_without_reclaim();
             }
         });
         let looks = thread::spawn({
@@ -237,7 +237,7 @@ fn what_another_one_has_looked_for_is_freed_after_all_reads() {
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
         drop(guard);
         thread::yield_now();
-        handle.leave_rest();
+        handle.release_without_reclaim();
         frees.join().unwrap();
         looks.join().unwrap();
     });
@@ -303,7 +303,7 @@ fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     thread::yield_now();
     drop(guard);
     platform.ended[number as usize].store(platform.tick(), Relaxed);
-    handle.leave_rest();
+    handle.release_without_reclaim();
 }
 
 /// Checks that each stall is of a section that is there, and was there for as long as the stall says.
@@ -324,7 +324,7 @@ fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
         // A record that is there from the beginning: fewer orders to try.
-        domain.register().leave_rest();
+        domain.register().release_without_reclaim();
         let reader = thread::spawn({
             let domain = Arc::clone(&domain);
             move || enter_and_leave(&domain, 1)

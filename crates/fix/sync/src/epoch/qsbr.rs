@@ -51,7 +51,7 @@ impl<'d, P: Platform> QsbrHandle<'d, P> {
             }
         }
         // SAFETY: `new` or `Return` has entered.
-        unsafe { self.handle.leave() };
+        unsafe { self.handle.exit() };
         let _return = Return(&self.handle);
         with()
     }
@@ -73,6 +73,6 @@ unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
 impl<P: Platform> Drop for QsbrHandle<'_, P> {
     fn drop(&mut self) {
         // SAFETY: `new` or `Return` has entered.
-        unsafe { self.handle.leave() };
+        unsafe { self.handle.exit() };
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
     /// It is of a section that may go from thread to thread.
-    pub(super) travels: AtomicBool,
+    pub(super) migrates: AtomicBool,
     /// When the section began that a scan has seen last, on the write clock; 0 if none has seen one.
     seen: AtomicU64,
     /// The platform's time when `seen` was there, or later. It never goes back.
@@ -73,7 +73,7 @@ impl Record {
                 garbage: Padded(Biased::new(Garbage::new())),
                 watch: Padded(Watch {
                     thread: AtomicU64::new(0),
-                    travels: AtomicBool::new(false),
+                    migrates: AtomicBool::new(false),
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
@@ -84,27 +84,27 @@ impl Record {
     }
 
     /// Makes it a thread's, or that of a section which may go from thread to thread.
-    pub(super) fn begin(&self, platform: &impl Platform, travels: bool) {
+    pub(super) fn begin(&self, platform: &impl Platform, migrates: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
-        self.watch.travels.store(travels, Relaxed);
+        self.watch.migrates.store(migrates, Relaxed);
         self.reader.is_symmetric.set(platform.is_symmetric());
     }
 
     /// The section that is there now, and has been seen by an earlier scan.
     pub(super) fn stall(&self, now: u64) -> Option<Stall> {
         let watch = &self.watch;
-        let there = began(self.reader.word())?;
-        // Acquire: with the Release in `Watch::note`, `since` is that of this section or later.
+        let there = epoch_of(self.reader.word())?;
+        // Acquire: with the Release in `Watch::observe`, `since` is that of this section or later.
         if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
         // Acquire, with the Release in `begin`: if the record has a new owner, the section of the owner
         // before is over in the word that is loaded next. So the thread is that of the section in the
-        // first word or in the second, and `Watch::note` holds for both.
+        // first word or in the second, and `Watch::observe` holds for both.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
-        (began(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
+        (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }
 }
 
@@ -120,7 +120,7 @@ impl Watch {
     /// Several scans may come here at once. Each stores `since` before `seen`, and `since` never goes
     /// back, so that it is not that of an earlier section. It may be that of a later one: then the stall
     /// is reported as shorter than it is.
-    pub(super) fn note(&self, time: u64, now: impl FnOnce() -> u64) {
+    pub(super) fn observe(&self, time: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != time {
             self.since.fetch_max(now(), Relaxed);
             self.seen.store(time, order!(Release, "epoch_note"));
@@ -200,7 +200,7 @@ impl Reader {
     /// # Safety
     /// By the owner, once for each time that it has entered.
     #[inline]
-    pub(super) unsafe fn leave(&self) {
+    pub(super) unsafe fn exit(&self) {
         let word = self.word.load(Relaxed);
         let left = if word & NESTING == 1 { 0 } else { word - 1 };
         // Release: what was read in the section was read before the scan that sees this.
@@ -247,6 +247,6 @@ impl Drop for Calling<'_> {
 }
 
 /// When the section began that a word stands for, on the write clock; none outside of sections.
-pub(super) fn began(word: u64) -> Option<u64> {
+pub(super) fn epoch_of(word: u64) -> Option<u64> {
     (word != 0).then_some(word / ONE * ONE)
 }

@@ -109,7 +109,7 @@ fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
 fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
     check(|| {
         let world = World::new();
-        let travels = in_thread(&world, |world| {
+        let migrates = in_thread(&world, |world| {
             let section = world.domain.section();
             let found = world.find();
             thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
             }
             assert!(world.domain.is_over(cookie));
         });
-        let all = [travels, online, polls].into_iter().chain(waits);
+        let all = [migrates, online, polls].into_iter().chain(waits);
         all.for_each(|thread| thread.join().unwrap());
         world.is_over();
     });
@@ -153,7 +153,7 @@ fn a_barrier_returns_when_all_was_called_that_was_deferred_before() {
         let before = world.domain.register();
         world.replace(&before);
         let others = [read, write, write].map(|does| in_thread(&world, does));
-        before.leave_rest();
+        before.release_without_reclaim();
         let frees = in_thread(&world, |world| world.domain.register().reclaim());
         world.domain.barrier();
         assert!(world.is_freed(0), "it was deferred before the barrier");

@@ -41,7 +41,7 @@ impl<'d, P: Platform> Section<'d, P> {
     pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Section<'d, P> {
         node.value.begin(domain.platform(), true);
         // SAFETY: the record was taken for this section.
-        unsafe { node.value.reader.enter(domain.clock()) };
+        unsafe { node.value.reader.enter(domain.global_epoch()) };
         Section { domain, node }
     }
 
@@ -53,14 +53,14 @@ impl<'d, P: Platform> Section<'d, P> {
     /// Ends the section and begins another at once. What was found before is not to be used any more.
     pub fn refresh(&mut self) {
         // SAFETY: the record is this section's, which is inside.
-        unsafe { self.node.value.reader.refresh(self.domain.clock()) };
+        unsafe { self.node.value.reader.refresh(self.domain.global_epoch()) };
     }
 }
 
 impl<P: Platform> Drop for Section<'_, P> {
     fn drop(&mut self) {
         // SAFETY: the record is this section's, which has entered once.
-        unsafe { self.node.value.reader.leave() };
+        unsafe { self.node.value.reader.exit() };
         self.node.release();
     }
 }

@@ -129,7 +129,7 @@ impl<P: Platform> Domain<P> {
         (slots, protected)
     }
 
-    fn leave_orphans(&self, list: Vec<Retired>) {
+    fn push_orphans(&self, list: Vec<Retired>) {
         let orphans =
             Box::into_raw(Box::new(Orphans { list, next: primitive::Cell::new(ptr::null_mut()) }));
         let mut first = self.orphans.load(Relaxed);
@@ -153,7 +153,7 @@ impl<P: Platform> Domain<P> {
         }
         let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
         while !next.is_null() {
-            // SAFETY: it was made by `Box` in `leave_orphans`, and the exchange gave it to us alone.
+            // SAFETY: it was made by `Box` in `push_orphans`, and the exchange gave it to us alone.
             let orphans = unsafe { Box::from_raw(next) };
             // SAFETY: it is ours.
             next = orphans.next.with(|next| unsafe { *next });
@@ -331,7 +331,7 @@ impl<P: Platform> Drop for Handle<'_, P> {
         }
         let list = mem::take(self.garbage.get_mut());
         if !list.is_empty() {
-            self.domain.leave_orphans(list);
+            self.domain.push_orphans(list);
         }
         leave(self.node);
         self.more.get_mut().drain(..).for_each(leave);

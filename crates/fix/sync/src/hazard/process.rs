@@ -25,12 +25,12 @@ struct Member {
 }
 
 impl Part for Member {
-    fn join() -> Member {
+    fn register() -> Member {
         let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).register()));
         Member { node: handle.node(), handle: NonNull::from(handle) }
     }
 
-    fn leave(self) -> bool {
+    fn unregister(self) -> bool {
         // SAFETY: `join` has made it of a box, and no copy is used after this.
         drop(unsafe { Box::from_raw(self.handle.as_ptr()) });
         true
@@ -48,7 +48,7 @@ fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
 extern "C" fn forked() {
     if let Some(domain) = DOMAIN.get() {
         // SAFETY: as in `with_handle`.
-        domain.forked(joined().map(|member| unsafe { member.handle.as_ref() }));
+        domain.forked(registered().map(|member| unsafe { member.handle.as_ref() }));
     }
 }
 
@@ -58,7 +58,7 @@ extern "C" fn forked() {
 /// As with [`Handle::protect`].
 #[inline]
 pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
-    if let Some(Member { node, .. }) = joined()
+    if let Some(Member { node, .. }) = registered()
         && let Some(slot) = node.value.free()
     {
         // SAFETY: this thread has the record; the rest is said by the caller.

@@ -78,7 +78,7 @@ pub struct PerCpuRef<
     common: Padded<AtomicU64>,
     /// The sum of the counters when it was killed the last time. They are not reset, as their owners
     /// may be about to store what they had.
-    added_up: AtomicU64,
+    folded: AtomicU64,
 }
 
 impl<P: Platform> PerCpuRef<P> {
@@ -89,7 +89,7 @@ impl<P: Platform> PerCpuRef<P> {
             platform,
             counters: Table::new(),
             common: Padded(AtomicU64::new(BIAS + 1)),
-            added_up: AtomicU64::new(0),
+            folded: AtomicU64::new(0),
         }
     }
 
@@ -189,8 +189,8 @@ impl<P: Platform> PerCpuRef<P> {
             });
             sum = sum.wrapping_add(word);
         }
-        let before = if is_mutant!("percpu_adds_twice") { 0 } else { self.added_up.load(Relaxed) };
-        self.added_up.store(sum, Relaxed);
+        let before = if is_mutant!("percpu_adds_twice") { 0 } else { self.folded.load(Relaxed) };
+        self.folded.store(sum, Relaxed);
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
         // Relaxed: the owner's reference is still there, so the count does not come to zero here, and
         // its put hands on what we acquired from the counters.

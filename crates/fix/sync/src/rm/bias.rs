@@ -29,9 +29,9 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// Writers wait for readers of an open lock at most 1 / (`PATIENCE` + 1) of the time: for so many
+/// Writers wait for readers of an open lock at most 1 / (`INHIBIT_FACTOR` + 1) of the time: for so many
 /// times the duration of the last wait the lock stays shut. BRAVO's number.
-const PATIENCE: u64 = 9;
+const INHIBIT_FACTOR: u64 = 9;
 
 /// Reads of a shut lock for which nobody asks how late it is. A clock costs more than a lock.
 const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
@@ -287,7 +287,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let now = platform.now();
         self.reads.store(1, Relaxed);
-        self.shut_until.store(now + PATIENCE * (now - began), Relaxed);
+        self.shut_until.store(now + INHIBIT_FACTOR * (now - began), Relaxed);
     }
 
     /// As [`Bias::shut`]; if readers are inside, opens the lock again and gives the lock below back.

@@ -68,4 +68,4 @@ pub use raw::{RmLock, RmReadGuard, RmWriteGuard};
 pub use readers::{Reader, Readers, Threads};
 pub use slots::Slots;
 #[cfg(all(feature = "std", not(loom)))]
-pub use thread::Process;
+pub use thread::ThisProcess;

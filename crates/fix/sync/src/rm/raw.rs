@@ -8,7 +8,7 @@ use super::bias::Bias;
 use super::readers::{Reader, Threads};
 use super::slots::Slots;
 #[cfg(feature = "std")]
-use super::thread::Process;
+use super::thread::ThisProcess;
 
 /// A value that many read and few write, see [the module](super). Below is parking_lot's lock; for
 /// another one, name it: `lock_api::RwLock<RawRmLock<R>, T>`.
@@ -30,7 +30,7 @@ pub type RmWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRmLock, T>;
 pub struct RawRmLock<
     #[cfg(feature = "std")] R = parking_lot::RawRwLock,
     #[cfg(not(feature = "std"))] R,
-    #[cfg(feature = "std")] T = Process,
+    #[cfg(feature = "std")] T = ThisProcess,
     #[cfg(not(feature = "std"))] T,
 > {
     pub(super) bias: Bias<R>,

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-use super::{Process, Threads};
 use super::{RawRmLock, RmLock};
+use super::{ThisProcess, Threads};
 use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
@@ -157,7 +157,7 @@ fn a_lock_may_move() {
 #[test]
 fn slots_of_threads_that_are_gone_are_used_again() {
     let lock = open(0);
-    let nodes = || Process::readers().count();
+    let nodes = || ThisProcess::readers().count();
     let threads = if cfg!(miri) { 3 } else { 100 };
     let before = nodes();
     for _ in 0..threads {

@@ -9,11 +9,11 @@ static READERS: Readers = Readers::new();
 per_thread!(Reader<'static>, in_child: forked);
 
 impl Part for Reader<'static> {
-    fn join() -> Self {
+    fn register() -> Self {
         READERS.register(&System::detect())
     }
 
-    fn leave(self) -> bool {
+    fn unregister(self) -> bool {
         // Somebody may have forgotten a guard, or another destructor of the thread has one yet.
         // SAFETY: this is the thread, and the part was its only copy.
         unsafe { self.unregister() }
@@ -22,11 +22,11 @@ impl Part for Reader<'static> {
 
 /// The threads of this process.
 #[derive(Debug)]
-pub struct Process(());
+pub struct ThisProcess(());
 
 // SAFETY: a reader belongs to the thread that has joined, until that is about to exit and reads
 // nothing. membarrier(2) reaches all threads of the process.
-unsafe impl Threads for Process {
+unsafe impl Threads for ThisProcess {
     type Platform = System;
 
     fn platform() -> System {
@@ -46,5 +46,5 @@ unsafe impl Threads for Process {
 /// In the child of a fork: the other threads are not there, and read nothing.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
-    READERS.forked(joined());
+    READERS.forked(registered());
 }

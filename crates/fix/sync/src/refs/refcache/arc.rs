@@ -10,9 +10,9 @@ use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use super::cache::{Header, Word};
+use super::cache::{Header, WeakRef};
 #[cfg(feature = "std")]
-use super::process::Process;
+use super::process::ThisProcess;
 use super::threads::Threads;
 
 #[repr(C)]
@@ -35,7 +35,7 @@ struct Object<T, R> {
 /// `C` are those who refer, the threads of the process unless others are named.
 pub struct RefcacheArc<
     T: Send + Sync + 'static,
-    #[cfg(feature = "std")] C: Threads = Process,
+    #[cfg(feature = "std")] C: Threads = ThisProcess,
     #[cfg(not(feature = "std"))] C: Threads,
 > {
     object: NonNull<Object<T, C::Lock>>,
@@ -69,7 +69,7 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     /// A reference that does not keep the value.
     pub fn downgrade(&self) -> Weak<T, C> {
         // SAFETY: we have a reference, and the pointer comes from the object's box.
-        let word = unsafe { Header::<C::Lock>::word(self.object.cast()) };
+        let word = unsafe { Header::<C::Lock>::weak_ref(self.object.cast()) };
         Weak { word, value: PhantomData }
     }
 
@@ -178,10 +178,10 @@ impl<T: Send + Sync + fmt::Display + 'static, C: Threads> fmt::Display for Refca
 /// share one word, and an `Arc` of it.
 pub struct Weak<
     T: Send + Sync + 'static,
-    #[cfg(feature = "std")] C: Threads = Process,
+    #[cfg(feature = "std")] C: Threads = ThisProcess,
     #[cfg(not(feature = "std"))] C: Threads,
 > {
-    word: Arc<Word>,
+    word: Arc<WeakRef>,
     value: PhantomData<RefcacheArc<T, C>>,
 }
 

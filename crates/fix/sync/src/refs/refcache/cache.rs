@@ -18,7 +18,7 @@ use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
 /// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
-const WAYS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
+const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
 /// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
 /// a few microseconds for each.
@@ -41,7 +41,7 @@ struct State {
     /// It is in a queue.
     queued: bool,
     /// The word of its weak references, once there is one.
-    weak: Option<Arc<Word>>,
+    weak: Option<Arc<WeakRef>>,
 }
 
 impl<R: RawMutex> Header<R> {
@@ -57,12 +57,12 @@ impl<R: RawMutex> Header<R> {
     ///
     /// # Safety
     /// The caller has a reference, and the pointer is good for all of the object.
-    pub(super) unsafe fn word(object: NonNull<Header<R>>) -> Arc<Word> {
+    pub(super) unsafe fn weak_ref(object: NonNull<Header<R>>) -> Arc<WeakRef> {
         // SAFETY: said by the caller.
         let mut state = unsafe { object.as_ref() }.state.lock();
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
-            let word = Word(AtomicPtr::new(object.as_ptr().cast()));
+            let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
             // A review that finds the bit missing would wait for another two epochs.
             if queued {
                 word.set_dying();
@@ -79,9 +79,9 @@ impl<R: RawMutex> Header<R> {
 /// reference, and what was done with it comes to the review through caches and the object's lock. That
 /// an upgrade does not find what the word was long ago is due to the fences of `flush` and of owners. So
 /// its accesses need no order.
-pub(super) struct Word(AtomicPtr<()>);
+pub(super) struct WeakRef(AtomicPtr<()>);
 
-impl Word {
+impl WeakRef {
     /// Under the object's lock.
     fn set_dying(&self) {
         let word = self.0.load(Relaxed);
@@ -103,19 +103,19 @@ impl Word {
 }
 
 /// A change of an object's count that its global count does not know yet.
-struct Way<R> {
+struct DeltaSlot<R> {
     object: *mut Header<R>,
     delta: i64,
 }
 
-impl<R> Way<R> {
+impl<R> DeltaSlot<R> {
     /// A place that no object has.
-    const EMPTY: Way<R> = Way { object: ptr::null_mut(), delta: 0 };
+    const EMPTY: DeltaSlot<R> = DeltaSlot { object: ptr::null_mut(), delta: 0 };
 }
 
 /// The changes of one thread.
 struct Cache<R> {
-    ways: [Way<R>; WAYS],
+    slots: [DeltaSlot<R>; SLOTS],
     /// Objects that its evictions have left at zero.
     queue: Queue<R>,
 }
@@ -125,7 +125,7 @@ struct Cache<R> {
 #[inline]
 fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (product >> (u64::BITS - WAYS.ilog2())) as usize
+    (product >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
 /// Objects that are to be reviewed. Each has `queued` set and is in no other queue.
@@ -134,16 +134,16 @@ type Queue<R> = Vec<NonNull<Header<R>>>;
 /// Adds a delta to the object's global count, in this epoch at the latest.
 ///
 /// # Safety
-/// If the way is not empty, the object is there. It is, as long as a cache has a delta of it: see the
+/// If the slot is not empty, the object is there. It is, as long as a cache has a delta of it: see the
 /// module.
-unsafe fn evict<R: RawMutex>(way: Way<R>, epoch: u64, queue: &mut Queue<R>) {
-    let Some(object) = NonNull::new(way.object) else { return };
-    if is_mutant!("refcache_skips_zero") && way.delta == 0 {
+unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R>) {
+    let Some(object) = NonNull::new(slot.object) else { return };
+    if is_mutant!("refcache_skips_zero") && slot.delta == 0 {
         return;
     }
     // SAFETY: said by the caller.
     let mut state = unsafe { object.as_ref() }.state.lock();
-    state.count += way.delta;
+    state.count += slot.delta;
     if state.count != 0 {
         return;
     }
@@ -171,12 +171,12 @@ unsafe impl<R: Send + Sync> Send for Member<R> {}
 
 impl<R> Member<R> {
     fn new() -> Member<R> {
-        let cache = Box::new(Cache { ways: [Way::EMPTY; WAYS], queue: Vec::new() });
+        let cache = Box::new(Cache { slots: [DeltaSlot::EMPTY; SLOTS], queue: Vec::new() });
         Member { cache: Biased::new(cache), used: AtomicBool::new(false) }
     }
 }
 
-/// Threads, their caches, and the epoch: a process has [one](super::Process), and a kernel makes its own,
+/// Threads, their caches, and the epoch: a process has [one](super::ThisProcess), and a kernel makes its own,
 /// see [the module](super#without-an-operating-system). `R` is the lock of each object.
 pub struct Refcache<P, R> {
     platform: P,
@@ -249,7 +249,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         }
         // In this order: an owner that was inside before has set `used`.
         let mut used = self.members.values().filter(|member| {
-            let is_inside = member.cache.owner_is_inside() && !is_mutant!("refcache_used_only");
+            let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
         });
         loop {
@@ -258,22 +258,22 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
             if group().next().is_none() {
                 return;
             }
-            group().for_each(|member| member.cache.announce(&self.platform));
+            group().for_each(|member| member.cache.request(&self.platform));
             if !is_mutant!("refcache_group_no_fence") {
                 self.platform.heavy();
             }
             for member in group() {
                 let flush = |cache: &mut Box<Cache<R>>| {
-                    for way in &mut cache.ways {
+                    for slot in &mut cache.slots {
                         // A delta of zero as well: the object was in use in this epoch.
                         // SAFETY: there is a delta of it.
-                        unsafe { evict(mem::replace(way, Way::EMPTY), epoch, queue) };
+                        unsafe { evict(mem::replace(slot, DeltaSlot::EMPTY), epoch, queue) };
                     }
                     queue.append(&mut cache.queue);
                     member.used.store(false, Relaxed);
                 };
                 // SAFETY: it was announced, and the fence came after that.
-                unsafe { member.cache.visit_announced(&self.platform, flush) };
+                unsafe { member.cache.lock_requested(&self.platform, flush) };
             }
         }
     }
@@ -356,7 +356,9 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
         let member = &self.node.value;
         // SAFETY: said by the caller; `note` does not come back here.
         unsafe {
-            member.cache.own(&self.refcache.platform, |cache| self.note(cache, object, change));
+            member
+                .cache
+                .lock_owner(&self.refcache.platform, |cache| self.note(cache, object, change));
         }
     }
 
@@ -364,7 +366,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     ///
     /// # Safety
     /// This is the thread that has joined.
-    pub(super) unsafe fn upgrade(self, word: &Word) -> Option<NonNull<Header<R>>> {
+    pub(super) unsafe fn upgrade(self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
         let upgrade = |cache: &mut Box<Cache<R>>| {
             // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
             // the word shows us is not freed.
@@ -382,19 +384,19 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
             Some(object)
         };
         // SAFETY: said by the caller.
-        unsafe { self.node.value.cache.own(&self.refcache.platform, upgrade) }
+        unsafe { self.node.value.cache.lock_owner(&self.refcache.platform, upgrade) }
     }
 
     /// # Safety
     /// The object is there, and stays so as long as the thread is inside.
     #[inline]
     unsafe fn note(self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
-        let way = &mut cache.ways[place(object)];
-        if ptr::eq(way.object, object.as_ptr()) {
-            way.delta += change;
+        let slot = &mut cache.slots[place(object)];
+        if ptr::eq(slot.object, object.as_ptr()) {
+            slot.delta += change;
             return;
         }
-        let old = mem::replace(way, Way { object: object.as_ptr(), delta: change });
+        let old = mem::replace(slot, DeltaSlot { object: object.as_ptr(), delta: change });
         match old.object.is_null() {
             true => self.node.value.used.store(true, Relaxed),
             // SAFETY: there is a delta of it.
@@ -405,7 +407,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// # Safety
     /// As with [`evict`].
     #[cold]
-    unsafe fn make_room(self, old: Way<R>, queue: &mut Queue<R>) {
+    unsafe fn make_room(self, old: DeltaSlot<R>, queue: &mut Queue<R>) {
         // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
         // the one after it waits for us. So the next epoch is the latest that this can be.
         // The fences of `flush` and of owners see to it, so no order is needed.

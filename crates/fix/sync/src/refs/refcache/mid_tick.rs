@@ -155,7 +155,7 @@ fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     let scene = Scene::new();
     let (early, object) = (scene.early, scene.object);
     // SAFETY: it is kept, and the pointer is that of the whole object.
-    let word = unsafe { Header::word(object.cast()) };
+    let word = unsafe { Header::weak_ref(object.cast()) };
     add(early, object, -1);
     scene.tick(|| ());
     scene.tick({

@@ -135,5 +135,5 @@ mod threads;
 pub use arc::{RefcacheArc, Weak};
 pub use cache::{Local, Refcache};
 #[cfg(all(feature = "std", not(loom)))]
-pub use process::{Process, Ticker, tick};
+pub use process::{ThisProcess, Ticker, tick};
 pub use threads::Threads;

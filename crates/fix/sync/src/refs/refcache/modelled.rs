@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::cache::{self, Refcache, Word};
+use super::cache::{self, Refcache, WeakRef};
 use crate::model::{Model, RawLock, check, interrupt, thread};
 use crate::primitive::Cell;
 
@@ -38,9 +38,9 @@ impl Pointer {
         Pointer(NonNull::from(Box::leak(Box::new(object))))
     }
 
-    fn word(self) -> Arc<Word> {
+    fn word(self) -> Arc<WeakRef> {
         // SAFETY: it is kept.
-        unsafe { Header::word(self.0.cast()) }
+        unsafe { Header::weak_ref(self.0.cast()) }
     }
 
     fn add(self, local: Local, change: i64) {

@@ -18,11 +18,11 @@ type Member = Local<'static, System, parking_lot::RawMutex>;
 per_thread!(Member);
 
 impl Part for Member {
-    fn join() -> Self {
-        Process::refcache().register()
+    fn register() -> Self {
+        ThisProcess::refcache().register()
     }
 
-    fn leave(self) -> bool {
+    fn unregister(self) -> bool {
         // SAFETY: this thread has joined, and no copy is used after this.
         unsafe { self.unregister() };
         true
@@ -31,11 +31,11 @@ impl Part for Member {
 
 /// The threads of this process.
 #[derive(Debug)]
-pub struct Process(());
+pub struct ThisProcess(());
 
 // SAFETY: a part belongs to the thread that has joined, until that is about to exit. membarrier(2) reaches
 // all threads of the process.
-unsafe impl Threads for Process {
+unsafe impl Threads for ThisProcess {
     type Platform = System;
     type Lock = parking_lot::RawMutex;
 
@@ -58,7 +58,7 @@ unsafe impl Threads for Process {
 /// heavy fence, and another one for each 16 threads that have used their caches; sv6 ticks every 10
 /// milliseconds. Who does not want to call it starts a [`Ticker`].
 pub fn tick() {
-    Process::refcache().tick();
+    ThisProcess::refcache().tick();
 }
 
 /// A thread that [ticks](tick) now and then, until this is dropped.

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use super::cache::{self, Refcache, Word};
+use super::cache::{self, Refcache, WeakRef};
 use crate::model::{Model, RawLock, check, thread};
 
 type Header = cache::Header<RawLock>;
@@ -34,7 +34,7 @@ struct World {
     refcache: Refcache<Model, RawLock>,
     /// Boxes by their pointers, each with one reference.
     objects: [NonNull<Object>; OBJECTS],
-    words: [Arc<Word>; OBJECTS],
+    words: [Arc<WeakRef>; OBJECTS],
 }
 
 // SAFETY: what is in it is; the pointers are the world's own.
@@ -52,7 +52,7 @@ impl World {
             })))
         });
         // SAFETY: they are there, each with a reference.
-        let words = objects.map(|object| unsafe { Header::word(object.cast()) });
+        let words = objects.map(|object| unsafe { Header::weak_ref(object.cast()) });
         Arc::new(World { refcache: Refcache::new(Model), objects, words })
     }
 
