@@ -1,4 +1,4 @@
-//! A lock that its owner takes for the price of two stores.
+//! A lock biased to one owner, which takes it with two plain stores.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -6,22 +6,27 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Cell, constant};
 
-/// What one thread uses all the time and others now and then.
+/// A value that one thread uses often and others rarely.
 ///
-/// It is Dekker's algorithm with an asymmetric fence. The owner says that it is inside, and looks
-/// whether somebody else wants in; the other says that it wants in, and looks whether the owner is
-/// inside. With a fence between the two on each side, one of them sees the other; the fence of the
-/// owner costs nothing, that of the other one an interrupt.
+/// The lock is Dekker's algorithm with an asymmetric fence. The owner stores that it is inside, and
+/// checks whether another thread has requested the lock. A remote thread requests the lock, and checks
+/// whether the owner is inside. A fence between the two steps on each side lets one of them see the
+/// other. The owner's fence costs nothing; the remote thread's costs an interrupt.
+///
+/// ```text owner                            remote thread inside = true                    requested =
+/// true light                            heavy requested?  no: it has the lock  inside?  no: it has the
+/// lock yes: waits                    yes: waits
+/// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
     /// The owner is inside.
     inside: AtomicBool,
-    /// Another is inside, or waits for the owner to leave.
+    /// A remote thread has the lock, or waits for the owner to leave.
     requested: AtomicBool,
     value: Cell<T>,
 }
 
-// SAFETY: whoever has the lock has the value, and no one else.
+// SAFETY: only the thread that has the lock uses the value.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
@@ -35,11 +40,11 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Uses the value as its owner.
+    /// Uses the value as the owner.
     ///
     /// # Safety
-    /// At any time one thread at most is its owner, whoever becomes it after another has been told by
-    /// that one; and `with` does not come back to this lock.
+    /// At most one thread at a time is the owner, and each owner has acquired what the owner before it
+    /// did. `with` does not use this lock.
     #[inline]
     pub(crate) unsafe fn lock_owner<R>(
         &self,
@@ -51,28 +56,30 @@ impl<T> Biased<T> {
         if self.requested.load(order!(Acquire, "biased_own")) {
             self.wait(platform);
         }
-        // SAFETY: the fences order our store of `inside` and load of `requested`, and the other's store
-        // of `requested` and load of `inside`. If our load came first, the other sees that we are
-        // inside, and waits. If its store came first, we have seen it and waited until it was out.
+        // SAFETY: the fences order this thread's store of `inside` before its load of `requested`, and a
+        // remote thread's store of `requested` before its load of `inside`. If this load came first, the
+        // remote thread sees `inside` and waits. If its store came first, this thread has seen it and
+        // waited in `wait`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.inside.store(false, order!(Release, "biased_out"));
         result
     }
 
-    /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
-    /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
+    /// Whether the owner is inside, for a thread that has executed `heavy` since it last had the lock. If
+    /// not, the thread sees what the owner did inside, and the owner's next use sees what the thread did
+    /// before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
-    /// Lets others in before the owner.
+    /// Lets remote threads in before the owner.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
-            // Release: the other may find us out here, and what we did before is for it to see.
+            // Release: a remote thread may take the lock now, and must see what the owner did before.
             self.inside.store(false, order!(Release, "biased_wait"));
-            // Relaxed: the look below decides, and finds the end of this visit or of a later one.
+            // Relaxed: the load below decides, and acquires the end of this request or of a later one.
             platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
@@ -82,16 +89,15 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Frees the lock in the child of a fork, where threads that had it are not there. If another thread
-    /// has announced a visit or was inside, the value is in no known state: it is leaked, and `new` is the
-    /// value from now on.
+    /// Frees the lock in the child of a fork, where its other users are missing. If one of them had the
+    /// lock or had requested it, the value may be in any state: it is leaked, and replaced by `new`.
     ///
     /// # Safety
-    /// The calling thread is the only one, and is not inside.
+    /// The calling thread is the only one, and does not have the lock.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) unsafe fn forked(&self, new: T) {
         if self.inside.load(Relaxed) || self.requested.load(Relaxed) {
-            // SAFETY: nobody else is there. The old value is not dropped, and not read.
+            // SAFETY: the caller is the only thread. The old value is neither dropped nor read.
             self.value.with(|value| unsafe { value.write(new) });
             self.inside.store(false, Relaxed);
             self.requested.store(false, Relaxed);
@@ -101,13 +107,13 @@ impl<T> Biased<T> {
     /// Uses the value without the lock.
     ///
     /// # Safety
-    /// Nobody else uses it.
+    /// No other thread uses it.
     pub(crate) unsafe fn unguarded<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that no other thread uses the value.
         self.value.with(|value| with(unsafe { &mut *value }))
     }
 
-    /// Uses the value as any thread that is not inside.
+    /// Uses the value as a thread other than the owner.
     #[cfg(all(test, loom))]
     pub(crate) fn lock_remote<R>(
         &self,
@@ -116,33 +122,33 @@ impl<T> Biased<T> {
     ) -> R {
         self.request(platform);
         platform.heavy();
-        // SAFETY: that is what we have just done.
+        // SAFETY: the lock was requested above, and the heavy fence came after that.
         unsafe { self.lock_requested(platform, with) }
     }
 
-    /// The first half of a visit, so that one fence serves visits of many locks: announce them all,
-    /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
-    /// threads that both announce several have to agree on an order.
+    /// Requests the lock, so that one fence serves many locks: request them all, execute `heavy` once,
+    /// then lock each. An owner waits from the request until the lock is released. Threads that request
+    /// several locks must agree on an order.
     pub(crate) fn request(&self, platform: &impl Platform) {
-        // Relaxed: `heavy`, which comes next, is a full fence of ours: it acquires what the visitor
-        // before has done, and an owner that sees this waits, and takes nothing from it.
+        // Relaxed: the caller's `heavy` comes next, a full fence that acquires what the last holder did.
+        // An owner that sees this store only waits.
         platform.wait_while(|| {
             self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")
         });
     }
 
-    /// The second half of a visit.
+    /// Uses the value of a lock that was requested, and releases it.
     ///
     /// # Safety
-    /// The caller has announced it, and has executed `heavy` after that.
+    /// The caller has requested the lock, and has executed `heavy` after that.
     pub(crate) unsafe fn lock_requested<R>(
         &self,
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
         platform.wait_while(|| self.inside.load(order!(Acquire, "biased_visit")));
-        // SAFETY: as in `lock_owner`; other visitors wait for `requested`.
+        // SAFETY: as in `lock_owner`; `requested` excludes other remote threads.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.requested.store(false, order!(Release, "biased_left"));
         result
@@ -157,10 +163,10 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// Another cell: loom takes a use of the lock's own as one that is over when it begins.
+    /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its begin.
     fn add(count: &mut Cell<u32>) {
         interrupt();
-        // SAFETY: loom panics if anybody else is there.
+        // SAFETY: loom panics on a concurrent access.
         count.with(|count| unsafe { *count += 1 });
     }
 

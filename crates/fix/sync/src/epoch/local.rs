@@ -1,4 +1,4 @@
-//! The domain that the threads of a process have in common.
+//! The domain of the process, in which each thread registers at its first use.
 
 use std::ptr::NonNull;
 use std::sync::{LazyLock, OnceLock};
@@ -17,7 +17,7 @@ static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
 per_thread!(Member);
 
-/// A thread's handle, made of a `Box`.
+/// A registered thread: its handle, from a `Box`.
 #[derive(Clone, Copy)]
 struct Member(NonNull<Handle<'static, System>>);
 
@@ -25,12 +25,12 @@ impl Member {
     /// Calls `with` with the handle, which must not unregister the thread.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
-        // SAFETY: `join` leaked the handle. Only `leave` frees it, on this thread, after the last use of
-        // a copy of `self`; `with` cannot keep the reference.
+        // SAFETY: `register` leaked the handle. Only `unregister` frees it, on this thread, after the
+        // last use of a copy of `self`; `with` cannot keep the reference.
         with(unsafe { self.0.as_ref() })
     }
 
-    /// Keeps the handle for ever, where a search for leaks finds it when the thread has exited.
+    /// Keeps the handle forever, where leak detectors find it after the thread has exited.
     fn keep(self) {
         static KEPT: LazyLock<Registry<AtomicPtr<Handle<'static, System>>>> =
             LazyLock::new(Registry::new);
@@ -48,10 +48,10 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // A guard that another destructor of the thread still has keeps the record for ever.
+        // A guard that another destructor of the thread holds keeps the record forever.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
-            // SAFETY: `join` has made it of a box, and no copy is used after this.
+            // SAFETY: `register` made it from a box, and no copy is used after this.
             unsafe { Box::from_raw(self.0.as_ptr()) }.release_without_reclaim();
         } else {
             self.keep();
@@ -60,7 +60,7 @@ impl Part for Member {
     }
 }
 
-/// The domain of [`pin`].
+/// The domain of the process, whose guards are those of [`pin`].
 pub fn shared() -> &'static Domain<System> {
     SHARED.get_or_init(|| {
         #[cfg(all(unix, not(any(loom, miri))))]
@@ -78,23 +78,23 @@ pub fn shared() -> &'static Domain<System> {
 /// If the thread has 4,095 guards.
 ///
 /// # Threads and forks
-/// A thread registers when it does so for the first time, and gives its record back when it exits; one
-/// that does so in a destructor after that keeps a record until the process ends.
+/// A thread registers at its first call and unregisters when it exits. A thread that calls it again from
+/// a destructor after that keeps a record until the process ends.
 ///
-/// After a fork the child has the guards of the thread that forked, and no others. What the other
-/// threads had deferred is freed or, where they were at it, leaked. A [`Section`] that begins before a
-/// fork does not end in the child unless it is dropped there.
+/// The child of a fork has only the guards of the thread that forked. Objects that other threads had
+/// retired are freed, except those that a thread was retiring or freeing at that moment, which are
+/// leaked. A [`Section`] that began before the fork ends in the child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
-/// Waits until all sections of the process's domain have ended that had begun before. It calls nothing
-/// that was deferred: [`reclaim`] and [`barrier`] do.
+/// Waits until all sections of the process's domain have ended that began before the call. It frees
+/// nothing; [`reclaim`] and [`barrier`] do.
 ///
 /// # Panics
-/// With a [`Guard`] of this thread, as it would wait for itself. A [`Section`] is not noticed: it waits
-/// for ever.
+/// If this thread holds a [`Guard`], which would wait for itself. A [`Section`] is not detected: the call
+/// then waits forever.
 pub fn synchronize() {
     match registered() {
         Some(member) => member.with(Handle::synchronize),
@@ -110,8 +110,8 @@ pub fn section() -> Section<'static, System> {
     }
 }
 
-/// Waits until all has been called that was deferred in the process's domain before; see
-/// [`Domain::barrier`].
+/// Waits until everything that was retired or deferred in the process's domain before the call has been
+/// freed or called; see [`Domain::barrier`].
 ///
 /// # Panics
 /// As [`synchronize`].
@@ -121,21 +121,21 @@ pub fn barrier() {
     shared().barrier();
 }
 
-/// Frees what is ready of what the calling thread has deferred, unless somebody has looked a moment ago.
+/// Frees the objects of the calling thread that are ready, if a scan is due.
 pub(crate) fn reclaim_if_due() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim_if_due);
     }
 }
 
-/// Seals what the calling thread has deferred, and frees what is ready.
+/// Scans once and frees the objects that the calling thread has retired and no section can hold any more.
 pub fn reclaim() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim);
     }
 }
 
-/// A thread that has left, and cannot do so again, joins for ever.
+/// Registers a thread that is exiting and has unregistered already. It keeps the record forever.
 #[cold]
 fn stay() -> Member {
     let member = Member::register();
@@ -144,7 +144,7 @@ fn stay() -> Member {
     member
 }
 
-/// In the child of a fork: the other threads are not there.
+/// Repairs the domain in the child of a fork, where the other threads are missing.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     if let Some(domain) = SHARED.get() {

@@ -136,7 +136,6 @@
 
 #[cfg(feature = "alloc")]
 mod bag;
-mod clock;
 mod domain;
 mod entry;
 mod garbage;

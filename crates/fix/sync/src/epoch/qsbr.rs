@@ -1,16 +1,16 @@
-//! Readers that say when they hold nothing, instead of when they do.
+//! Quiescent-state-based reclamation: a thread reports when it holds nothing, instead of when it reads.
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::protect::Protect;
 use crate::platform::Platform;
 
-/// A thread that is in a section all the time, but for its quiescent states: QSBR, as Linux did it
-/// first and DPDK and liburcu do.
+/// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
+/// and liburcu.
 ///
-/// To read costs nothing at all. In exchange the thread has to say regularly that it holds nothing,
-/// between two turns of its event loop or two packets, and that it goes to sleep. A thread that forgets
-/// it holds up everybody ([`Domain::stalls`] tells which).
+/// Reading costs nothing at all. In exchange the thread must report regularly that it holds nothing,
+/// between two iterations of its event loop or two packets, and before it sleeps. A thread that forgets
+/// to blocks all reclamation ([`Domain::stalls`] reports it).
 ///
 /// ```
 /// use knee_sync::{System, epoch::{Domain, QsbrHandle}};
@@ -29,40 +29,40 @@ pub struct QsbrHandle<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> QsbrHandle<'d, P> {
-    /// The handle's thread goes online.
+    /// Puts the handle's thread online.
     pub fn new(handle: Handle<'d, P>) -> QsbrHandle<'d, P> {
         handle.enter();
         QsbrHandle { handle }
     }
 
-    /// The thread holds nothing that it has found before.
+    /// Reports a quiescent state: the thread holds nothing that it has found before.
     #[inline]
     pub fn quiescent(&mut self) {
         self.handle.refresh();
     }
 
-    /// Holds nothing while it calls `with`, which may block.
+    /// Puts the thread offline while it calls `with`, which may block.
     pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
-        /// Also when `with` panics.
+        /// Goes online again, also when `with` panics.
         struct Return<'h, 'd, P: Platform>(&'h Handle<'d, P>);
         impl<P: Platform> Drop for Return<'_, '_, P> {
             fn drop(&mut self) {
                 self.0.enter();
             }
         }
-        // SAFETY: `new` or `Return` has entered.
+        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
         unsafe { self.handle.exit() };
         let _return = Return(&self.handle);
         with()
     }
 
-    /// A guard, to defer with.
+    /// A guard, to retire objects with.
     pub fn pin(&self) -> Guard<'_, P> {
         self.handle.pin()
     }
 }
 
-// SAFETY: the section ends in methods that borrow it exclusively, and when it is dropped.
+// SAFETY: the section ends only in methods that borrow the handle exclusively, and when it is dropped.
 unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
     #[inline]
     fn domain(&self) -> &Domain<P> {
@@ -72,7 +72,7 @@ unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
 
 impl<P: Platform> Drop for QsbrHandle<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: `new` or `Return` has entered.
+        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
         unsafe { self.handle.exit() };
     }
 }
