@@ -171,7 +171,7 @@ mod modelled {
     }
 
     #[test]
-    fn owner_and_visitor_exclude_each_other() {
+    fn the_owner_and_a_remote_thread_exclude_each_other() {
         check(3, || {
             let lock = Arc::new(Biased::new(Cell::new(0)));
             let visitor = thread::spawn({
@@ -189,7 +189,7 @@ mod modelled {
     }
 
     #[test]
-    fn visitors_exclude_each_other() {
+    fn remote_threads_exclude_each_other() {
         check(3, || {
             let lock = Arc::new(Biased::new(Cell::new(0)));
             let visitor = thread::spawn({
@@ -202,7 +202,7 @@ mod modelled {
     }
 
     #[test]
-    fn an_owner_that_has_waited_sees_the_last_of_the_visits() {
+    fn an_owner_that_has_waited_acquires_the_last_remote_use() {
         check(3, || {
             let lock = Arc::new(Biased::new(0));
             let visitor = thread::spawn({

@@ -82,7 +82,7 @@ mod tests {
     use crate::system::System;
 
     #[test]
-    fn a_barrier_serves_all_who_came_before_it_began() {
+    fn a_barrier_serves_every_caller_before_its_begin() {
         let (combiner, executed) = (Combiner::new(), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -168,7 +168,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn who_returns_was_seen_by_a_barrier() {
+    fn a_barrier_has_seen_every_caller_that_returns() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -178,7 +178,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn who_returns_was_seen_by_a_barrier() {
+    fn a_barrier_has_seen_every_caller_that_returns() {
         check(super::callers::call::<5>);
     }
 }

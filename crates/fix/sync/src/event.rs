@@ -119,7 +119,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_sleeps_is_woken() {
+    fn a_sleeper_is_woken() {
         check_symmetric(3, || {
             let shared = Arc::new(Shared {
                 event: Event::new(),

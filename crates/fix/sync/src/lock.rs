@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_at_a_time_has_it() {
+    fn one_thread_at_a_time_has_the_mutex() {
         let count = PiMutex::new(0_u64);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_sees_what_was_done_with_it() {
+    fn an_owner_acquires_what_the_last_one_did() {
         // Initialises process-wide state first, which could otherwise order the threads.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_it_does_not_get_it_again() {
+    fn a_thread_cannot_lock_twice() {
         let mutex = PiMutex::new(());
         let guard = mutex.lock();
         assert!(mutex.is_locked() && mutex.try_lock().is_none());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_a_thread_that_forgot_its_guard_is_nobodys() {
+    fn the_lock_of_a_leaked_guard_stays_locked() {
         let mutex = PiMutex::new(());
         thread::scope(|scope| {
             let owner = scope.spawn(|| std::mem::forget(mutex.lock()));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_has_the_priority_of_who_waits() {
+    fn the_owner_inherits_the_priority_of_a_waiter() {
         let mutex = PiMutex::new(());
         let guard = mutex.lock();
         let me = crate::system::thread();

@@ -72,7 +72,7 @@ mod tests {
 
     #[cfg(all(unix, not(miri)))]
     #[test]
-    fn a_child_of_a_fork_has_the_numbers_of_threads_that_are_not_there() {
+    fn a_child_of_a_fork_reuses_the_numbers_of_missing_threads() {
         let (has_one, may_end) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {

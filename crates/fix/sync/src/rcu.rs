@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn updates_of_all_threads_are_there() {
+    fn no_update_is_lost() {
         let rounds = if cfg!(miri) { 50 } else { 5000 };
         let count = Rcu::new(0);
         thread::scope(|scope| {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_stays_when_it_is_replaced() {
+    fn a_found_value_outlives_its_replacement() {
         let value = Rcu::new("old".to_owned());
         let section = epoch::section();
         let found = value.load(&section);
@@ -332,7 +332,7 @@ mod modelled {
     }
 
     #[test]
-    fn a_reader_sees_a_value_as_it_was_made_and_not_its_end() {
+    fn a_reader_sees_a_value_as_published_and_not_its_drop() {
         check(2, || {
             let rcu = rcu();
             let reader = thread::spawn({
@@ -351,7 +351,7 @@ mod modelled {
     }
 
     #[test]
-    fn updates_of_two_threads_are_both_there() {
+    fn no_update_of_two_threads_is_lost() {
         check_symmetric(2, || {
             let rcu = rcu();
             let update = |rcu: &Rcu<Value, &'static Domain<Model>>| {

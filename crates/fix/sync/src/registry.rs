@@ -201,7 +201,7 @@ mod modelled {
     use crate::primitive::Cell;
 
     #[test]
-    fn a_value_is_used_by_one_thread_after_the_other() {
+    fn a_node_has_one_owner_at_a_time() {
         check(3, || {
             let registry = Arc::new(Registry::<Cell<u32>>::new());
             let take = |registry: &Registry<Cell<u32>>| {

@@ -140,7 +140,7 @@ mod modelled {
     use crate::primitive::Cell;
 
     #[test]
-    fn an_entry_is_seen_as_it_was_made() {
+    fn an_entry_is_seen_initialised() {
         check(3, || {
             let table = Arc::new(Table::<Cell<u32>>::new());
             let maker = thread::spawn({

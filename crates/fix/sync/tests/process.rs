@@ -31,7 +31,7 @@ impl Drop for Live {
 }
 
 #[test]
-fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
+fn a_thousand_short_threads_leave_nothing_behind() {
     let live = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
         thread::scope(|scope| {
@@ -51,7 +51,7 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
 }
 
 #[test]
-fn of_threads_that_come_and_go_nothing_is_left_in_boxes_counts_and_locks() {
+fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
     const EACH: usize = 20;
     let live = Arc::new(AtomicUsize::new(0));
     let object = || {
@@ -162,7 +162,7 @@ unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
 }
 
 #[test]
-fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
+fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let count = Arc::new(AtomicUsize::new(0));
     let source = AtomicPtr::new(Live::deferred(&count));
     let retire = || {
@@ -193,7 +193,7 @@ fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
 }
 
 #[test]
-fn a_child_of_a_fork_writes_what_threads_read_that_are_not_there() {
+fn a_child_of_a_fork_write_locks_what_missing_threads_read() {
     let lock = RmLock::new(0);
     // Who reads first has the lock below, and opens it for those who come later.
     (0..100).for_each(|_| drop(lock.read()));
@@ -216,7 +216,7 @@ fn a_child_of_a_fork_writes_what_threads_read_that_are_not_there() {
 }
 
 #[test]
-fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
+fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
     let value = Rcu::new(1);
     let ((here, is_here), (go, may_go)) =
         (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());

@@ -56,7 +56,7 @@ fn world() -> Arc<World> {
 }
 
 #[test]
-fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
+fn a_grace_period_waits_for_every_reader() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -72,7 +72,7 @@ fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
 }
 
 #[test]
-fn a_section_that_follows_another_one_does_not_hide_it() {
+fn a_section_does_not_hide_the_one_before() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -90,7 +90,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
 }
 
 #[test]
-fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
+fn a_refreshed_section_releases_earlier_objects() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -119,7 +119,7 @@ fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
 }
 
 #[test]
-fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
+fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
     check_symmetric(1, || {
         let world = world();
         let reader = thread::spawn({
@@ -163,14 +163,14 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
 }
 
 #[test]
-fn who_waits_for_a_barrier_sees_what_was_called() {
+fn a_barrier_acquires_what_the_calls_did() {
     a_barrier_returns_after_a_call_beside(|world| {
         world.domain.register().reclaim();
     });
 }
 
 #[test]
-fn a_barrier_waits_for_the_calls_of_a_barrier_that_began_before() {
+fn a_barrier_waits_for_the_calls_of_the_one_before() {
     a_barrier_returns_after_a_call_beside(|world| world.domain.barrier());
 }
 
@@ -204,7 +204,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 }
 
 #[test]
-fn what_another_one_has_looked_for_is_freed_after_all_reads() {
+fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
     check_interrupted(1, || {
         // What is deferred has one as well, and is there at the end.
         let world = std::sync::Arc::new(World::new());
@@ -320,7 +320,7 @@ fn check_stalls(domain: &Domain<Clocked>) {
 }
 
 #[test]
-fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
+fn a_stall_is_never_older_than_its_section() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
         // A record that is there from the beginning: fewer orders to try.
@@ -340,7 +340,7 @@ fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
 }
 
 #[test]
-fn a_stall_is_that_of_one_section_and_names_its_thread() {
+fn a_stall_is_of_one_section_and_names_its_thread() {
     fn model() {
         let domain = Clocked::domain();
         let reader = thread::spawn({

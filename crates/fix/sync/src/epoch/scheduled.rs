@@ -96,7 +96,7 @@ fn write(world: &Arc<World>) {
 }
 
 #[test]
-fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
+fn short_threads_find_live_objects_and_leave_nothing_behind() {
     check(|| {
         let world = World::new();
         let all = [read, read, read, write, write].map(|does| in_thread(&world, does));
@@ -106,7 +106,7 @@ fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
 }
 
 #[test]
-fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
+fn a_wait_covers_guards_and_migrating_sections() {
     check(|| {
         let world = World::new();
         let migrates = in_thread(&world, |world| {
@@ -147,7 +147,7 @@ fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
 }
 
 #[test]
-fn a_barrier_returns_when_all_was_called_that_was_deferred_before() {
+fn a_barrier_returns_after_all_earlier_calls() {
     check(|| {
         let world = World::new();
         let before = world.domain.register();

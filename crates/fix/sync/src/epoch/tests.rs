@@ -36,7 +36,7 @@ fn both(test: impl Fn(Domain<System>)) {
 const MANY: usize = if cfg!(miri) { 300 } else { 20_000 };
 
 #[test]
-fn nothing_is_freed_while_a_guard_is_there_and_all_when_the_domain_goes() {
+fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
         let (reader, writer) = (domain.register(), domain.register());
@@ -120,7 +120,7 @@ fn guards_nest_and_may_be_dropped_in_any_order() {
 }
 
 #[test]
-fn a_guard_that_is_refreshed_holds_up_nobody_who_came_before() {
+fn a_refreshed_guard_does_not_block_earlier_cookies() {
     both(|domain| {
         let handle = domain.register();
         let mut guard = handle.pin();
@@ -133,7 +133,7 @@ fn a_guard_that_is_refreshed_holds_up_nobody_who_came_before() {
 }
 
 #[test]
-fn a_section_may_go_to_another_thread() {
+fn a_section_may_be_sent_to_another_thread() {
     both(|domain| {
         let section = domain.section();
         let before = domain.cookie();
@@ -148,7 +148,7 @@ fn a_section_may_go_to_another_thread() {
 }
 
 #[test]
-fn who_is_online_holds_up_until_it_is_quiescent_or_offline() {
+fn an_online_thread_blocks_until_it_is_quiescent_or_offline() {
     both(|domain| {
         let mut online = QsbrHandle::new(domain.register());
         let before = domain.cookie();
@@ -164,7 +164,7 @@ fn who_is_online_holds_up_until_it_is_quiescent_or_offline() {
 }
 
 #[test]
-fn synchronize_waits_for_those_who_were_there_and_for_no_one_else() {
+fn synchronize_waits_for_earlier_sections_only() {
     both(|domain| {
         let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
         let left = AtomicBool::new(false);
@@ -194,7 +194,7 @@ fn synchronize_waits_for_those_who_were_there_and_for_no_one_else() {
 
 #[test]
 #[should_panic(expected = "waits for itself")]
-fn who_synchronizes_in_a_section_is_told() {
+fn synchronize_in_a_section_panics() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let _guard = handle.pin();
@@ -402,7 +402,7 @@ fn what_an_exited_thread_has_deferred_is_freed_by_others() {
 }
 
 #[test]
-fn what_is_called_may_defer_more() {
+fn a_deferred_call_may_defer_more() {
     fn chain(length: usize, live: Arc<AtomicUsize>) {
         if length > 0 {
             live.fetch_add(1, Relaxed);
@@ -419,7 +419,7 @@ fn what_is_called_may_defer_more() {
 }
 
 #[test]
-fn a_stall_is_told_with_its_thread() {
+fn a_stall_is_reported_with_its_thread() {
     let domain = Domain::new(System::detect());
     assert_eq!(domain.stalls(Duration::ZERO).count(), 0);
     let section = domain.section();
@@ -433,7 +433,7 @@ fn a_stall_is_told_with_its_thread() {
 }
 
 #[test]
-fn a_stall_is_reported_where_nobody_writes() {
+fn a_stall_is_reported_without_writers() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let guard = handle.pin();

@@ -57,7 +57,7 @@ fn replace(shared: &Shared, new: *mut Object) {
 }
 
 #[test]
-fn what_is_protected_is_not_freed() {
+fn a_protected_object_is_not_freed() {
     check(3, || {
         let shared = shared();
         let reader = thread::spawn({
@@ -70,7 +70,7 @@ fn what_is_protected_is_not_freed() {
 }
 
 #[test]
-fn a_slot_that_is_used_again_lets_go_of_what_it_had() {
+fn a_reused_slot_releases_its_last_object() {
     check(3, || {
         let shared = shared();
         let reader = thread::spawn({
@@ -108,7 +108,7 @@ fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
 }
 
 #[test]
-fn who_frees_an_orphan_sees_what_was_done_with_it() {
+fn the_thread_that_frees_an_orphan_acquires_its_uses() {
     check(3, || {
         let shared = shared();
         let handle = shared.domain.register();

@@ -59,7 +59,7 @@ impl World {
 }
 
 #[test]
-fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
+fn objects_are_freed_once_and_not_under_a_guard() {
     check(|| {
         let world = World::new(10);
         let in_thread = |does: fn(&World)| {

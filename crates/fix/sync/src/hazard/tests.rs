@@ -69,7 +69,7 @@ fn a_swap_returns_the_old_value_and_frees_it_after_the_guard() {
 }
 
 #[test]
-fn an_object_is_freed_when_its_guard_has_gone() {
+fn an_object_is_freed_after_its_guard() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 7));
@@ -193,7 +193,7 @@ fn what_a_thread_leaves_is_freed_by_another() {
 }
 
 #[test]
-fn a_domain_frees_what_nobody_adopted() {
+fn a_domain_frees_unadopted_orphans() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
@@ -253,7 +253,7 @@ fn a_box_is_replaced_if_it_is_what_was_loaded() {
 }
 
 #[test]
-fn a_box_is_found_as_it_was_made() {
+fn a_reader_sees_a_box_as_it_was_published() {
     // What the process has once is made before, lest it bring the threads into an order.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
     for is_stored in [true, false] {
@@ -330,7 +330,7 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
 
 /// They are all at one address, and so one that is protected protects all.
 #[test]
-fn objects_without_a_size_do_not_keep_a_thread_for_ever() {
+fn zero_sized_objects_do_not_block_a_thread() {
     struct Nothing;
     let domain = Domain::with_batch(System::detect(), 4);
     let handle = domain.register();

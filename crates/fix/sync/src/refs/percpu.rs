@@ -284,7 +284,7 @@ mod tests {
     const ROUNDS: usize = if cfg!(miri) { 3 } else { 100 };
 
     #[test]
-    fn the_owner_s_reference_is_the_last_if_there_is_no_other() {
+    fn kill_drops_the_last_reference_if_there_are_no_users() {
         let count = PerCpuRef::default();
         count.get();
         assert!(!count.put(), "nobody puts the last one of a live count");
@@ -426,7 +426,7 @@ mod modelled {
     }
 
     #[test]
-    fn a_new_user_comes_before_the_end_or_not_at_all() {
+    fn a_new_user_comes_before_the_kill_or_is_refused() {
         check(3, || {
             let shared = Shared::new();
             let user = thread::spawn({
@@ -468,7 +468,7 @@ mod modelled {
 
     /// The one who asks executes no fence: in loom one acquires from stores that others have read, too.
     #[test]
-    fn who_is_told_that_it_is_zero_sees_what_a_user_did_whom_another_one_has_added_up() {
+    fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
@@ -492,7 +492,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_is_told_that_it_is_zero_sees_what_its_users_did() {
+    fn is_zero_acquires_what_its_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
@@ -540,7 +540,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_begins_again_sees_what_former_users_did() {
+    fn reinit_sees_what_former_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
@@ -560,7 +560,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_finds_it_dead_sees_what_was_done_before() {
+    fn is_dead_acquires_the_kill() {
         check(3, || {
             let shared = Shared::new();
             let other = thread::spawn({

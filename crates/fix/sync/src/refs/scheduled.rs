@@ -48,7 +48,7 @@ impl Counted {
 }
 
 #[test]
-fn each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills() {
+fn each_life_of_a_count_ends_once() {
     const USERS: usize = 4;
     check(|| {
         let counted = Counted::new();
@@ -135,7 +135,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
 }
 
 #[test]
-fn somebody_is_there_if_any_of_five_threads_is() {
+fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
     check(|| {
         // Nine leaves have a node between some of them and the root.
         let snzi = Arc::new(Snzi::new(9));

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whether_anybody_is_there_after_any_sequence() {
+    fn a_query_is_right_after_any_sequence_of_arrivals() {
         let snzi = Snzi::new(70);
         let mut there = Vec::new();
         let mut random = numbers(7);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_true_while_anybody_is_there_and_false_when_all_have_gone() {
+    fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
         // All on few leaves, and on leaves below an inner node.
         for leaves in [1, 2, 9] {
@@ -423,7 +423,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_finds_nobody_there_sees_what_those_did_who_were() {
+    fn a_false_query_acquires_the_departures() {
         check(3, || {
             struct Shared {
                 snzi: Snzi,

@@ -128,7 +128,7 @@ fn in_thread<R: 'static>(place: &Arc<Place>, does: fn(&Place) -> R) -> thread::J
 }
 
 #[test]
-fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
+fn a_writer_excludes_a_reader_that_registers() {
     check(3, || {
         let place = Place::new();
         // Opens the lock.
@@ -140,7 +140,7 @@ fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
 }
 
 #[test]
-fn a_reader_reads_twice_while_a_writer_comes_twice() {
+fn a_reader_locks_twice_while_a_writer_locks_twice() {
     check(3, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| {

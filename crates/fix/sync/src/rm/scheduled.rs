@@ -121,7 +121,7 @@ impl Place {
 }
 
 #[test]
-fn writers_exclude_three_readers_that_nest_and_come_and_go() {
+fn writers_exclude_three_nesting_readers() {
     check(|| {
         let world = World::new();
         let in_thread = |does: fn(&World)| {

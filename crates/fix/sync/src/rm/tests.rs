@@ -74,7 +74,7 @@ fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
 }
 
 #[test]
-fn who_reads_may_read_again_while_a_writer_waits() {
+fn a_reader_may_read_again_while_a_writer_waits() {
     // The first read of a lock takes the lock below, later ones a slot; a writer waits there or here.
     for is_open in [false, true] {
         let lock = if is_open { open(0) } else { RmLock::new(0) };
@@ -111,7 +111,7 @@ fn a_thread_reads_more_locks_than_it_has_slots() {
 }
 
 #[test]
-fn a_panic_lets_go_of_the_lock() {
+fn a_panic_unlocks() {
     let lock = open(0);
     let read = panic::catch_unwind(AssertUnwindSafe(|| {
         let _guard = lock.read();

@@ -56,7 +56,7 @@ impl Pointer {
 }
 
 #[test]
-fn a_reference_keeps_its_object_whoever_ticks() {
+fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
@@ -80,7 +80,7 @@ fn a_reference_keeps_its_object_whoever_ticks() {
 }
 
 #[test]
-fn an_upgrade_comes_before_the_end_or_finds_nothing() {
+fn an_upgrade_comes_before_the_end_or_fails() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();

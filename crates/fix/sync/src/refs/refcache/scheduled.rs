@@ -103,7 +103,7 @@ impl Drop for World {
 }
 
 #[test]
-fn objects_stay_with_their_references_and_go_by_the_third_tick() {
+fn objects_live_as_long_as_references_and_three_ticks() {
     check(|| {
         let world = World::new();
         let in_thread = |does: fn(&World)| {

@@ -129,7 +129,7 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
 }
 
 #[test]
-fn an_upgrade_brings_a_value_back_whose_last_reference_has_gone() {
+fn an_upgrade_revives_a_value_without_references() {
     let _alone = alone();
     let live = Arc::default();
     let shared = Counted::new(&live);
@@ -256,7 +256,7 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_value_that_is_gone() {
 }
 
 #[test]
-fn a_ticker_frees_what_is_not_referred_to() {
+fn a_ticker_frees_unreferenced_objects() {
     let _alone = alone();
     let live = Arc::default();
     let ticker = Ticker::every(Duration::from_millis(1)).unwrap();
