@@ -13,9 +13,12 @@ use crate::primitive::{AtomicBool, Cell, constant};
 /// whether the owner is inside. A fence between the two steps on each side lets one of them see the
 /// other. The owner's fence costs nothing; the remote thread's costs an interrupt.
 ///
-/// ```text owner                            remote thread inside = true                    requested =
-/// true light                            heavy requested?  no: it has the lock  inside?  no: it has the
-/// lock yes: waits                    yes: waits
+/// ```text
+/// owner                            remote thread
+///   inside = true                    requested = true
+///   light                            heavy
+///   requested?  no: it has the lock  inside?  no: it has the lock
+///               yes: waits                    yes: waits
 /// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
@@ -163,7 +166,7 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its begin.
+    /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its start.
     fn add(count: &mut Cell<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.

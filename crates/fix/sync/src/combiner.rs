@@ -12,9 +12,10 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 /// long. Here a barrier serves every thread that called before it began. A thread that calls while
 /// barrier `n` was the last to begin waits for barrier `n + 1`, whichever thread executes that.
 ///
-/// ```text thread A  call ──── execute barrier 1 ────┐ return thread B       call ── waits for 2
-/// ───────── execute barrier 2 ──┐ return thread C             call ── waits for 2
-/// ────────────────────────┘ return
+/// ```text
+/// thread A  call ──── execute barrier 1 ────┐ return
+/// thread B       call ── waits for 2 ───────── execute barrier 2 ──┐ return
+/// thread C             call ── waits for 2 ────────────────────────┘ return
 /// ```
 #[derive(Debug)]
 pub(crate) struct Combiner {

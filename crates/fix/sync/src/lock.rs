@@ -10,10 +10,12 @@
 //! unlock is a system call, the lock is handed to a waiter that must first wake up, and threads with the
 //! default policy lend nothing.
 //!
-//! ``` use knee_sync::lock::PiMutex;
+//! ```
+//! use knee_sync::lock::PiMutex;
 //!
 //! static SETPOINT: PiMutex<f64> = PiMutex::new(0.0);
-//! *SETPOINT.lock() = 1.5; assert_eq!(*SETPOINT.lock(), 1.5);
+//! *SETPOINT.lock() = 1.5;
+//! assert_eq!(*SETPOINT.lock(), 1.5);
 //! ```
 
 use std::hint;

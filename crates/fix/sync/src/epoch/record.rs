@@ -38,7 +38,7 @@ pub struct Record {
 /// The line that its owner writes and scans read.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// 0 outside of sections. Inside, the global epoch at its begin, with the depth of nesting in the low
+    /// 0 outside of sections. Inside, the global epoch at its start, with the depth of nesting in the low
     /// bits. It is one word, so that a signal handler between any two instructions leaves it as it was.
     word: AtomicU64,
     /// A copy of the platform's answer, which costs no other line here.
@@ -153,13 +153,13 @@ impl Watch {
 
     /// Must be called by the owner.
     fn set_calls(&self, calls: u64) {
-        // Release: a thread that sees the end of these calls, or the begin of later ones, sees what they
+        // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
         // did.
         self.calls.store(calls, order!(Release, "epoch_end_calls"));
     }
 
     /// Waits until the calls have ended that the owner has begun. The caller has held the lock of the
-    /// record's garbage: if the owner took objects out before, the lock made the begin of its calls
+    /// record's garbage: if the owner took objects out before, the lock made the start of its calls
     /// visible.
     pub(super) fn wait_for_calls(&self, platform: &impl Platform) {
         let calls = || self.calls.load(order!(Acquire, "epoch_ended"));

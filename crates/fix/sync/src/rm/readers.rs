@@ -1,15 +1,15 @@
-//! All threads that may read.
+//! The registered readers.
 
 use super::slots::{Slot, Slots};
 use crate::platform::Platform;
 use crate::primitive::constant;
 use crate::registry::{Node, Registry};
 
-/// The threads of a system that read locks without a trace on the locks.
+/// The threads of a system that read locks through slots.
 #[derive(Debug)]
 pub struct Readers(Registry<Slots>);
 
-/// A thread of [`Readers`].
+/// A registered thread of [`Readers`].
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a>(&'a Node<Slots>);
 
@@ -42,18 +42,18 @@ impl Readers {
         self.0.add_free(node);
     }
 
-    /// What a writer looks through.
+    /// The slots of all threads, which a writer walks.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.0.values().flat_map(Slots::all)
     }
 
-    /// Threads that there were at the same time.
+    /// The largest number of threads that were registered at the same time.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn count(&self) -> usize {
         self.0.nodes().count()
     }
 
-    /// In the child of a fork: threads other than this are not there, and read nothing.
+    /// Frees the slots of missing threads in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<Reader<'_>>) {
         for node in self.0.others(own.map(|own| own.0)) {
@@ -70,7 +70,7 @@ impl Default for Readers {
 }
 
 impl<'a> Reader<'a> {
-    /// What the thread reads.
+    /// The thread's slots.
     #[inline]
     pub(super) fn slots(self) -> &'a Slots {
         &self.0.value
@@ -91,23 +91,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Who reads and writes locks of one kind: the threads of a process or a kernel.
+/// The threads that use locks of one kind: those of a process or a kernel.
 ///
 /// # Safety
-/// [`reader`](Threads::reader) is of [`readers`](Threads::readers), and no other thread is the same
-/// reader. It is the same as long as the thread reads anything, and none only when the thread reads
-/// nothing by it. [`platform`](Threads::platform) is always equal, and all threads of it that may read
-/// are among those that its heavy fence is for.
+/// [`reader`](Threads::reader) returns a reader of [`readers`](Threads::readers) that no other thread
+/// has. It returns the same one as long as the thread holds a lock, and `None` only if the thread holds
+/// no lock by it. [`platform`](Threads::platform) always returns an equal platform, for which all nodes
+/// of `readers` were made, and whose heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
-    /// What they run on.
+    /// The platform of the threads.
     type Platform: Platform;
 
-    /// The system.
+    /// The platform.
     fn platform() -> Self::Platform;
 
-    /// All of them.
+    /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// The calling thread; none if it does not take part, and reads by the locks below.
+    /// The calling thread. `None` if it is not registered; it then uses the underlying locks.
     fn reader() -> Option<Reader<'static>>;
 }

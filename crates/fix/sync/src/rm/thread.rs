@@ -1,4 +1,4 @@
-//! The process's threads.
+//! The readers of the process, in which each thread registers at its first use.
 
 use super::readers::{Reader, Readers, Threads};
 use crate::per_thread::{Part, per_thread};
@@ -14,8 +14,8 @@ impl Part for Reader<'static> {
     }
 
     fn unregister(self) -> bool {
-        // Somebody may have forgotten a guard, or another destructor of the thread has one yet.
-        // SAFETY: this is the thread, and the part was its only copy.
+        // Fails if a guard was leaked, or if a later destructor of the thread still has one. SAFETY: this
+        // is the registered thread, and `self` was its only copy.
         unsafe { self.unregister() }
     }
 }
@@ -24,8 +24,8 @@ impl Part for Reader<'static> {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: a reader belongs to the thread that has joined, until that is about to exit and reads
-// nothing. membarrier(2) reaches all threads of the process.
+// SAFETY: only the thread that registered uses its reader, until it exits without a lock. membarrier(2)
+// reaches all threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 
@@ -43,7 +43,7 @@ unsafe impl Threads for ThisProcess {
     }
 }
 
-/// In the child of a fork: the other threads are not there, and read nothing.
+/// Frees the slots of missing threads in the child of a fork.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     READERS.forked(registered());

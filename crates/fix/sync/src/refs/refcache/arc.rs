@@ -1,4 +1,4 @@
-//! References that own, and weak ones.
+//! Owning references, and weak ones.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,22 +17,22 @@ use super::threads::Threads;
 
 #[repr(C)]
 struct Object<T, R> {
-    /// At the beginning: its address is the object's.
+    /// First, so that its address is that of the object.
     header: Header<R>,
     value: T,
 }
 
-/// An owning reference, as [`Arc`] is one, which threads clone and drop without a shared line.
+/// An owning reference like [`Arc`], which threads clone and drop without writing to a shared line.
 ///
-/// To clone and to drop are a few instructions in a cache of the calling thread. What is referred to
-/// is dropped by the third [`tick`](super::tick) after the last reference, by the thread that ticks.
+/// Cloning and dropping are a few instructions on a cache of the calling thread. The value is dropped by
+/// the third [`tick`](super::tick) after its last reference, on the thread that ticks.
 ///
-/// Use it for objects that many threads refer to for short times and that may stay a little longer
-/// than needed: pages, entries of caches, nodes of a tree. Do not use it where the end has to come at
-/// once, nor where references hardly move: 48 bytes for each object and 4 KiB for each thread are
-/// more than an `Arc` needs. As with `Arc`, cycles are never freed.
+/// Use it for objects with many short references from many threads that may live a little longer than
+/// needed: pages, cache entries, nodes of a tree. Do not use it where a value must be dropped at once, or
+/// where references rarely change: 48 bytes for each object and 4 KiB for each thread are more than an
+/// `Arc` needs. As with `Arc`, cycles are never freed.
 ///
-/// `C` are those who refer, the threads of the process unless others are named.
+/// `C` is the set of threads, by default those of the process.
 pub struct RefcacheArc<
     T: Send + Sync + 'static,
     #[cfg(feature = "std")] C: Threads = ThisProcess,
@@ -42,33 +42,33 @@ pub struct RefcacheArc<
     owns: PhantomData<Object<T, C::Lock>>,
 }
 
-// SAFETY: a reference gives others `&T`, and the last one drops `T` on any thread.
+// SAFETY: a reference gives other threads `&T`, and any thread may drop the `T`; it is `Send` and `Sync`.
 unsafe impl<T: Send + Sync + 'static, C: Threads> Send for RefcacheArc<T, C> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send + Sync + 'static, C: Threads> Sync for RefcacheArc<T, C> {}
 
 #[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> RefcacheArc<T> {
-    /// The first reference of a value, among the threads of the process.
+    /// Allocates a value and returns its first reference, for the threads of the process.
     pub fn new(value: T) -> RefcacheArc<T> {
         RefcacheArc::new_in(value)
     }
 }
 
 impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
-    /// The first reference of a value.
+    /// Allocates a value and returns its first reference.
     pub fn new_in(value: T) -> RefcacheArc<T, C> {
         unsafe fn free<T, R>(header: NonNull<Header<R>>) {
-            // SAFETY: the header is the beginning of the box below.
+            // SAFETY: the header is the first field of the box below, which nothing refers to any more.
             drop(unsafe { Box::from_raw(header.cast::<Object<T, R>>().as_ptr()) });
         }
         let object = Box::new(Object { header: Header::new(free::<T, C::Lock>), value });
         RefcacheArc { object: NonNull::from(Box::leak(object)), owns: PhantomData }
     }
 
-    /// A reference that does not keep the value.
+    /// A weak reference, which does not keep the value alive.
     pub fn downgrade(&self) -> Weak<T, C> {
-        // SAFETY: we have a reference, and the pointer comes from the object's box.
+        // SAFETY: `self` is a reference, and the pointer came from the box of the whole object.
         let word = unsafe { Header::<C::Lock>::weak_ref(self.object.cast()) };
         Weak { word, value: PhantomData }
     }
@@ -79,7 +79,8 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     }
 
     fn add(&self, change: i64) {
-        // SAFETY: the local part is this thread's, and we have a reference, or give it up.
+        // SAFETY: `local` belongs to this thread. `self` is a reference, which the caller clones or gives
+        // up.
         C::with_local(|local| unsafe { local.add(self.object.cast(), change) });
     }
 }
@@ -104,7 +105,7 @@ impl<T: Send + Sync + 'static, C: Threads> Deref for RefcacheArc<T, C> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we have a reference.
+        // SAFETY: `self` is a reference, so the object is alive.
         unsafe { &self.object.as_ref().value }
     }
 }
@@ -171,11 +172,11 @@ impl<T: Send + Sync + fmt::Display + 'static, C: Threads> fmt::Display for Refca
     }
 }
 
-/// A reference that does not keep its value, as [`std::sync::Weak`] is one.
+/// A reference that does not keep its value alive, like [`std::sync::Weak`].
 ///
-/// An upgrade succeeds until the value is freed, so also after the last [`RefcacheArc`] has gone: a cache
-/// whose entries are weak finds again what was dropped a moment ago. All weak references of a value
-/// share one word, and an `Arc` of it.
+/// An upgrade succeeds until the value is freed, even after the last [`RefcacheArc`] was dropped. So a
+/// cache with weak entries can revive a value that was dropped a moment ago. All weak references of a
+/// value share one word, in an `Arc`.
 pub struct Weak<
     T: Send + Sync + 'static,
     #[cfg(feature = "std")] C: Threads = ThisProcess,
@@ -186,11 +187,11 @@ pub struct Weak<
 }
 
 impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
-    /// A reference, if the value is still there.
+    /// An owning reference, if the value is not freed yet.
     pub fn upgrade(&self) -> Option<RefcacheArc<T, C>> {
-        // SAFETY: the local part is this thread's.
+        // SAFETY: `local` belongs to this thread.
         let header = C::with_local(|local| unsafe { local.upgrade(&self.word) })?;
-        // The word came from an object of this type.
+        // The word was made for an object of this type.
         Some(RefcacheArc { object: header.cast(), owns: PhantomData })
     }
 }
