@@ -169,7 +169,7 @@ impl Pool {
             if object.freed.load(Relaxed) {
                 object.freed.store(false, Relaxed);
                 let old = self.current.swap(std::ptr::from_ref(object).cast_mut(), Release);
-                // SAFETY: as above.
+                // SAFETY: it is an object of the pool.
                 free(unsafe { &*old });
             }
         }
@@ -205,7 +205,7 @@ fn hazards(duel: &Duel, system: System) {
     let reader = || {
         let handle = domain.register();
         duel.read(|looks| {
-            // SAFETY: who takes it out retires it to this domain.
+            // SAFETY: the writer that removes it retires it to this domain.
             let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
             duel.look(looks, || found.freed.load(Relaxed));
         });
@@ -214,7 +214,7 @@ fn hazards(duel: &Duel, system: System) {
         let handle = domain.register();
         pool.replace(duel, |old| {
             let old = std::ptr::from_ref(old).cast_mut();
-            // SAFETY: nobody finds it any more until it was freed; the pool outlives the domain.
+            // SAFETY: the exchange has unlinked it until it is freed, and the pool outlives the domain.
             unsafe { handle.retire_with(old.cast(), free) };
         });
     };

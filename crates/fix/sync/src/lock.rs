@@ -240,7 +240,7 @@ mod tests {
                 thread::yield_now();
             }
             drop(guard);
-            assert!(priority(me) >= 0, "what was lent is given back");
+            assert!(priority(me) >= 0, "the lent priority is returned");
         });
     }
 }

@@ -293,7 +293,7 @@ mod modelled {
 
     use crate::model::{Model, check, check_symmetric, interrupt, thread};
 
-    /// loom complains of an access that is not ordered with another. It outlives the value, so that a
+    /// loom reports unordered accesses. It outlives the value, so that a
     /// reader that comes too late finds it.
     struct Value(&'static UnsafeCell<u32>);
 
@@ -306,7 +306,7 @@ mod modelled {
 
         fn number(&self) -> u32 {
             interrupt();
-            // SAFETY: loom panics if anybody writes there.
+            // SAFETY: loom panics on a concurrent write.
             self.0.with(|number| unsafe { *number })
         }
     }
@@ -316,14 +316,14 @@ mod modelled {
             if std::thread::panicking() {
                 return;
             }
-            // SAFETY: loom panics if anybody else is there.
+            // SAFETY: loom panics on a concurrent access.
             self.0.with_mut(|number| unsafe { *number = DROPPED });
         }
     }
 
-    // SAFETY: loom sees who uses the cell when.
+    // SAFETY: loom checks every use of the cell.
     unsafe impl Send for Value {}
-    // SAFETY: as above.
+    // SAFETY: as for the other marker trait.
     unsafe impl Sync for Value {}
 
     fn rcu() -> Arc<Rcu<Value, &'static Domain<Model>>> {

@@ -1,4 +1,4 @@
-//! What happens to a process: threads that come and go, forks, signals.
+//! Events of a process: short-lived threads, forks, signals.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -39,7 +39,7 @@ fn a_thousand_short_threads_leave_nothing_behind() {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         let guard = epoch::pin();
-                        // SAFETY: nobody else has it.
+                        // SAFETY: no other thread has the pointer.
                         unsafe { guard.retire(Live::deferred(&live)) };
                     }
                 });
@@ -70,7 +70,7 @@ fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
                         in_box.store(Some(Box::new(object())));
                         assert!(in_box.load().is_some() && *sum.read() < 200 * EACH);
                         *sum.write() += 1;
-                        assert!(!users.put(), "nobody has killed it");
+                        assert!(!users.put(), "it is live");
                     }
                 });
             }
@@ -145,7 +145,7 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
 /// It calls nothing that needs a lock of another thread but the allocator, which the C library makes
 /// usable after a fork.
 unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
-    // SAFETY: said by the caller.
+    // SAFETY: the contract is the same.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: it takes nothing but a number.
@@ -167,7 +167,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let source = AtomicPtr::new(Live::deferred(&count));
     let retire = || {
         let old = source.swap(std::ptr::null_mut(), std::sync::atomic::Ordering::AcqRel);
-        // SAFETY: it came from a box, and nobody finds it any more.
+        // SAFETY: it came from a box, and the exchange has unlinked it.
         unsafe { hazard::retire(old) };
         hazard::reclaim();
         count.load(Relaxed) == 0
@@ -175,7 +175,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let (is_protected, may_end) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: who takes it out retires it.
+            // SAFETY: the writer that removes it retires it.
             let guard = unsafe { hazard::protect(&source) };
             is_protected.wait();
             may_end.wait();
@@ -284,7 +284,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     extern "C" fn handle(_: libc::c_int) {
         let guard = epoch::pin();
-        // SAFETY: what is found in a section stays there.
+        // SAFETY: an object that was found in a section stays until the section ends.
         let found = unsafe { *SHARED.load(std::sync::atomic::Ordering::Acquire) };
         assert_eq!(found % 3, 0);
         drop(guard);
@@ -293,7 +293,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     SHARED.store(Box::into_raw(Box::new(3)), Relaxed);
     // It has to have been in a section before it gets signals.
     drop(epoch::pin());
-    // SAFETY: the handler calls nothing but what is promised to be safe there.
+    // SAFETY: the handler only calls functions that are documented as signal-safe.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
     // SAFETY: it takes nothing.
     let this = unsafe { libc::pthread_self() };

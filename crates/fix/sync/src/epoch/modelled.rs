@@ -29,14 +29,14 @@ struct World {
 // SAFETY: loom complains where two use an object at once.
 unsafe impl Sync for World {}
 
-/// Enters a section so many times, and reads what it finds.
+/// Enters `times` sections, and reads the object that it finds in each.
 fn read(world: &World, times: u32) {
     let handle = world.domain.register();
     for _ in 0..times {
         let _guard = handle.pin();
         let found = world.current.load(Acquire) as usize;
         interrupt();
-        // SAFETY: nobody writes what is found in a section; loom sees to it.
+        // SAFETY: no thread writes an object that was found in a section, and loom checks that.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
     }
 }
@@ -65,7 +65,7 @@ fn a_grace_period_waits_for_every_reader() {
         });
         let old = world.current.swap(1, AcqRel) as usize;
         world.domain.synchronize();
-        // SAFETY: nobody reads it any more; loom sees to it.
+        // SAFETY: no thread reads it any more, and loom checks that.
         world.objects[old].with_mut(|object| unsafe { *object = 9 });
         reader.join().unwrap();
     });
@@ -82,7 +82,7 @@ fn a_section_does_not_hide_the_one_before() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: as above.
+            // SAFETY: no thread reads it any more, and loom checks that.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -111,7 +111,7 @@ fn a_refreshed_section_releases_earlier_objects() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: as above.
+            // SAFETY: as in `read`.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -133,7 +133,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.is_over(cookie) {
-            // SAFETY: as above.
+            // SAFETY: as in `read`.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -147,7 +147,7 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
         let world = world();
         let handle = world.domain.register();
         let calls = world.clone();
-        // SAFETY: nobody else is there; loom sees to it.
+        // SAFETY: loom panics on a concurrent access.
         let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
         handle.pin().defer(call);
         handle.release_without_reclaim();
@@ -156,7 +156,7 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
             move || other(&world)
         });
         world.domain.barrier();
-        // SAFETY: as above.
+        // SAFETY: loom panics on a concurrent access.
         world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
         other.join().unwrap();
     });
@@ -191,7 +191,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
             move || {
                 // Not dropped: where loom complains, the handle is not to flush what loom complains of.
                 let handle = ManuallyDrop::new(domain.register());
-                // SAFETY: nobody else has the entry.
+                // SAFETY: no other thread has the entry.
                 unsafe { handle.retire_entry(entry(), free) };
                 ManuallyDrop::into_inner(handle).release_without_reclaim();
             }
@@ -218,7 +218,7 @@ fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
                 let old = world.current.swap(1, AcqRel) as usize;
                 let calls = world.clone();
                 handle.pin().defer(move || {
-                    // SAFETY: nobody reads it any more; loom sees to it.
+                    // SAFETY: no thread reads it any more, and loom checks that.
                     calls.objects[old].with_mut(|object| unsafe { *object = 9 });
                 });
                 handle.seal_and_free();

@@ -15,7 +15,7 @@ struct World {
     domain: Domain<Model>,
     current: AtomicU64,
     next: AtomicU64,
-    /// No part of the model: whoever looks sees it.
+    /// Not part of the model: every access sees the latest value.
     freed: [AtomicBool; OBJECTS],
 }
 
@@ -40,10 +40,10 @@ impl World {
         found
     }
 
-    /// Looks at what was found, after others had time to free it.
+    /// Checks a found object, after other threads had time to free it.
     fn look(&self, found: u64) {
         thread::yield_now();
-        assert!(!self.is_freed(found), "what is found in a section was freed");
+        assert!(!self.is_freed(found), "an object was freed during a section that found it");
     }
 
     /// Replaces what can be found, and defers its end.

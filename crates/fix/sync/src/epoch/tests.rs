@@ -42,7 +42,7 @@ fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
         let (reader, writer) = (domain.register(), domain.register());
         let guard = reader.pin();
         for _ in 0..MANY {
-            // SAFETY: nobody else has it.
+            // SAFETY: no other thread has the pointer.
             unsafe { writer.retire(Live::new(&live)) };
         }
         writer.reclaim();
@@ -50,7 +50,7 @@ fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
         drop(guard);
         writer.reclaim();
         assert_eq!(live.load(Relaxed), 0);
-        // SAFETY: as above.
+        // SAFETY: no other thread has the pointer.
         unsafe { writer.retire(Live::new(&live)) };
         assert_eq!(live.load(Relaxed), 1);
         drop((reader, writer));
@@ -74,7 +74,7 @@ fn a_loaded_value_stays_until_its_guard_is_dropped() {
             let (reader, section) = (domain.register(), domain.section());
             let guard = reader.pin();
             let online = QsbrHandle::new(domain.register());
-            // SAFETY: as above.
+            // SAFETY: only `replace` changes `shared`.
             let found =
                 unsafe { [guard.load(&shared), section.load(&shared), online.load(&shared)] };
             assert!(replace(None));
@@ -83,7 +83,7 @@ fn a_loaded_value_stays_until_its_guard_is_dropped() {
                 found.iter().all(|value| value.is_some_and(|value| Arc::ptr_eq(&value.0, &live)))
             );
             assert_eq!(live.load(Relaxed), 1);
-            // SAFETY: as above.
+            // SAFETY: only `replace` changes `shared`.
             assert!(unsafe { guard.load(&shared) }.is_none());
         }
         writer.reclaim();
@@ -183,7 +183,7 @@ fn synchronize_waits_for_earlier_sections_only() {
                 domain.synchronize();
                 assert!(left.load(SeqCst));
             });
-            // One who comes after the waiter, if that has begun, does not hold it up.
+            // A section that begins after the wait does not block it.
             let late = domain.section();
             go.send(()).unwrap();
             drop(late);
@@ -210,13 +210,13 @@ fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
         let writer = domain.register();
         let stalled = domain.section();
         for _ in 0..garbage {
-            // SAFETY: nobody else has it.
+            // SAFETY: no other thread has the pointer.
             unsafe { writer.retire(Live::new(&live)) };
         }
         assert_eq!(live.load(Relaxed), garbage);
         drop(stalled);
         for _ in 0..operations {
-            // SAFETY: as above.
+            // SAFETY: no other thread has the pointer.
             unsafe { writer.retire(Live::new(&live)) };
         }
         assert!(live.load(Relaxed) < operations + 1, "{}", live.load(Relaxed));
@@ -233,7 +233,7 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
             scope.spawn(move || {
                 let handle = domain.register();
                 for _ in 0..10 {
-                    // SAFETY: nobody else has it.
+                    // SAFETY: no other thread has the pointer.
                     unsafe { handle.retire(Live::new(live)) };
                 }
                 deferred.send(()).unwrap();
@@ -283,7 +283,7 @@ fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
         let live = Arc::new(AtomicUsize::new(0));
         let handles: Vec<_> = (0..threads).map(|_| domain.register()).collect();
         for handle in &handles {
-            // SAFETY: nobody else has it.
+            // SAFETY: no other thread has the pointer.
             unsafe { handle.retire(Live::new(&live)) };
         }
         let before = domain.platform().0.load(Relaxed);
@@ -389,7 +389,7 @@ fn what_an_exited_thread_has_deferred_is_freed_by_others() {
             scope.spawn(|| {
                 let handle = domain.register();
                 for _ in 0..1000 {
-                    // SAFETY: nobody else has it.
+                    // SAFETY: no other thread has the pointer.
                     unsafe { handle.retire(Live::new(&live)) };
                 }
             });
@@ -463,7 +463,7 @@ fn an_entry_in_an_object_of_ones_own_is_called_once() {
     let handle = domain.register();
     for _ in 0..100 {
         let object = Box::leak(Box::new(Object { entry: Entry::new(), value: 1 }));
-        // SAFETY: nobody else has the object.
+        // SAFETY: no other thread has the object.
         unsafe { handle.pin().retire_entry(std::ptr::NonNull::from(object).cast(), call) };
     }
     drop(handle);
@@ -482,7 +482,7 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
                 let handle = domain.register();
                 while !stop.load(Relaxed) {
                     let guard = handle.pin();
-                    // SAFETY: what is found in a section stays there.
+                    // SAFETY: an object that was found in a section stays until the section ends.
                     let found = unsafe { *shared.load(SeqCst) };
                     assert!(found.iter().all(|word| *word == found[0]), "{found:?}");
                     drop(guard);
@@ -492,12 +492,12 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
             let handle = domain.register();
             for round in 0..rounds {
                 let old = shared.swap(Box::into_raw(Box::new([round; 4])), SeqCst);
-                // SAFETY: nobody finds it any more.
+                // SAFETY: the exchange has unlinked it.
                 unsafe { handle.retire(old) };
             }
             stop.store(true, Relaxed);
         });
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has the pointer.
         drop(unsafe { Box::from_raw(shared.into_inner()) });
     });
 }

@@ -1,4 +1,4 @@
-//! Orders of a reader and those who replace what it reads.
+//! Models of a reader and of threads that replace what it reads.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::primitive::{AtomicPtr, Cell};
 
 use super::{Domain, Handle};
 
-/// What is shared: loom complains of an access that is not ordered with another.
+/// What is shared: loom reports unordered accesses.
 type Object = Cell<u32>;
 
 const FREED: u32 = 0xdead;
 
-/// "Frees" by writing, so that loom sees who still reads.
+/// "Frees" by writing, so that loom detects a concurrent read.
 unsafe fn free(pointer: *mut ()) {
     // SAFETY: it is an object of the model, which leaks it.
     unsafe { &*pointer.cast::<Object>() }.with(|value| {
-        // SAFETY: loom panics if anybody else is there.
+        // SAFETY: loom panics on a concurrent access.
         let before = unsafe { value.replace(FREED) };
         assert_ne!(before, FREED, "freed twice");
     });
@@ -39,10 +39,10 @@ fn object() -> *mut Object {
 }
 
 fn read(shared: &Shared, handle: &Handle<Model>) {
-    // SAFETY: what `source` points to is retired to this domain by whoever takes it out.
+    // SAFETY: the thread that removes the pointer from `source` retires it to this domain.
     if let Some(guard) = unsafe { handle.protect(&shared.source) } {
         interrupt();
-        // SAFETY: loom panics if anybody writes there.
+        // SAFETY: loom panics on a concurrent write.
         assert_ne!(guard.with(|value| unsafe { *value }), FREED);
     }
 }
@@ -118,7 +118,7 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
             let shared = Arc::clone(&shared);
             move || {
                 let old = shared.source.swap(ptr::null_mut(), AcqRel);
-                // SAFETY: it is not freed, and loom panics if anybody else uses it.
+                // SAFETY: it is not freed, and loom panics on a concurrent access.
                 unsafe { &*old }.with(|value| unsafe { *value += 1 });
                 let handle = shared.domain.register();
                 // SAFETY: as in `replace`.

@@ -7,7 +7,7 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object that stays when it is freed. No part of the model: whoever looks sees it.
+/// An object that stays when it is freed. Not part of the model: every access sees the latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,
@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// A world of so many objects.
+    /// A world with this many objects.
     fn new(objects: usize) -> Arc<World> {
         let objects: Vec<Object> = (0..objects).map(|_| Object::default()).collect();
         let source = |object: &Object| AtomicPtr::new(std::ptr::from_ref(object).cast_mut());
@@ -41,17 +41,17 @@ impl World {
         thread::yield_now();
         let new = std::ptr::from_ref(&self.objects[object]).cast_mut();
         let old = self.sources[source].swap(new, Relaxed);
-        // SAFETY: nobody finds it any more, and objects are there as long as the domain.
+        // SAFETY: the exchange has unlinked it, and objects live as long as the domain.
         unsafe { handle.retire_with(old.cast(), free) };
     }
 
     /// Protects what both point to, and looks at it.
     fn read(&self, handle: &Handle<Model>) {
-        // SAFETY: who takes an object out of its source retires it.
+        // SAFETY: the thread that removes an object from its source retires it.
         let guards = self.sources.each_ref().map(|source| unsafe { handle.protect(source) });
         for _ in 0..2 {
             for guard in guards.iter().flatten() {
-                assert!(!guard.freed.load(Relaxed), "what is protected was freed");
+                assert!(!guard.freed.load(Relaxed), "a protected object was freed");
             }
             thread::yield_now();
         }

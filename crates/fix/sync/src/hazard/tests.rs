@@ -11,7 +11,7 @@ use crate::system::System;
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
 
-/// An object that says when it goes.
+/// An object that records its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
     gone: AtomicBool,
@@ -201,7 +201,7 @@ fn a_domain_frees_unadopted_orphans() {
     std::mem::forget(protect(&handle, &source));
     replace(&handle, &source, ptr::null_mut());
     drop(handle);
-    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects for ever");
+    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects forever");
     drop(domain);
     assert_eq!(live.load(SeqCst), 0);
 }
@@ -233,7 +233,7 @@ fn a_destructor_may_retire_more() {
         let _counted = unsafe { Box::from_raw(Counted::boxed(&live, value)) };
         first = Box::into_raw(Box::new(Link { next: first, handle: &handle, _counted }));
     }
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other thread has the pointer.
     unsafe { handle.retire(first) };
     (0..ROUNDS).for_each(|_| handle.reclaim());
     assert_eq!((live.load(SeqCst), handle.garbage()), (0, 0));
@@ -254,7 +254,7 @@ fn a_box_is_replaced_if_it_is_what_was_loaded() {
 
 #[test]
 fn a_reader_sees_a_box_as_it_was_published() {
-    // What the process has once is made before, lest it bring the threads into an order.
+    // Initialises process-wide state first, which could otherwise order the threads.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
     for is_stored in [true, false] {
         let (found, looks) = (AtomicBox::empty(), AtomicBool::new(false));
@@ -338,12 +338,12 @@ fn zero_sized_objects_do_not_block_a_thread() {
     // SAFETY: it is there, and retired below.
     let guard = unsafe { handle.protect(&source) };
     for _ in 0..100 {
-        // SAFETY: nobody finds it any more, and it is retired once.
+        // SAFETY: the exchange has unlinked it, and it is retired once.
         unsafe { handle.retire(source.swap(Box::into_raw(Box::new(Nothing)), AcqRel)) };
     }
     drop(guard);
     handle.reclaim();
     assert_eq!(handle.garbage(), 0);
-    // SAFETY: nobody else has it.
+    // SAFETY: no other thread has the pointer.
     drop(unsafe { Box::from_raw(source.into_inner()) });
 }

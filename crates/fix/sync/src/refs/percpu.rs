@@ -149,7 +149,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// # Safety
     /// That of [`get_as`](PerCpuRef::get_as).
     #[inline]
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub unsafe fn put_as(&self, thread: usize) -> bool {
         !self.count(thread, ONE.wrapping_neg()) && self.put_common()
     }
@@ -171,7 +171,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// When it returns, every thread sees that the count is dead (Linux calls a *confirmation* callback
     /// then): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If it was killed before, the call
     /// waits for that and returns false. It costs one heavy fence.
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn kill(&self) -> bool {
         // Acquire, with `reinit`: the sum that the last kill has stored. Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
@@ -261,7 +261,7 @@ impl PerCpuRef {
     /// Drops a reference. Returns whether it was the last one, so that the caller must release the
     /// counted object; never before it was [killed](PerCpuRef::kill).
     #[inline]
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn put(&self) -> bool {
         // SAFETY: `with_number` passes a number that no other running thread has.
         crate::number::with_number(|thread| unsafe { self.put_as(thread) })
@@ -295,7 +295,7 @@ mod tests {
     fn kill_drops_the_last_reference_if_there_are_no_users() {
         let count = PerCpuRef::default();
         count.get();
-        assert!(!count.put(), "nobody puts the last one of a live count");
+        assert!(!count.put(), "a put on a live count is never the last");
         assert!(!count.is_zero());
         assert!(count.kill());
         assert!(count.is_zero() && count.is_dead());
@@ -404,7 +404,7 @@ mod modelled {
 
     struct Shared {
         count: PerCpuRef<Model>,
-        /// What it counts. loom complains of an access that is not ordered with another.
+        /// What it counts. loom reports unordered accesses.
         object: Cell<bool>,
     }
 
@@ -415,20 +415,20 @@ mod modelled {
 
         fn use_it(&self) {
             interrupt();
-            // SAFETY: loom panics if anybody writes there.
+            // SAFETY: loom panics on a concurrent write.
             assert!(self.object.with(|alive| unsafe { *alive }), "used after its release");
         }
 
         fn release_if(&self, is_last: bool) {
             if is_last {
-                // SAFETY: loom panics if anybody else is there.
+                // SAFETY: loom panics on a concurrent access.
                 let was = self.object.with(|alive| unsafe { alive.replace(false) });
                 assert!(was, "released twice");
             }
         }
 
         fn is_released(&self) -> bool {
-            // SAFETY: as above.
+            // SAFETY: loom panics on a concurrent access.
             !self.object.with(|alive| unsafe { *alive })
         }
     }
@@ -461,7 +461,7 @@ mod modelled {
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.count.get_as(1);
                     shared.release_if(shared.count.put_as(1));
@@ -474,7 +474,7 @@ mod modelled {
         });
     }
 
-    /// The one who asks executes no fence: in loom one acquires from stores that others have read, too.
+    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads have read.
     #[test]
     fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {
@@ -507,7 +507,7 @@ mod modelled {
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);
@@ -539,7 +539,7 @@ mod modelled {
             });
             if shared.count.kill() {
                 shared.release_if(true);
-                // SAFETY: nobody has a reference; loom sees to it.
+                // SAFETY: no reference is left, and loom checks that.
                 shared.object.with(|alive| unsafe { *alive = true });
                 shared.count.reinit();
             }
@@ -555,7 +555,7 @@ mod modelled {
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);

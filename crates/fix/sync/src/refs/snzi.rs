@@ -391,7 +391,7 @@ mod modelled {
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);
-        assert!(snzi.query(), "somebody has arrived");
+        assert!(snzi.query(), "an arrival has not departed");
         drop(arrival);
     }
 
@@ -437,21 +437,21 @@ mod modelled {
         check(3, || {
             struct Shared {
                 snzi: Snzi,
-                /// loom complains of an access that is not ordered with another.
+                /// loom reports unordered accesses.
                 work: Cell<bool>,
             }
-            // SAFETY: loom sees who uses the cell when.
+            // SAFETY: loom checks every use of the cell.
             unsafe impl Sync for Shared {}
             let shared: &Shared =
                 Box::leak(Box::new(Shared { snzi: Snzi::new(2), work: Cell::new(false) }));
             let arrival = shared.snzi.arrive_at(0);
             let other = thread::spawn(|| {
                 if !shared.snzi.query() {
-                    // SAFETY: loom panics if anybody else is there.
+                    // SAFETY: loom panics on a concurrent access.
                     assert!(shared.work.with(|work| unsafe { *work }));
                 }
             });
-            // SAFETY: as above.
+            // SAFETY: loom panics on a concurrent access.
             shared.work.with(|work| unsafe { *work = true });
             drop(arrival);
             other.join().unwrap();

@@ -75,7 +75,7 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, and who is inside: readers, or minus one. That is no part of the model: whoever looks sees it.
+/// A lock, and who is inside: readers, or minus one. It is not part of the model: every access sees the latest value.
 struct Place {
     lock: Bias<Below>,
     inside: AtomicI64,
@@ -101,9 +101,9 @@ impl World {
         } else if !lock.try_lock_exclusive(&self.readers, || Model) {
             return;
         }
-        assert_eq!(inside.swap(-1, Relaxed), 0, "somebody is inside");
+        assert_eq!(inside.swap(-1, Relaxed), 0, "the lock is held");
         thread::yield_now();
-        assert_eq!(inside.swap(0, Relaxed), -1, "somebody came in");
+        assert_eq!(inside.swap(0, Relaxed), -1, "the lock was taken meanwhile");
         // SAFETY: we have it.
         unsafe { lock.unlock_exclusive() };
     }

@@ -65,7 +65,7 @@ fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
     assert!(lock.try_write().is_none());
     assert!(lock.try_read().is_some(), "the lock is as it was before try_write");
     drop(reader);
-    let writer = lock.try_write().expect("nobody reads");
+    let writer = lock.try_write().expect("there is no reader");
     thread::scope(|scope| {
         scope.spawn(|| assert!(lock.try_read().is_none() && lock.try_write().is_none()));
     });
@@ -82,15 +82,15 @@ fn a_reader_may_read_again_while_a_writer_waits() {
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
             // The writer is there as soon as nobody new gets into the lock below.
-            // SAFETY: what is taken there is given back.
+            // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
-                // SAFETY: as above.
+                // SAFETY: every lock taken here is released here.
                 unsafe { below.unlock_shared() };
                 thread::yield_now();
             }
             let second = lock.read();
-            let third = lock.try_read().expect("who reads may read");
+            let third = lock.try_read().expect("a reader may read again");
             drop(first);
             assert_eq!((*second, *third), (0, 0), "no writer is inside");
         });

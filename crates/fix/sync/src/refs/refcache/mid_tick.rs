@@ -43,7 +43,7 @@ unsafe impl Platform for Stage {
     }
 
     fn relax(&self, _: u32) {
-        panic!("nobody else is there to wait for");
+        panic!("there is no other thread to wait for");
     }
 
     fn now(&self) -> u64 {
@@ -82,7 +82,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let refcache = keep(Refcache::new(Stage));
-        // Who joins last is flushed first.
+        // The thread that registers last is flushed first.
         let late = refcache.register();
         let others = (1..2 * GROUP).map(|_| refcache.register()).collect();
         let early = refcache.register();
@@ -169,6 +169,6 @@ fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     add(early, object, -1);
     (0..3).for_each(|_| scene.tick(|| ()));
     assert!(scene.is_freed());
-    // SAFETY: as above.
+    // SAFETY: this thread has joined.
     assert!(unsafe { early.upgrade(&word) }.is_none());
 }

@@ -21,13 +21,13 @@ struct Object {
 #[derive(Clone, Copy)]
 struct Pointer(NonNull<Object>);
 
-// SAFETY: loom sees who uses the object when.
+// SAFETY: loom checks every use of the object.
 unsafe impl Send for Pointer {}
 
 unsafe fn free(header: NonNull<Header>) {
     // SAFETY: the header is the beginning of an object, which is kept.
     let object = unsafe { header.cast::<Object>().as_ref() };
-    // SAFETY: loom panics if anybody else is there.
+    // SAFETY: loom panics on a concurrent access.
     object.freed.with(|freed| assert!(!unsafe { freed.replace(true) }, "freed twice"));
 }
 
@@ -50,7 +50,7 @@ impl Pointer {
 
     fn is_freed(self) -> bool {
         interrupt();
-        // SAFETY: it is kept; loom panics if somebody frees it meanwhile.
+        // SAFETY: it is kept; loom panics if it is freed meanwhile.
         unsafe { self.0.as_ref() }.freed.with(|freed| unsafe { *freed })
     }
 }

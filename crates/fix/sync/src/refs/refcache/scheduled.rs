@@ -39,7 +39,7 @@ struct World {
 
 // SAFETY: what is in it is; the pointers are the world's own.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: as for the other marker trait.
 unsafe impl Sync for World {}
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
     fn give(&self, local: Local, number: usize) {
         assert!(!self.object(number).freed.load(Relaxed), "there is a reference");
         self.object(number).references.fetch_sub(1, Relaxed);
-        // SAFETY: as above.
+        // SAFETY: the caller has joined, and has a reference.
         unsafe { local.add(self.objects[number].cast(), -1) };
     }
 
@@ -97,7 +97,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // SAFETY: they were boxes, and nobody has them any more.
+        // SAFETY: they came from boxes, and no other thread has them.
         self.objects.iter().for_each(|object| drop(unsafe { Box::from_raw(object.as_ptr()) }));
     }
 }

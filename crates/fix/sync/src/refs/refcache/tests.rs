@@ -15,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value whose true count is known, and that says when it goes.
+/// A value whose true count is known, and that records its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
     /// References that there are; it is one less before one is dropped.
