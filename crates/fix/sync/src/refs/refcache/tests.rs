@@ -63,7 +63,8 @@ fn references_compare_hash_and_print_as_their_values_do() {
     assert!(RefcacheArc::ptr_eq(&one, &one.clone()));
     assert!(!RefcacheArc::ptr_eq(&one, &RefcacheArc::new("one".to_owned())));
     assert_eq!(format!("{one} {two:?}"), "one \"two\"");
-    assert!(HashSet::from([one]).contains(&"one".to_owned()));
+    let key = "one".to_owned();
+    assert!(HashSet::from([one]).contains(&key));
     assert_eq!(*RefcacheArc::<u32>::default(), 0);
 }
 
