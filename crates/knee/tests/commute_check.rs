@@ -138,7 +138,7 @@ fn an_invalid_shard_or_test_is_reported() {
     fs::write(scratch.path().join("tests"), "{\"id\":\"a,b/0\"}\nhello\n").unwrap();
     told(&["--tests", "tests"])
         .assert_code(3)
-        .assert_stderr_has("line 2 of the tests is not a test: expected value at column 1");
+        .assert_stderr_has("line 2 of the input is not a test: expected value at column 1");
     let alone_and_not_commuting =
         "{\"id\":\"a/0\",\"calls\":[{}]}\n{\"id\":\"a,b/0\",\"commute\":false,\"calls\":[{},{}]}\n";
     fs::write(scratch.path().join("tests"), alone_and_not_commuting).unwrap();

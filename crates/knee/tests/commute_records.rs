@@ -218,7 +218,7 @@ fn a_test_that_is_no_longer_conflict_free_is_worse_and_an_inconclusive_one_is_se
 before: Linux 6.1.0, tmpfs
 after:  Linux 6.12.0, tmpfs
 
-3 of 6 tests were conflict-free (50.0%), 3 are now (50.0%).
+3 of 6 tests were conflict-free (50.0%), and 3 are now (50.0%).
 
 1 test is no longer conflict-free:
   open,close/0.2
@@ -248,7 +248,7 @@ No longer shared data, with the number of tests:
     back.assert_code(1).assert_stdout_has("1 test is no longer conflict-free:\n  open,close/0.0");
     commute(&scratch, &["diff", "before", "one,two"])
         .assert_code(0)
-        .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), 3 are now");
+        .assert_stdout_has("3 of 6 tests were conflict-free (50.0%), and 3 are now");
     // One shard contains no results of the other.
     commute(&scratch, &["diff", "before", "one"])
         .assert_code(3)
@@ -323,8 +323,8 @@ Data shared in 2 tests, ranked by how many tests would be conflict-free if only 
 
 Suggested order of fixes:
 
-  1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 (66.7%)
-  2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 (83.3%)
+  1. fixing `struct file.f_count` would make 1 more test conflict-free: 4 in all (66.7%)
+  2. after that, fixing `struct files_struct.file_lock` would make 1 more test conflict-free: 5 in all (83.3%)
 
 "#]]
     );

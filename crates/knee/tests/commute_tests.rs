@@ -101,7 +101,7 @@ fn every_pattern_of_equal_values_occurs_once() {
     );
     let (limited, finished) = tests(&["--interface", "map", "put", "put", "--patterns", "1"]);
     assert_eq!(limited.len(), all.len() - 1);
-    finished.assert_stderr_has("1 situation exceeded the limit on patterns of equal values (1)");
+    finished.assert_stderr_has("1 situation has more tests than the limit of 1 for one situation");
 }
 
 #[test]

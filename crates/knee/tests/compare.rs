@@ -171,7 +171,7 @@ fn runs_without_a_common_point_exit_with_status_2() {
     let finished = compare(&scratch, &["one", "other"]);
     finished
         .assert_code(2)
-        .assert_stderr_has("one and other have no point (testcase, mode and task count) in common")
+        .assert_stderr_has("one and other have no points (testcase, mode and task count) in common")
         .assert_stderr_has("knee ab --before build1 --after brk1")
         .assert_stdout_has("0 points");
     compare(&scratch, &["one", "other", "--fail-on", "missing"]).assert_code(1);

@@ -69,7 +69,7 @@ fn output_that_does_not_tell_its_number_of_tasks_is_in_words() {
     };
     let html = page(&["before.txt", "after.txt"]);
     assert!(html.contains("results, all without a task count</h1>"));
-    assert!(html.contains("neither mode nor task count. Name the file like"));
+    assert!(html.contains("neither mode nor task count. To show it on a chart"));
     assert!(html.contains("Against before.txt: inconclusive ×1.000"));
     assert!(page(&["mmap1_threads-4.txt"]).contains("measured at 4 tasks: no curve</h1>"));
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, Cell, constant};
+use crate::primitive::{AtomicBool, Guarded, constant};
 
 /// A value that one thread uses often and others rarely.
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Biased<T> {
     inside: AtomicBool,
     /// A remote thread has the lock, or waits for the owner to leave.
     requested: AtomicBool,
-    value: Cell<T>,
+    value: Guarded<T>,
 }
 
 // SAFETY: only the thread that has the lock uses the value.
@@ -38,7 +38,7 @@ impl<T> Biased<T> {
             Biased {
                 inside: AtomicBool::new(false),
                 requested: AtomicBool::new(false),
-                value: Cell::new(value),
+                value: Guarded::new(value),
             }
         }
     }
@@ -167,7 +167,7 @@ mod modelled {
     use crate::model::{Model, check, interrupt, thread};
 
     /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its start.
-    fn add(count: &mut Cell<u32>) {
+    fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.
         count.with(|count| unsafe { *count += 1 });
@@ -176,7 +176,7 @@ mod modelled {
     #[test]
     fn the_owner_and_a_remote_thread_exclude_each_other() {
         check(3, || {
-            let lock = Arc::new(Biased::new(Cell::new(0)));
+            let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
                 move || lock.lock_remote(&Model, add)
@@ -194,7 +194,7 @@ mod modelled {
     #[test]
     fn remote_threads_exclude_each_other() {
         check(3, || {
-            let lock = Arc::new(Biased::new(Cell::new(0)));
+            let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
                 move || lock.lock_remote(&Model, add)

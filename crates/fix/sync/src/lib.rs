@@ -61,6 +61,8 @@ pub mod lock;
 #[cfg(feature = "alloc")]
 pub mod refs;
 pub mod rm;
+#[doc(hidden)]
+pub mod shim;
 
 mod biased;
 #[cfg(any(
@@ -77,7 +79,7 @@ mod event;
 mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(any(loom, all(test, shuttle)))]
 mod model;
 mod mutant;
 #[cfg(all(feature = "std", not(loom)))]

@@ -1,15 +1,18 @@
-//! Places where the crate can be made wrong, to see that some test notices.
+//! Marked places where knee-sync and knee-vm can be made wrong on purpose, so that a test has to notice.
 //!
-//! With `--cfg mutants` the crate is the mutant that the environment's `KNEE_MUTANT` names, so that one
-//! build is all of them. Without, nothing of this is left. `tests/mutants` knows who notices which.
+//! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
+//! build serves all mutants. Without it nothing of this is left. `tests/mutants/list.rs` of each crate names
+//! the test that detects each mutant.
 
-/// Whether the crate is this mutant.
+/// Whether the crate is this mutant, or one of these.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! is_mutant {
-    ($name:literal) => {{
+    ($($name:literal),+) => {{
         #[cfg(mutants)]
         {
-            static IS: $crate::mutant::Answer = $crate::mutant::Answer::new();
-            IS.is($name)
+            static ANSWER: $crate::shim::Answer = $crate::shim::Answer::new();
+            ANSWER.is_one_of(&[$($name),+])
         }
         #[cfg(not(mutants))]
         {
@@ -18,40 +21,43 @@ macro_rules! is_mutant {
     }};
 }
 
-/// The order of an access or, in a mutant, the weakest one.
+/// The ordering of an access or, in a mutant, `Relaxed`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! order {
     ($order:ident, $mutant:literal) => {
-        if $crate::mutant::is_mutant!($mutant) {
-            core::sync::atomic::Ordering::Relaxed
-        } else {
-            $order
-        }
+        if $crate::is_mutant!($mutant) { core::sync::atomic::Ordering::Relaxed } else { $order }
     };
 }
 
 #[cfg(mutants)]
-pub(crate) use chosen::Answer;
+pub use chosen::Answer;
 
-/// Which mutant it is. To ask must not bring threads into an order that the mutant does not have, as Miri
-/// would see it: so answers are relaxed, and the name is asked for once, by the first who comes.
+/// Which mutant it is. The question must not order threads in a way that the mutant does not, as Miri would
+/// see that order: so answers are relaxed, and only the first thread at a place reads the environment.
 #[cfg(mutants)]
 mod chosen {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Whether the crate is one mutant.
-    pub(crate) struct Answer(AtomicU8);
+    /// Whether the crate is the mutant of one place.
+    #[derive(Debug)]
+    pub struct Answer(AtomicU8);
 
     const UNKNOWN: u8 = 2;
 
     impl Answer {
-        pub(crate) const fn new() -> Answer {
+        /// Not known yet.
+        #[allow(clippy::new_without_default, reason = "only the macro makes one")]
+        pub const fn new() -> Answer {
             Answer(AtomicU8::new(UNKNOWN))
         }
 
-        pub(crate) fn is(&self, name: &str) -> bool {
+        /// Whether the chosen mutant is one of these.
+        pub fn is_one_of(&self, names: &[&str]) -> bool {
             if self.0.load(Relaxed) == UNKNOWN {
-                self.0.store(u8::from(chosen() == Some(name)), Relaxed);
+                let is_chosen = chosen().is_some_and(|chosen| names.contains(&chosen));
+                self.0.store(u8::from(is_chosen), Relaxed);
             }
             self.0.load(Relaxed) == 1
         }

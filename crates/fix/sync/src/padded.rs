@@ -1,12 +1,12 @@
-//! Apart from others.
+//! Values in cache lines of their own.
 
 use core::ops::Deref;
 
-/// A value in lines of its own. Two lines: Intel's CPUs fetch them in pairs, and some of Apple's and
-/// IBM's have lines of 128 bytes.
+/// A value in cache lines of its own: 128 bytes, as Intel's CPUs fetch lines of 64 in pairs, and as some of
+/// Apple's and IBM's have lines of 128.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub struct Padded<T>(pub T);
 
 impl<T> Deref for Padded<T> {
     type Target = T;

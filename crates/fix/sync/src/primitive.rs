@@ -1,33 +1,41 @@
-//! Atomics and cells: those of the language, those of loom, which tries every order of them, or those of
-//! shuttle, which tries schedules.
+//! Atomics and cells: those of the language, those of loom, which tries every order of accesses, or those
+//! of shuttle, which tries schedules.
+
+use core::sync::atomic::Ordering;
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence, fence,
-};
+pub(crate) use core::sync::atomic::compiler_fence;
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use plain::Cell;
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(not(any(loom, shuttle)))]
+pub use plain::Guarded;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use portable_atomic::AtomicU128;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use std::sync::{Mutex, MutexGuard};
 
-#[cfg(all(loom, test))]
-pub(crate) use crate::model::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
-#[cfg(all(loom, not(test)))]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
-pub(crate) use modelled::{Cell, compiler_fence};
+pub use crate::model::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(loom)]
+pub use loom::sync::{Mutex, MutexGuard};
+#[cfg(loom)]
+pub use modelled::Guarded;
+#[cfg(loom)]
+pub(crate) use modelled::compiler_fence;
 
 #[cfg(shuttle)]
-pub(crate) use scheduled::Cell;
+pub use scheduled::Guarded;
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence, fence,
-};
+pub(crate) use shuttle::sync::atomic::compiler_fence;
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
+#[cfg(shuttle)]
+pub use shuttle::sync::{Mutex, MutexGuard};
 
 #[cfg(any(loom, shuttle))]
 pub(crate) use wide::AtomicU128;
 
-/// A function that is constant; with loom, whose atomics cannot be constants, it is a plain one.
+/// A `const fn`. Under loom, whose atomics have no constant constructors, a plain `fn`.
 macro_rules! constant {
     (
         $(#[$attribute:meta])*
@@ -44,22 +52,76 @@ macro_rules! constant {
 }
 pub(crate) use constant;
 
+/// Lets loom switch to another thread. Does nothing outside a model.
+#[inline]
+pub fn yield_in_model() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// One round of a wait that spins. loom, whose waits call [`Platform::relax`](crate::Platform::relax) to
+/// switch threads, has nothing to do here.
+#[inline]
+pub fn pause() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+}
+
+/// Sets a flag and returns whether it was set before.
+#[cfg(not(loom))]
+#[inline]
+pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
+    flag.swap(true, order)
+}
+
+/// Sets a flag and returns whether it was set before. Not a swap: loom lets the value that a swap has stored
+/// come after a later store of another thread, and then the flag stays set forever.
+#[cfg(loom)]
+pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
+    flag.compare_exchange(false, true, order, Ordering::Relaxed).is_err()
+}
+
+/// Stands for plain fields that are written before an object is published. loom does not see those, but
+/// checks that creating this happens before each [`found`](PublishCheck::found).
+#[derive(Debug, Default)]
+pub struct PublishCheck(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+
+impl PublishCheck {
+    /// The object is being written.
+    #[inline]
+    pub fn new() -> PublishCheck {
+        let check = PublishCheck::default();
+        #[cfg(loom)]
+        check.0.with_mut(|_| ());
+        check
+    }
+
+    /// The calling thread has found the object.
+    #[inline]
+    pub fn found(&self) {
+        #[cfg(loom)]
+        self.0.with(|_| ());
+    }
+}
+
 #[cfg(not(any(loom, shuttle)))]
 mod plain {
     use core::cell::UnsafeCell;
 
-    /// Memory that its user guards.
+    /// Memory whose users exclude each other by other means.
     #[derive(Debug, Default)]
-    pub(crate) struct Cell<T>(UnsafeCell<T>);
+    pub struct Guarded<T>(UnsafeCell<T>);
 
-    impl<T> Cell<T> {
-        pub(crate) const fn new(value: T) -> Cell<T> {
-            Cell(UnsafeCell::new(value))
+    impl<T> Guarded<T> {
+        /// A cell of this value.
+        pub const fn new(value: T) -> Guarded<T> {
+            Guarded(UnsafeCell::new(value))
         }
 
-        /// Calls `with` with what is in it. To read or write there is the caller's risk.
+        /// Calls `with` with a pointer to the content. The caller is responsible for what it reads and
+        /// writes there.
         #[inline]
-        pub(crate) fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+        pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             with(self.0.get())
         }
     }
@@ -69,23 +131,24 @@ mod plain {
 mod modelled {
     use core::sync::atomic::Ordering;
 
-    /// As the plain one; loom sees who has it when.
+    /// As the plain one; loom checks that accesses are ordered.
     #[derive(Debug, Default)]
-    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+    pub struct Guarded<T>(loom::cell::UnsafeCell<T>);
 
-    impl<T> Cell<T> {
-        pub(crate) fn new(value: T) -> Cell<T> {
-            Cell(loom::cell::UnsafeCell::new(value))
+    impl<T> Guarded<T> {
+        /// A cell of this value.
+        pub fn new(value: T) -> Guarded<T> {
+            Guarded(loom::cell::UnsafeCell::new(value))
         }
 
-        pub(crate) fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+        /// Calls `with` with a pointer to the content.
+        pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             self.0.with_mut(with)
         }
     }
 
-    /// loom reorders nothing for a compiler, but a model may be interrupted there.
+    /// loom models no reordering by the compiler. A model's platform may interrupt a thread here.
     pub(crate) fn compiler_fence(_: Ordering) {
-        #[cfg(test)]
         crate::model::interrupt();
     }
 }
@@ -97,19 +160,21 @@ mod scheduled {
 
     use super::AtomicBool;
 
-    /// As the plain one, and only one thread at a time may be there.
+    /// As the plain one; panics if two threads use it at the same time.
     #[derive(Debug, Default)]
-    pub(crate) struct Cell<T> {
+    pub struct Guarded<T> {
         value: UnsafeCell<T>,
         busy: AtomicBool,
     }
 
-    impl<T> Cell<T> {
-        pub(crate) const fn new(value: T) -> Cell<T> {
+    impl<T> Guarded<T> {
+        /// A cell of this value.
+        pub const fn new(value: T) -> Guarded<T> {
             Cell { value: UnsafeCell::new(value), busy: AtomicBool::new(false) }
         }
 
-        pub(crate) fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
+        /// Calls `with` with a pointer to the content.
+        pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             assert!(!self.busy.swap(true, Relaxed), "two threads use a cell at once");
             let result = with(self.value.get());
             self.busy.store(false, Relaxed);

@@ -198,14 +198,14 @@ mod modelled {
     use std::sync::Arc;
 
     use crate::model::{check, thread};
-    use crate::primitive::Cell;
+    use crate::primitive::Guarded;
 
     #[test]
     fn a_node_has_one_owner_at_a_time() {
         check(3, || {
-            let registry = Arc::new(Registry::<Cell<u32>>::new());
-            let take = |registry: &Registry<Cell<u32>>| {
-                let node = registry.take_or_make(|| Cell::new(0));
+            let registry = Arc::new(Registry::<Guarded<u32>>::new());
+            let take = |registry: &Registry<Guarded<u32>>| {
+                let node = registry.take_or_make(|| Guarded::new(0));
                 // SAFETY: loom panics on a concurrent access.
                 node.value.with(|value| unsafe { *value += 1 });
                 node.release();

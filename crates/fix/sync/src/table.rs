@@ -137,12 +137,12 @@ mod modelled {
     use std::sync::Arc;
 
     use crate::model::{check, thread};
-    use crate::primitive::Cell;
+    use crate::primitive::Guarded;
 
     #[test]
     fn an_entry_is_seen_initialised() {
         check(3, || {
-            let table = Arc::new(Table::<Cell<u32>>::new());
+            let table = Arc::new(Table::<Guarded<u32>>::new());
             let maker = thread::spawn({
                 let table = Arc::clone(&table);
                 move || table.get(0).with(|_| ())

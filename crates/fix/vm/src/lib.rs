@@ -82,21 +82,11 @@
 extern crate alloc;
 
 mod address_space;
-mod anywhere;
-mod arena;
-mod attributes;
-#[cfg(feature = "std")]
-mod audit;
+mod allocate;
 mod backing;
 pub mod classic;
-mod codes;
 mod cpu;
-mod cpus;
 mod error;
-mod extents;
-mod fork;
-mod forking;
-mod format;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
 /// Its mailboxes alone: frames of the machine would have to have loom's atomics.
@@ -107,7 +97,6 @@ mod hosted {
     mod modelled;
     mod tlb;
 }
-mod lineage;
 mod machine;
 #[cfg(feature = "memory_set")]
 pub mod memory_set;
@@ -115,33 +104,32 @@ pub mod memory_set;
 mod model;
 #[cfg(all(test, loom))]
 mod modelled;
-mod mutant;
-mod node;
+mod needed;
 mod object;
-mod padded;
 mod page;
-mod primitive;
-mod published;
+mod per_cpu;
 mod quota;
-mod removal;
 mod space;
-mod ticks;
+mod transaction;
 mod tree;
 
 pub use address_space::AddressSpace;
-#[cfg(feature = "std")]
-#[doc(hidden)]
-pub use audit::Audit;
+pub use backing::Sharing;
+pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;
-pub use cpus::CpuSet;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
-pub use format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
-pub use machine::{Flush, Machine, Note};
-pub use object::{Object, Pager, PagerError, Sharing};
+pub use machine::cpu_set::CpuSet;
+pub use machine::format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
+pub use machine::frame_meta::Note;
+pub use machine::ticks::Ticks;
+pub use machine::{Flush, Machine};
+pub use object::Object;
 pub use page::{Frame, PAGE, Pages, Protection};
 pub use quota::Quota;
 pub use space::Space;
-pub use ticks::Ticks;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use space::audit::Audit;
 
 /// `docs/vm.md`, whose code is a test.
 #[cfg(doctest)]

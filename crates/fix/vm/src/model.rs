@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Plain;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use knee_sync::Platform;
 use knee_sync::epoch::Domain;
-use loom::sync::Mutex;
+use knee_sync::shim::{AtomicU64, Model, Mutex, check_interrupted, check_symmetric, fence, thread};
 
-use crate::cpu::{Cpu, table_at};
-use crate::cpus::CpuSet;
+use crate::cpu::Cpu;
 use crate::error::Fault;
-use crate::format::{Entry, FaultFlush, Format, X86_64};
-use crate::machine::{Flush, Machine, Note};
-use crate::node::Table;
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::Table;
+use crate::machine::format::{Entry, FaultFlush, Format, X86_64};
+use crate::machine::frame_meta::Note;
+use crate::machine::table_at;
+use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Protection};
-use crate::primitive::{AtomicU64, fence};
 use crate::space::Space;
 
 /// CPUs, of which the first is the main thread's.
@@ -29,37 +29,11 @@ const CPUS: usize = 3;
 /// Frames, which are enough for all models.
 const FRAMES: u64 = 16;
 
-/// Fences as loom knows them: all of them are full.
-#[derive(Debug)]
-pub(crate) struct Fences;
-
-// SAFETY: it is symmetric, and its fence is a full one.
-unsafe impl Platform for Fences {
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn heavy(&self) {
-        fence(SeqCst);
-    }
-
-    fn relax(&self, _: u32) {
-        loom::thread::yield_now();
-    }
-
-    fn now(&self) -> u64 {
-        0
-    }
-
-    fn thread(&self) -> u64 {
-        0
-    }
-}
-
 /// x86-64 with so many levels.
 pub(crate) enum Levels<const LEVELS: u8> {}
 
-impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
+// SAFETY: it is x86-64's, which holds for any number of levels.
+unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const FAULT_FLUSH: FaultFlush = X86_64::FAULT_FLUSH;
 
@@ -88,7 +62,7 @@ type Tlb = BTreeMap<(u64, u64), Known>;
 
 /// The machine.
 pub(crate) struct Tiny<const LEVELS: u8> {
-    epoch: Domain<Fences>,
+    epoch: Domain<Model>,
     memory: Box<[Table]>,
     notes: Box<[Note]>,
     /// Of each frame. Not loom's: a frame that is used again too early is found in any order.
@@ -100,13 +74,13 @@ pub(crate) struct Tiny<const LEVELS: u8> {
 
 // SAFETY: as the hosted machine's. Memory is loom's atomics, which are each of a word's use.
 unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
-    type Platform = Fences;
+    type Platform = Model;
     type Format = Levels<LEVELS>;
 
     /// To write zeros over what loom knows would be too much for it.
     const ZEROED: bool = true;
 
-    fn epoch(&self) -> &Domain<Fences> {
+    fn epoch(&self) -> &Domain<Model> {
         &self.epoch
     }
 
@@ -160,7 +134,7 @@ impl<const LEVELS: u8> Tiny<LEVELS> {
     fn new() -> Tiny<LEVELS> {
         let table = || core::array::from_fn::<_, ENTRIES, _>(|_| AtomicU64::new(0));
         Tiny {
-            epoch: Domain::new(Fences),
+            epoch: Domain::new(Model),
             memory: (0..FRAMES).map(|_| table()).collect(),
             notes: (0..FRAMES).map(|_| Note::default()).collect(),
             generations: (0..FRAMES).map(|_| Plain::new(0)).collect(),
@@ -273,7 +247,7 @@ impl<const LEVELS: u8> World<LEVELS> {
     }
 }
 
-/// Tries all orders of two CPUs in a space, with at most so many switches that no CPU asks for. `before`
+/// Tries all orders of two CPUs in a space, with at most this many switches that no CPU asks for. `before`
 /// comes first, and `after` when both are done. All frames come back.
 pub(crate) fn check<const LEVELS: u8>(
     preemptions: usize,
@@ -282,38 +256,54 @@ pub(crate) fn check<const LEVELS: u8>(
     other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
     after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(move || {
-        let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
-        // SAFETY: it stays to the end of this function.
-        let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
-        {
-            // SAFETY: there is no other CPU 0.
-            let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
-            let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
-            let world = Arc::new(World { space, machine });
-            before(&first, &world.space);
-            let (own, second) = (world.processor(1), world.processor(2));
-            let thread = loom::thread::spawn({
-                let world = Arc::clone(&world);
-                move || {
-                    other(&second, &world.space);
-                    drop(world);
-                    second
-                }
-            });
-            one(&own, &world.space);
-            let second = thread.join().unwrap();
-            after(&first, &world.space);
-            drop((own, second));
-            let mut world = Arc::into_inner(world).expect("the other has none");
-            // SAFETY: nobody uses it any more.
-            unsafe { ManuallyDrop::drop(&mut world.space) };
-        }
-        assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
-        // SAFETY: nobody has it any more.
-        drop(unsafe { Box::from_raw(machine.as_ptr()) });
-    });
+    check_symmetric(preemptions, move || run(before, one, other, after));
+}
+
+/// The same on an asymmetric platform, where entering an epoch is no fence: there an access has to be ordered
+/// by itself.
+pub(crate) fn check_asymmetric<const LEVELS: u8>(
+    preemptions: usize,
+    before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    one: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+    after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
+) {
+    check_interrupted(preemptions, move || run(before, one, other, after));
+}
+
+fn run<const LEVELS: u8>(
+    before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+    one: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+    other: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + 'static,
+    after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
+) {
+    let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
+    // SAFETY: it stays to the end of this function.
+    let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
+    {
+        // SAFETY: there is no other CPU 0.
+        let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
+        let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
+        let world = Arc::new(World { space, machine });
+        before(&first, &world.space);
+        let (own, second) = (world.processor(1), world.processor(2));
+        let thread = thread::spawn({
+            let world = Arc::clone(&world);
+            move || {
+                other(&second, &world.space);
+                drop(world);
+                second
+            }
+        });
+        one(&own, &world.space);
+        let second = thread.join().unwrap();
+        after(&first, &world.space);
+        drop((own, second));
+        let mut world = Arc::into_inner(world).expect("the other has none");
+        // SAFETY: nobody uses it any more.
+        unsafe { ManuallyDrop::drop(&mut world.space) };
+    }
+    assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
+    // SAFETY: nobody has it any more.
+    drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

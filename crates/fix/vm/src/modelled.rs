@@ -3,14 +3,18 @@
 //!
 //! Tables have four entries here: pages 0 to 3 are those of one leaf, and a branch above leaves has 16.
 
+mod parts;
+
 use std::sync::Arc;
 
-use crate::attributes::Attributes;
+use knee_sync::shim::{check_symmetric, thread};
+
 use crate::error::{Fault, MapError};
-use crate::extents::Extent;
-use crate::model::{Of, Processor, check};
+use crate::model::{Of, Processor, check, check_asymmetric};
 use crate::page::{Pages, Protection};
-use crate::published::{Copies, Published};
+use crate::tree::attributes::Attributes;
+use crate::tree::extents::Extent;
+use crate::tree::latch::{Copies, Published};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -352,6 +356,78 @@ fn a_copy_has_what_was_written_before() {
     );
 }
 
+/// Page 0 has content; page 4, of another leaf, is mapped and not present.
+fn fill_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    space.map(cpu, pages(0, 1), WRITE).unwrap();
+    cpu.store(space, 0, 7).unwrap();
+    space.map(cpu, pages(1, 2), WRITE).unwrap();
+    // The leaf of page 4 is there, and has no table.
+    space.map(cpu, pages(4, 5), WRITE).unwrap();
+}
+
+/// Page 0 goes, and the frame that comes next is its frame.
+fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
+    space.unmap(cpu, pages(0, 1)).unwrap();
+}
+
+/// Looks at a page when the space is active on the CPU already: to activate it executes a full fence, which would
+/// order what the entry's ordering has to.
+fn load_while_active<const LEVELS: u8>(
+    cpu: &Processor<LEVELS>,
+    space: &Of<LEVELS>,
+    page: u64,
+) -> Result<u64, Fault> {
+    assert_eq!(cpu.load(space, 3), Err(Fault::Unmapped));
+    cpu.load(space, page)
+}
+
+#[test]
+fn a_page_is_found_as_it_was_when_it_came() {
+    check_asymmetric::<2>(
+        PREEMPTIONS,
+        fill_page_0,
+        |one, space| {
+            recycle_page_0(one, space);
+            space.fault(one, 1, READ).unwrap();
+        },
+        |other, space| assert_eq!(load_while_active(other, space, 1), Ok(0)),
+        |_, _| (),
+    );
+}
+
+#[test]
+fn a_page_that_is_protected_is_found_as_it_was_when_it_came() {
+    check_asymmetric::<2>(
+        PREEMPTIONS,
+        fill_page_0,
+        |one, space| {
+            recycle_page_0(one, space);
+            space.fault(one, 1, WRITE).unwrap();
+            space.protect(one, pages(1, 2), READ).unwrap();
+        },
+        |other, space| assert_eq!(load_while_active(other, space, 1), Ok(0)),
+        |_, _| (),
+    );
+}
+
+/// Both frames of the leaf that comes are frames of pages that went: its table, and its page.
+#[test]
+fn a_table_is_found_empty() {
+    check_asymmetric::<2>(
+        PREEMPTIONS,
+        |cpu, space| {
+            fill_page_0(cpu, space);
+            cpu.store(space, 1, 7).unwrap();
+        },
+        |one, space| {
+            space.unmap(one, pages(0, 2)).unwrap();
+            space.fault(one, 4, READ).unwrap();
+        },
+        |other, space| assert_eq!(load_while_active(other, space, 4), Ok(0)),
+        |_, _| (),
+    );
+}
+
 /// An extent that no other one is like in any part.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits(number as u8);
@@ -368,12 +444,10 @@ fn check_published(
     write: impl Fn(&Published) + Sync + Send + Copy + 'static,
     ways: &'static [&'static [u64]],
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(move || {
+    check_symmetric(PREEMPTIONS, move || {
         let published = Arc::new(Published::new());
         replace(&published, first);
-        let writer = loom::thread::spawn({
+        let writer = thread::spawn({
             let published = Arc::clone(&published);
             move || write(&published)
         });
@@ -422,13 +496,11 @@ fn extents_that_are_replaced_are_found_as_they_were_or_are() {
 /// reader may be in.
 #[test]
 fn extents_that_are_handed_down_are_found_above_or_below() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(|| {
+    check_symmetric(PREEMPTIONS, || {
         let both = Arc::new([Published::new(), Published::new()]);
         replace(&both[0], &[1]);
         replace(&both[1], &[]);
-        let writer = loom::thread::spawn({
+        let writer = thread::spawn({
             let both = Arc::clone(&both);
             move || {
                 write(&both[1], &[1]);

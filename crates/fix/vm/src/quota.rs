@@ -17,13 +17,13 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
+use knee_sync::shim::{AtomicBool, AtomicU64, Padded, order, test_and_set};
 
 use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
-use crate::padded::{self, Padded};
+use crate::per_cpu;
 
 /// A closed share, which is not to be changed: there is no limit as high.
 const CLOSED: u64 = 1 << 63;
@@ -74,7 +74,7 @@ struct Locked<'a>(&'a Rest);
 
 impl<'a> Locked<'a> {
     fn new(rest: &'a Rest, platform: &impl Platform) -> Locked<'a> {
-        platform.wait_while(|| rest.locked.swap(true, Acquire));
+        platform.wait_while(|| test_and_set(&rest.locked, order!(Acquire, "quota_lock")));
         Locked(rest)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Locked<'a> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.0.locked.store(false, Release);
+        self.0.locked.store(false, order!(Release, "quota_unlock"));
     }
 }
 
@@ -105,7 +105,7 @@ impl Quota {
     pub(crate) fn with_shares(cpus: usize, limit: u64) -> Result<Quota, OutOfMemory> {
         let limit = limit.min(CLOSED - 1);
         let rest = Rest { locked: AtomicBool::new(false), pages: AtomicU64::new(limit) };
-        Ok(Quota { limit, shares: padded::for_each(cpus)?, rest: Padded(rest) })
+        Ok(Quota { limit, shares: per_cpu::for_each(cpus)?, rest: Padded(rest) })
     }
 
     /// The limit.
@@ -212,7 +212,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn new(cpus: usize, quota: Option<Arc<Quota>>) -> Result<Account, OutOfMemory> {
-        Ok(Account { quota, resident: padded::for_each(cpus)? })
+        Ok(Account { quota, resident: per_cpu::for_each(cpus)? })
     }
 
     /// Takes pages from the quota, if there is one.

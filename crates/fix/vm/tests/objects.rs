@@ -559,8 +559,7 @@ fn what_is_written_after_somebody_has_read_is_not_lost<A: Architecture>() {
     space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
     let address = 17 * PAGE as u64;
     cpu.store(&space, address, 1).unwrap();
-    // Page 1 is there; others may have to come again.
-    let _ = space.populate(&cpu, Pages::new(17, 1));
+    assert_eq!(space.populate(&cpu, Pages::new(17, 1)), Ok(()));
     while object.write_back(&cpu, 0..4).is_err() {}
     cpu.store(&space, address, 2).unwrap();
     while object.evict(&cpu, 0..4).is_err() {}

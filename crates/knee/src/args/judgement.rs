@@ -32,7 +32,7 @@ pub(crate) struct JudgementArgs {
           value_parser = percentage)]
     threshold: Option<f64>,
 
-    /// Exit with status 1 if any point has one of these verdicts
+    /// Exit with status 1 if any point (testcase, mode, task count) has one of these verdicts
     #[arg(long, value_name = "VERDICT", value_enum, value_delimiter = ',')]
     fail_on: Vec<FailOn>,
 }

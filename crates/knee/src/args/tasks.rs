@@ -53,7 +53,7 @@ impl FromStr for Tasks {
 
 fn count(text: &str) -> Result<u32, String> {
     match text.trim().parse::<u64>() {
-        Ok(0) => Err("a point has at least 1 task".to_owned()),
+        Ok(0) => Err("a task count must be at least 1".to_owned()),
         Ok(n) if n <= u64::from(MAX_TASKS) => Ok(n as u32),
         Ok(n) => Err(format!("{n} tasks are too many; knee runs at most {MAX_TASKS} at once")),
         Err(_) => Err(format!("{text:?} is not a task count; write 1,2,4 or 1-8 or auto")),

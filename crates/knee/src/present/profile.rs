@@ -119,9 +119,9 @@ pub(crate) fn wait_losses(waits: &LockWaits) {
         // A wait has two records.
         let all = 2 * waits.all().acquisitions + losses.lost;
         tell!(
-            "knee: {} records were lost ({}); {} waits are left out, because a record is lost or \
-             the wait began before the recording; the actual number and duration of waits are \
-             higher than shown; use fewer tasks",
+            "knee: {} records were lost ({}); knee left out {} waits that have a lost record or \
+             began before the recording, so the actual number and duration of waits are higher \
+             than shown; use fewer tasks",
             losses.lost,
             number::percent(losses.lost as f64 / all as f64),
             losses.unmatched

@@ -146,7 +146,7 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
         .rounds("getppid1", 8, 300.0, 6);
     example
         .says(" - - 0.0% - ▆█")
-        .says("no curve has a point at 1 task, so there is no speed-up, efficiency or knee; add 1")
+        .says("no curve has a result at 1 task, so there is no speed-up, efficiency or knee; add 1")
         .never_says("First to stop");
     let mut json = Vec::new();
     // Ignores the error about the missing samples, which come after the summaries.
@@ -155,7 +155,10 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
     assert!(json.contains(r#""knee":null"#) && !json.contains(r#""knee":8"#), "{json}");
     assert!(json.contains(r#""efficiency":null"#), "{json}");
     let detail = example.shown_in_detail();
-    assert!(detail.contains("knee unknown without a point at 1 task, peak at 8 tasks"), "{detail}");
+    assert!(
+        detail.contains("knee unknown without a result at 1 task, peak at 8 tasks"),
+        "{detail}"
+    );
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn the_summary_omits_a_curve_without_a_point_at_one_task() {
     example.record.run.end = Some(RunEnd::Interrupted);
     example
         .says("to continue it: knee run --resume runs/example\n")
-        .says("1 of 2 curves has no point at 1 task")
+        .says("1 of 2 curves lacks a result at 1 task")
         .never_says("add 1 to -t")
         .says("1 of 1 curve stays above 80% efficiency up to 2 tasks.");
 }
@@ -278,7 +281,7 @@ fn a_task_with_a_helper_on_the_next_cpu_occupies_two_cpus() {
     one_cpu_each.says("starting at 8 tasks, no CPU is free").never_says("share CPUs");
     let more_than_cpus = Example::new(&["getppid1"], &[8, 9]).rounds("getppid1", 9, 1.0, 6);
     more_than_cpus
-        .says("points with more than 8 tasks share CPUs")
+        .says("with more than 8 tasks, tasks share CPUs")
         .says("starting at 9 tasks, no CPU");
     let two_cpus_each = Example::new(&["context_switch1@helper=next-cpu"], &[1, 4, 5])
         .rounds("context_switch1@helper=next-cpu", 1, 1.0, 6)
@@ -291,12 +294,12 @@ fn a_task_with_a_helper_on_the_next_cpu_occupies_two_cpus() {
         .never_says("share CPUs");
     let beyond = two_cpus_each.rounds("context_switch1@helper=next-cpu", 5, 1.0, 6);
     beyond.says(
-        "points with more than 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu) \
-         share",
+        "with more than 4 tasks (two CPUs per task, as in context_switch1@helper=next-cpu), tasks \
+         share CPUs",
     );
     let mut alone = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 2, 1.0, 6);
     alone.record.run.request.cpus = vec![0];
-    alone.says("points with more than 1 task share CPUs");
+    alone.says("with more than 1 task, tasks share CPUs");
 }
 
 #[test]
@@ -325,5 +328,5 @@ fn a_noise_floor_from_other_testcases_is_called_typical() {
         .rounds("getppid1", 2, 158.0, 6)
         .floors(0.05, &[("getuid1", 2, 0.01)])
         .says("noise floor typically 5.0%)")
-        .says("A typical floor comes from other testcases");
+        .says("A typical noise floor comes from other testcases");
 }

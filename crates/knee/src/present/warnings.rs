@@ -45,14 +45,14 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         no_single_task(run, curves),
         shared_beyond(run, curves).map(|beyond| {
             format!(
-                "points with more than {beyond} share CPUs, so their efficiency does not show how \
-                 more cores would scale"
+                "with more than {beyond}, tasks share CPUs, so the efficiency does not show the \
+                 scaling on more cores"
             )
         }),
         without_spare_cpu(run, curves).map(|from| {
             format!(
-                "starting at {from}, no CPU is free for the measuring process, so it interrupts a \
-                 task for a few microseconds per sample"
+                "starting at {from}, no CPU is free for the measuring process, so this process \
+                 interrupts a task for a few microseconds per sample"
             )
         }),
     ];
@@ -185,9 +185,9 @@ fn describe(mark: Mark) -> &'static str {
 fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
-        (lacking, of) if lacking == of => "no curve has a point".to_owned(),
-        (1, of) => format!("1 of {of} curves has no point"),
-        (lacking, of) => format!("{lacking} of {of} curves have no point"),
+        (lacking, of) if lacking == of => "no curve has a result".to_owned(),
+        (1, of) => format!("1 of {of} curves lacks a result"),
+        (lacking, of) => format!("{lacking} of {of} curves lack a result"),
     };
     let advice = if run.request.tasks.contains(&1) { "" } else { "; add 1 to -t" };
     Some(format!("{subject} at 1 task, so there is no speed-up, efficiency or knee{advice}"))

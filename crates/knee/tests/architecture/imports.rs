@@ -199,22 +199,19 @@ fn name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
+/// Whether an item is compiled for tests only: `cfg(test)`, also with more conditions.
 fn is_test(attributes: &[Attribute]) -> bool {
+    fn requires_test(condition: &Meta) -> bool {
+        let all = condition.require_list().ok().filter(|list| list.path.is_ident("all"));
+        let all = all.and_then(|list| {
+            list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()
+        });
+        condition.path().is_ident("test") || all.is_some_and(|all| all.iter().any(requires_test))
+    }
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute.parse_args().is_ok_and(|condition| requires_test(&condition))
+            && attribute.parse_args().is_ok_and(|condition: Meta| requires_test(&condition))
     })
-}
-
-/// Whether a condition of `cfg` holds in tests only: `test`, or `all` of it and others.
-fn requires_test(condition: &Meta) -> bool {
-    match condition {
-        Meta::Path(path) => path.is_ident("test"),
-        Meta::List(list) if list.path.is_ident("all") => list
-            .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
-            .is_ok_and(|all| all.iter().any(requires_test)),
-        _ => false,
-    }
 }
 
 impl Module {
@@ -402,7 +399,8 @@ mod tests {
                 /// As crate::a::A.
                 impl B { #[cfg(test)] fn h(_: crate::a::A) {} }
                 #[cfg(test)] fn i() { crate::a::f(); }
-                #[cfg(all(test, not(loom)))] mod tests { use crate::a::A; }",
+                #[cfg(test)] mod tests { use crate::a::A; }
+                #[cfg(all(test, not(loom)))] mod models { use crate::a::A; }",
             ),
         ]);
         assert!(found.is_empty(), "{found:?}");

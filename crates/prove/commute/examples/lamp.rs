@@ -1,4 +1,4 @@
-//! A model in a program of its own: a lamp with a switch.
+//! A model in a separate program: a lamp with a switch.
 //!
 //! ```sh
 //! cargo build --release -p knee-commute --example lamp
@@ -17,8 +17,8 @@ state! {
     }
 }
 
-/// `on` commutes with itself, as the lamp is lit whoever comes first; `toggle` does too, but only
-/// because it does not tell what it did.
+/// `on` commutes with itself, because the lamp is lit whichever call is first. `toggle` commutes with
+/// itself, too, but only because it returns nothing.
 fn lamp() -> Interface<Lamp> {
     Interface {
         name: "lamp",
@@ -36,7 +36,7 @@ fn lamp() -> Interface<Lamp> {
                 name: "toggle",
                 about: "(): lit if it was dark, and dark if it was lit",
                 apply: |state, call| {
-                    let lit = state.lit.ask(call.world)?;
+                    let lit = state.lit.ask(call.execution)?;
                     state.lit = Truth::Known(!lit);
                     Ok(Outcome::nothing())
                 },
@@ -45,7 +45,7 @@ fn lamp() -> Interface<Lamp> {
                 name: "look",
                 about: "(): lit or dark",
                 apply: |state, call| {
-                    let lit = state.lit.ask(call.world)?;
+                    let lit = state.lit.ask(call.execution)?;
                     Ok(Outcome::of(if lit { "lit" } else { "dark" }))
                 },
             },

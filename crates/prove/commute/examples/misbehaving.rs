@@ -1,4 +1,4 @@
-//! Models as they should not be, for the tests of what knee says about them.
+//! A model that breaks the rules, for the tests of what knee reports.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
 
 state! {
-    /// Two things to ask about.
+    /// Two flags to ask about.
     struct Pair {
         left: Truth,
         right: Truth,
     }
 }
 
-/// How often it was called.
+/// The number of calls so far.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 fn misbehaving() -> Interface<Pair> {
@@ -30,7 +30,7 @@ fn misbehaving() -> Interface<Pair> {
                 name: "panics",
                 about: "(): where left is, but not right",
                 apply: |state, call| {
-                    if state.left.ask(call.world)? && !state.right.ask(call.world)? {
+                    if state.left.ask(call.execution)? && !state.right.ask(call.execution)? {
                         panic!("no right without left");
                     }
                     Ok(Outcome::nothing())
@@ -40,7 +40,7 @@ fn misbehaving() -> Interface<Pair> {
                 name: "loops",
                 about: "(): for ever, where left is not",
                 apply: |state, call| {
-                    while !state.left.ask(call.world)? {
+                    while !state.left.ask(call.execution)? {
                         std::hint::spin_loop();
                     }
                     Ok(Outcome::nothing())
@@ -52,7 +52,7 @@ fn misbehaving() -> Interface<Pair> {
                 apply: |state, call| {
                     let left = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
                     let asked = if left { state.left } else { state.right };
-                    asked.ask(call.world)?;
+                    asked.ask(call.execution)?;
                     Ok(Outcome::nothing())
                 },
             },

@@ -1,54 +1,59 @@
-//! When operations commute, in as few words as it takes.
+//! Short conditions under which operations commute.
 //!
-//! The situations of an exploration are many, and each says more than matters. A formula may be
-//! left out of one as long as what remains holds in no situation with another verdict; of what is
-//! left, as few as cover all situations are kept. Terms are compared by what they are called, so
-//! two that could not hold together for a reason that lies deeper are taken for possible: a
-//! condition may be longer than it had to be, and never wrong.
+//! An exploration has many situations, and their conditions have literals that do not matter. A
+//! literal is dropped from a condition if the rest still holds in no situation with the opposite
+//! verdict. Of the shortened conditions, as few are kept as cover all situations. Terms are
+//! compared by label, so two conditions that exclude each other for a deeper reason count as
+//! compatible. A condition may therefore be longer than necessary, but it is never wrong.
 
 use std::collections::HashMap;
 
-use crate::explore::{Difference, Exploration, Situation, Verdict};
-use crate::facts::{Bound, Facts, Int, Literal, Name, Question, WORD, show_all};
+use crate::exploration::{Difference, Exploration, Situation, Verdict};
+use crate::facts::{Int, Question, WORD};
+use crate::literal::{Bound, Literal, show_all};
+use crate::terms::Terms;
 
-/// Literals that hold together; none: always.
+/// A conjunction of literals. Without literals it always holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     literals: Vec<(Literal, bool)>,
-    /// Integers that differ, either way.
+    /// Pairs of integers that differ.
     apart: Vec<Bound>,
 }
 
-/// When operations commute, and why they do not where they do not.
+/// When operations commute, and why they do not commute elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// They commute where any of these holds; what covers most comes first.
+    /// They commute if and only if one of these holds. The case that covers most situations is
+    /// first.
     pub commute: Vec<Case>,
-    /// What tells the orders apart elsewhere, the most frequent first.
+    /// The differences between orders elsewhere, the most frequent first.
     pub differ: Vec<Reason>,
 }
 
-/// A condition and where it holds.
+/// A condition under which operations commute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The formulas that hold together; none: always.
+    /// The formulas that must all hold. Without formulas it always holds.
     pub formulas: Vec<String>,
-    /// In how many situations they hold.
+    /// The number of situations in which they hold.
     pub situations: usize,
-    /// The number of one of these: the plainest of those that the fewest other conditions cover.
+    /// An example, by number: of the situations that the fewest other cases cover, the one with the
+    /// shortest condition.
     pub example: usize,
 }
 
-/// Why operations do not commute.
+/// A reason why operations do not commute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    /// What tells the orders apart.
+    /// The difference between two orders.
     pub difference: Difference,
-    /// In how many situations it does.
+    /// The number of situations in which they differ so.
     pub situations: usize,
-    /// The plainest of these, by number.
+    /// An example, by number: the situation with the shortest condition.
     pub example: usize,
-    /// The formulas that make them differ there; none: always.
+    /// The formulas that make the orders differ in the example. Without formulas they always
+    /// differ.
     pub formulas: Vec<String>,
 }
 
@@ -57,13 +62,13 @@ impl Condition {
         Self { literals: situation.condition.clone(), apart: Vec::new() }
     }
 
-    /// With all that was taken for granted there.
+    /// The condition with all assumptions of the model.
     fn whole(situation: &Situation) -> Self {
-        let assumed = &situation.grounds.assumed;
+        let assumed = &situation.certificate.assumed;
         Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
     }
 
-    /// One condition for two that differ in which of two integers is the greater.
+    /// One condition in place of two that differ only in which of two integers is the greater.
     fn either(&self, other: &Self) -> Option<Self> {
         let only = |one: &Self, other: &Self| {
             let mut own = one.literals.iter().filter(|literal| !other.literals.contains(literal));
@@ -86,41 +91,41 @@ impl Condition {
         formulas
     }
 
-    /// Whether both can hold, by what their terms are called.
+    /// Whether both can hold, as far as the labels of their terms tell.
     fn possible_with(&self, other: &Self) -> bool {
-        // Most conditions answer one question in two ways: seen without thinking.
+        // A fast path: most pairs of conditions answer one question differently.
         let denied = |(literal, answer): &(Literal, bool)| {
             self.literals.iter().any(|(own, yes)| own == literal && yes != answer)
         };
         if other.literals.iter().any(denied) {
             return false;
         }
-        let mut known = Known::default();
+        let mut terms = Terms::default();
         self.literals.iter().chain(&other.literals).all(|(literal, answer)| {
-            let question = known.question(literal);
-            known.facts.assume(&question, *answer)
+            let question = question(literal, &mut terms);
+            terms.facts.assume(&question, *answer)
         })
     }
 
-    /// Whether `other` holds wherever this does.
+    /// Whether `other` holds wherever this condition holds.
     fn implies(&self, other: &Self) -> bool {
         if other.literals.iter().all(|literal| self.literals.contains(literal)) {
             return true;
         }
-        let mut known = Known::default();
+        let mut terms = Terms::default();
         for (literal, answer) in &self.literals {
-            let question = known.question(literal);
-            known.facts.assume(&question, *answer);
+            let question = question(literal, &mut terms);
+            terms.facts.assume(&question, *answer);
         }
         other.literals.iter().all(|(literal, answer)| {
-            let question = known.question(literal);
-            known.facts.answer(&question) == Some(*answer)
+            let question = question(literal, &mut terms);
+            terms.facts.answer(&question) == Some(*answer)
         })
     }
 
-    /// Without what it takes to be apart from all of `others`.
+    /// Drops literals that are not needed to exclude all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
-        // What was asked last follows from the rest most of the time.
+        // From the last literal to the first: a late one is more likely to follow from the rest.
         for nr in (0..self.literals.len()).rev() {
             let literal = self.literals.remove(nr);
             if others.iter().any(|other| self.possible_with(other)) {
@@ -131,51 +136,22 @@ impl Condition {
     }
 }
 
-/// What a term is called tells its sort.
+/// One sort for all names: their labels determine their sorts.
 const SORT: &str = "named";
 
-/// Facts about terms that are known by what they are called.
-#[derive(Default)]
-struct Known {
-    facts: Facts,
-    names: HashMap<String, Name>,
-    ints: HashMap<String, Int>,
-    flags: HashMap<String, crate::facts::Flag>,
-}
-
-impl Known {
-    fn question(&mut self, literal: &Literal) -> Question {
-        let facts = &mut self.facts;
-        match literal {
-            Literal::Same(sort, a, word) if sort == WORD => {
-                let new = || facts.name(WORD, a.as_str());
-                let a = *self.names.entry(a.clone()).or_insert_with(new);
-                let known = || facts.word(word);
-                let word = *self.names.entry(word.clone()).or_insert_with(known);
-                Question::Same(a, word)
-            }
-            Literal::Same(_, a, b) => {
-                let [a, b] = [a, b].map(|label| {
-                    let new = || facts.name(SORT, label.as_str());
-                    *self.names.entry(label.clone()).or_insert_with(new)
-                });
-                Question::Same(a, b)
-            }
-            Literal::AtMost(a, plus, b) => {
-                let [a, b] = [a, b].map(|label| match label.as_str() {
-                    "" => Int::from(0),
-                    label => {
-                        let new = || facts.int(label, None, None);
-                        *self.ints.entry(label.to_owned()).or_insert_with(new)
-                    }
-                });
-                Question::AtMost(a + *plus, b)
-            }
-            Literal::Is(label) => {
-                let new = || facts.flag(label.as_str());
-                Question::Is(*self.flags.entry(label.clone()).or_insert_with(new))
-            }
+/// The question that a literal stands for.
+fn question(literal: &Literal, terms: &mut Terms) -> Question {
+    let mut int = |label: &str| match label {
+        "" => Int::from(0),
+        label => terms.int(label, None, None).0,
+    };
+    match literal {
+        Literal::AtMost(a, plus, b) => Question::AtMost(int(a) + *plus, int(b)),
+        Literal::Same(sort, a, word) if sort == WORD => {
+            Question::Same(terms.name(WORD, a), terms.word(word))
         }
+        Literal::Same(_, a, b) => Question::Same(terms.name(SORT, a), terms.name(SORT, b)),
+        Literal::Is(label) => Question::Is(terms.flag(label)),
     }
 }
 
@@ -199,27 +175,28 @@ pub fn conditions(exploration: &Exploration) -> Conditions {
     }
 }
 
-/// The least that each integer is taken to be.
+/// The lower bound of each integer that has one.
 fn least(exploration: &Exploration) -> HashMap<String, i64> {
-    let assumed = exploration.situations.iter().flat_map(|situation| &situation.grounds.assumed);
+    let assumed =
+        exploration.situations.iter().flat_map(|situation| &situation.certificate.assumed);
     let bounds = assumed.filter_map(|(literal, answer)| literal.bound(*answer));
     bounds.filter(|bound| bound.x.is_empty()).map(|bound| (bound.y, -bound.most)).collect()
 }
 
-/// What tells orders apart, each once.
+/// Each difference between orders once.
 fn reasons(
     differ: &[(usize, Condition, &Difference)],
     others: &[Condition],
     least: &HashMap<String, i64>,
 ) -> Vec<Reason> {
-    // The plainest situation of each, and how many there are.
+    // Of each, the number of situations and the one with the shortest condition.
     let mut found: Vec<(&Difference, usize, usize, &Condition)> = Vec::new();
     for (nr, condition, difference) in differ {
         match found.iter_mut().find(|(known, ..)| known == difference) {
-            Some((_, situations, example, plainest)) => {
+            Some((_, situations, example, shortest)) => {
                 *situations += 1;
-                if condition.literals.len() < plainest.literals.len() {
-                    (*example, *plainest) = (*nr, condition);
+                if condition.literals.len() < shortest.literals.len() {
+                    (*example, *shortest) = (*nr, condition);
                 }
             }
             None => found.push((difference, 1, *nr, condition)),
@@ -237,7 +214,8 @@ fn reasons(
         .collect()
 }
 
-/// As few and as short conditions as cover `situations` and touch none of `others`.
+/// Few and short conditions that cover `situations` and exclude all of `others`. The selection is
+/// greedy.
 fn cover(
     situations: &[(usize, Condition)],
     others: &[Condition],
@@ -247,7 +225,7 @@ fn cover(
         situations.iter().map(|(_, condition)| condition.clone().reduced(others)).collect();
     candidates.sort_by(|a, b| (a.literals.len(), a).cmp(&(b.literals.len(), b)));
     candidates.dedup();
-    // Which situations each covers: no other question is asked of them.
+    // The situations that each candidate covers.
     let mut covers: Vec<Vec<usize>> = candidates
         .iter()
         .map(|candidate| {
@@ -268,7 +246,7 @@ fn cover(
     }
     let all = covers.clone();
     let mut chosen: Vec<usize> = Vec::new();
-    // The first of those that cover most of what is left.
+    // The first candidate that covers the most remaining situations.
     while let Some((nr, _)) = covers
         .iter()
         .map(Vec::len)
@@ -288,11 +266,11 @@ fn cover(
             chosen.iter().filter(|other| all[**other].binary_search(at).is_ok()).count()
         };
         let rank = |at: &&usize| (covering(at), situations[**at].1.literals.len());
-        let plainest = all[nr].iter().min_by_key(rank).expect("it covers some");
+        let shortest = all[nr].iter().min_by_key(rank).expect("it covers some");
         Case {
             formulas: candidates[nr].formulas(least),
             situations: all[nr].len(),
-            example: situations[*plainest].0,
+            example: situations[*shortest].0,
         }
     };
     chosen.iter().map(case).collect()

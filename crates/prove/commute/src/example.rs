@@ -1,22 +1,21 @@
-//! Concrete values for what is known only in part.
+//! Concrete values for a situation.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
 use crate::facts::{Facts, Int, Name, Question};
-use crate::interface::{Outcome, Value as Seen};
-use crate::part::Part;
-use crate::state::{Term, Truth};
+use crate::outcome::{Outcome, Value as Seen};
+use crate::state::{Part, Term, Truth};
 
-/// One of the concrete states and arguments of a situation: names are numbered in the order in
-/// which they are asked for, so that what differs only by renaming reads the same; integers are as
-/// small as they can be, and flags that do not matter are not set.
+/// Concrete values for all terms of a situation. Names are numbered in the order in which the test
+/// uses them, so that examples that differ only in names read the same. Integers are as small as
+/// possible, and flags that do not matter are false.
 pub struct Example<'f> {
     facts: &'f Facts,
     ints: Vec<i64>,
     names: HashMap<Name, String>,
-    /// How many there are of each sort.
+    /// How many names of each sort have a number.
     of_sort: HashMap<&'static str, usize>,
 }
 
@@ -26,7 +25,7 @@ impl<'f> Example<'f> {
         Self { facts, ints, names: HashMap::new(), of_sort: HashMap::new() }
     }
 
-    /// What a name is called: `key0`.
+    /// The text of a name: `key0`.
     pub fn term<S>(&mut self, term: Term<S>) -> String {
         self.name(term.0)
     }
@@ -45,7 +44,7 @@ impl<'f> Example<'f> {
         self.names.entry(self.facts.oldest(name)).or_insert_with(new).clone()
     }
 
-    /// The first of `words` that an argument can be.
+    /// The first of `words` that the argument can be.
     pub(crate) fn word(&self, argument: Name, words: &[&'static str]) -> &'static str {
         let can_be = |word: &&&'static str| self.facts.can_be_word(argument, word);
         words.iter().find(can_be).expect("an argument is one of its words")
@@ -64,8 +63,8 @@ impl<'f> Example<'f> {
         }
     }
 
-    /// What the caller of an operation sees, part by part: a word, a number, `{"name": …}`, or
-    /// `{"any": …}` where the interface leaves the value open.
+    /// What the caller of an operation sees, by field: a word, a number, `{"name": …}`, or
+    /// `{"any": …}` if the interface leaves the value open.
     pub(crate) fn outcome(&mut self, outcome: &Outcome) -> Value {
         let parts = outcome.parts().iter().map(|(field, seen)| {
             let value = match *seen {
@@ -83,7 +82,7 @@ impl<'f> Example<'f> {
         Value::Object(parts.collect::<Map<String, Value>>())
     }
 
-    /// A part of a state as a document.
+    /// A part of a state as JSON.
     pub fn part(&mut self, part: &Part) -> Value {
         match part {
             Part::Name(name) => json!(self.name(*name)),
@@ -109,8 +108,8 @@ impl<'f> Example<'f> {
         }
     }
 
-    /// A state as steps, one for each of its parts that are known: `{"set": "table[key0]", "to":
-    /// "content0"}`; `null` is nothing.
+    /// The steps that set up a state, one for each known part: `{"set": "table[key0]", "to":
+    /// "content0"}`. A part that is absent is set to `null`.
     pub fn steps(&mut self, state: &Part) -> Vec<Value> {
         let mut steps = Vec::new();
         self.steps_to(String::new(), state, &mut steps);

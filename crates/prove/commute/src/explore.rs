@@ -1,213 +1,69 @@
-//! Every way in which operations can meet, and whether they commute there.
+//! The explorer: finds every situation of a set of operations, and whether they commute there.
 //!
-//! A depth-first walk over the answers to what a model asks: each execution follows a script of
-//! answers, then says yes to whatever is asked, and leaves the opposite of each of those for
-//! later. The leaves are situations: disjoint, and together all there are.
+//! It walks the tree of answers to the model's questions, depth first. Each execution follows a
+//! script of answers, then answers yes to every question and leaves the other answer for later. The
+//! leaves of the tree are the situations. They are disjoint and exhaustive.
 //!
-//! Operations SIM-commute in a situation if for every order, and every number of them that have
-//! been called, the same calls have had the same results and the states cannot be told apart,
-//! whatever the order of those calls was (Clements et al., "The scalable commutativity rule", SOSP
-//! 2013, section 3.2).
+//! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
+//! all orders of these calls, each call has the same result, and the final states are
+//! indistinguishable (Clements et al., "The scalable commutativity rule", SOSP 2013, section 3.2).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::facts::{Literal, Name};
-use crate::interface::{Call, Interface, Operation, Outcome};
+use crate::call::Call;
+use crate::execution::{Decision, Execution, Stop};
+use crate::exploration::{
+    Difference, Exploration, Extent, InfeasiblePath, LABELS, Limits, ModelError, Situation, Verdict,
+};
+use crate::facts::Name;
+use crate::interface::{Interface, Operation};
+use crate::literal::Literal;
+use crate::outcome::Outcome;
 use crate::state::State;
-use crate::watch::UnderWay;
-use crate::world::{Answered, Claim, Stop, World};
+use crate::watch::Running;
 
-/// What calls are called.
-const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
-/// What call `nr` is called: `a`, `b` …
-pub fn call_label(nr: usize) -> &'static str {
-    LABELS[nr]
-}
-
-/// How far to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Questions of one execution.
-    pub questions: usize,
-    /// Situations of one set of operations.
-    pub situations: usize,
-}
-
-/// Paths that ask too much, of one set of operations, before it is given up: most likely all do.
+/// Paths of one set of operations with too many questions, after which the explorer gives up. It is
+/// likely that all further paths have too many as well.
 const MOST_TOO_DEEP: usize = 1000;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { questions: 200, situations: 100_000 }
-    }
-}
-
-/// Whether operations commute in a situation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// They do.
-    Commute,
-    /// They do not: the first thing that tells the orders apart.
-    Differ(Difference),
-}
-
-/// What tells two orders apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Difference {
-    /// The result of a call.
-    Result {
-        /// Which call, from 0.
-        call: usize,
-        /// Which part of what it sees.
-        field: String,
-        /// What that is in each of the two orders.
-        seen: [String; 2],
-        /// The two orders.
-        orders: [String; 2],
-    },
-    /// The state that is left.
-    State {
-        /// What is in the same place.
-        seen: [String; 2],
-        /// The two orders.
-        orders: [String; 2],
-    },
-}
-
-/// A class of initial states and arguments in which the model does not tell any difference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Situation {
-    /// What holds there, or its opposite; of no two situations all of it can hold.
-    pub condition: Vec<(Literal, bool)>,
-    /// Whether the operations commute.
-    pub verdict: Verdict,
-    /// What somebody needs who does not believe the verdict.
-    pub grounds: Grounds,
-}
-
-/// On what a verdict rests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grounds {
-    /// What the model took for granted.
-    pub assumed: Vec<(Literal, bool)>,
-    /// New names, which equal no other of their sort, but may be chosen to be one with each other.
-    pub fresh: Vec<String>,
-    /// Those that were chosen to be one.
-    pub agreed: Vec<(String, String)>,
-    /// Integers that may be chosen so that orders agree.
-    pub open: Vec<String>,
-    /// What has to hold for the orders to agree. If they do not, the last of these is false.
-    pub claims: Vec<Claim>,
-}
-
-/// A path that is no situation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Impossible {
-    /// What was answered.
-    pub condition: Vec<(Literal, bool)>,
-    /// What the model took for granted: with the condition it does not hold.
-    pub assumed: Vec<(Literal, bool)>,
-}
-
-/// All situations of some operations.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exploration {
-    /// In a fixed order.
-    pub situations: Vec<Situation>,
-    /// Where what the model took for granted does not hold: no situations.
-    pub impossible: Vec<Impossible>,
-    /// How far it went.
-    pub extent: Extent,
-}
-
-/// How far an exploration went.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
-    /// How many paths were cut off because they asked too much.
-    pub too_deep: usize,
-    /// Whether there is more than was allowed to be looked at.
-    pub cut: bool,
-}
-
-/// A model that cannot be explored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelError {
-    /// An execution that cannot be trusted.
-    Untrusted {
-        /// The operations.
-        operations: Vec<String>,
-        /// What had been answered.
-        path: Vec<String>,
-        /// What is wrong.
-        stop: Stop,
-    },
-    /// The program that the model is in does not do what it should.
-    Program {
-        /// The program.
-        program: String,
-        /// What it did instead.
-        what: String,
-    },
-}
-
-impl std::fmt::Display for ModelError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Untrusted { operations, path, stop } => {
-                let path = if path.is_empty() { "nothing".to_owned() } else { path.join(", ") };
-                write!(f, "{}: {stop}, after: {path}", operations.join(" and "))
-            }
-            Self::Program { program, what } => write!(f, "{program}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ModelError {}
-
-/// An execution that came to its end.
+/// An execution that ran to its end: a situation.
 pub(crate) struct Leaf<S> {
-    pub(crate) world: World,
+    pub(crate) execution: Execution,
     pub(crate) initial: S,
     pub(crate) verdict: Verdict,
-    /// Those that tell a difference, or any order where there is none.
+    /// The two runs that differ, or one run of all calls if all orders agree.
     pub(crate) runs: Vec<Run>,
 }
 
-/// All calls in some order.
+/// Calls that were made, in order.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) order: Vec<usize>,
-    /// By call.
+    /// The outcome of each call; `None` if it was not made.
     pub(crate) outcomes: Vec<Option<Outcome>>,
 }
 
-/// Explores `operations`, called at once, from every initial state of their interface.
+/// Explores one call of each operation, in all orders and from every initial state.
 pub fn explore<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
 ) -> Result<Exploration, ModelError> {
     let mut exploration = Exploration::default();
-    let Exploration { situations, impossible, .. } = &mut exploration;
+    let Exploration { situations, infeasible, .. } = &mut exploration;
     exploration.extent = walk(interface, operations, limits, |leaf| {
         match leaf {
             Ok(leaf) => situations.push(Situation {
-                condition: condition(leaf.world.answered()),
+                condition: condition(leaf.execution.decisions()),
                 verdict: leaf.verdict,
-                grounds: leaf.world.grounds(),
+                certificate: leaf.execution.certificate(),
             }),
-            Err(world) => impossible.push(Impossible {
-                condition: condition(world.answered()),
-                assumed: world.grounds().assumed,
+            Err(execution) => infeasible.push(InfeasiblePath {
+                condition: condition(execution.decisions()),
+                assumed: execution.certificate().assumed,
             }),
         }
         ControlFlow::Continue(())
@@ -215,17 +71,17 @@ pub fn explore<S: State>(
     Ok(exploration)
 }
 
-fn condition(answered: &[Answered]) -> Vec<(Literal, bool)> {
-    answered.iter().map(|answered| (answered.literal.clone(), answered.answer)).collect()
+fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
+    decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
-/// Runs every execution there is, and shows it to `visit`; of those that are impossible what was
-/// asked. Ends when `visit` wants no more.
+/// Runs every execution and passes it to `visit`: a situation as `Ok`, an infeasible path as `Err`.
+/// Ends when `visit` breaks.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
     limits: &Limits,
-    mut visit: impl FnMut(Result<Leaf<S>, &World>) -> ControlFlow<()>,
+    mut visit: impl FnMut(Result<Leaf<S>, &Execution>) -> ControlFlow<()>,
 ) -> Result<Extent, ModelError> {
     assert!(
         operations.len() <= LABELS.len(),
@@ -233,24 +89,25 @@ pub(crate) fn walk<S: State>(
         LABELS.len()
     );
     let names: Vec<&'static str> = operations.iter().map(|operation| operation.name).collect();
-    let under_way = UnderWay::of(names.clone());
+    let running = Running::new(names.clone());
     let (mut extent, mut situations) = (Extent::default(), 0);
-    let mut open: Vec<Rc<[Answered]>> = vec![Rc::from([])];
+    let mut open: Vec<Rc<[Decision]>> = vec![Rc::from([])];
     while let Some(script) = open.pop() {
         if situations == limits.situations || extent.too_deep == MOST_TOO_DEEP {
             extent.cut = true;
             break;
         }
-        let mut world = World::new(Rc::clone(&script), limits.questions, Arc::clone(&under_way.0));
-        let executed = execute(interface, operations, &mut world);
-        let answered = world.answered();
-        // Deepest last, so that it is next: neighbours stay together.
-        for nr in script.len()..answered.len() {
-            let mut other = answered[..=nr].to_vec();
+        let mut execution =
+            Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&running.0));
+        let executed = execute(interface, operations, &mut execution);
+        let decisions = execution.decisions();
+        // The deepest last, so that it is next: neighbours stay together.
+        for nr in script.len()..decisions.len() {
+            let mut other = decisions[..=nr].to_vec();
             other[nr].answer = !other[nr].answer;
             open.push(other.into());
         }
-        let executed = match script.get(answered.len()) {
+        let executed = match script.get(decisions.len()) {
             // It asked less than the last time it came here.
             Some(missing) if !matches!(executed, Err(Stop::NotDeterministic { .. })) => {
                 let before = missing.show();
@@ -261,9 +118,9 @@ pub(crate) fn walk<S: State>(
         let flow = match executed {
             Ok((initial, verdict, runs)) => {
                 situations += 1;
-                visit(Ok(Leaf { world, initial, verdict, runs }))
+                visit(Ok(Leaf { execution, initial, verdict, runs }))
             }
-            Err(Stop::Impossible) => visit(Err(&world)),
+            Err(Stop::Infeasible) => visit(Err(&execution)),
             Err(Stop::TooDeep) => {
                 extent.too_deep += 1;
                 ControlFlow::Continue(())
@@ -271,7 +128,7 @@ pub(crate) fn walk<S: State>(
             Err(stop) => {
                 return Err(ModelError::Untrusted {
                     operations: names.iter().map(|&name| name.to_owned()).collect(),
-                    path: answered.iter().map(Answered::show).collect(),
+                    path: decisions.iter().map(Decision::show).collect(),
                     stop,
                 });
             }
@@ -283,37 +140,37 @@ pub(crate) fn walk<S: State>(
     Ok(extent)
 }
 
-/// After some calls in some order.
+/// The state after some calls in some order.
 #[derive(Clone)]
 struct Reached<S> {
     run: Run,
     state: S,
-    /// New names that it has.
+    /// Its fresh names.
     fresh: Vec<Name>,
 }
 
-/// Runs all orders, and compares wherever the same calls have been made.
+/// Runs all orders. Wherever two orders have made the same calls, compares outcomes and states.
 fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
-    world: &mut World,
+    execution: &mut Execution,
 ) -> Result<(S, Verdict, Vec<Run>), Stop> {
-    let initial = S::unknown(world, "");
-    (interface.valid)(&initial, world)?;
+    let initial = S::unknown(execution, "");
+    (interface.invariant)(&initial, execution)?;
     let run = Run { order: Vec::new(), outcomes: vec![None; operations.len()] };
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
-        // The first to have made a set of calls; the others are compared with it.
+        // By set of calls, the first order that made them. The others are compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {
             for nr in (0..operations.len()).filter(|nr| !reached.run.order.contains(nr)) {
                 let mut reached = reached.clone();
-                world.exchange_fresh(std::mem::take(&mut reached.fresh));
-                let mut call = Call::new(world, LABELS[nr], nr);
+                execution.replace_fresh(std::mem::take(&mut reached.fresh));
+                let mut call = Call::new(execution, LABELS[nr], nr);
                 let outcome = (operations[nr].apply)(&mut reached.state, &mut call);
-                reached.fresh = world.exchange_fresh(Vec::new());
+                reached.fresh = execution.replace_fresh(Vec::new());
                 let outcome = match outcome {
                     Err(Stop::NoChoice { choice }) => {
                         let (difference, runs) = chosen.swap_remove(choice);
@@ -330,12 +187,12 @@ fn execute<S: State>(
                         next.push(reached);
                     }
                     Some(first) => {
-                        let difference = difference(first, &reached, world, &mut chosen)?;
+                        let difference = difference(first, &reached, execution, &mut chosen)?;
                         if let Some(difference) = difference {
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
-                        // The same for all that anyone can see: so is what follows.
+                        // The states are indistinguishable, so whatever follows is the same, too.
                     }
                 }
             }
@@ -346,11 +203,12 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// What tells the two apart; what would if it had not been chosen otherwise goes to `chosen`.
+/// The first difference between two orders. If they agree only because of a choice, the difference
+/// that it avoids is added to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,
-    world: &mut World,
+    execution: &mut Execution,
     chosen: &mut Vec<(Difference, Vec<Run>)>,
 ) -> Result<Option<Difference>, Stop> {
     let show = |reached: &Reached<S>| {
@@ -360,12 +218,12 @@ fn difference<S: State>(
     let orders = [show(one), show(other)];
     for (nr, outcomes) in one.run.outcomes.iter().zip(&other.run.outcomes).enumerate() {
         let (Some(a), Some(b)) = outcomes else { continue };
-        let found = world.compare(|world| a.difference(b, world))?;
+        let found = execution.compare(|execution| a.difference(b, execution))?;
         let same = found.is_none();
-        if same && world.choices() == chosen.len() {
+        if same && execution.choices() == chosen.len() {
             continue;
         }
-        let whole = || ("result", [a.show(world), b.show(world)]);
+        let whole = || ("result", [a.show(execution), b.show(execution)]);
         let (field, seen) = found.unwrap_or_else(whole);
         let (field, orders) = (field.to_owned(), orders.clone());
         let difference = Difference::Result { call: nr, field, seen, orders };
@@ -374,12 +232,12 @@ fn difference<S: State>(
         }
         chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
-    let same = world.compare(|world| one.state.same(&other.state, world))?;
-    let difference = Difference::State { seen: world.last_claim(), orders };
+    let same = execution.compare(|execution| one.state.same(&other.state, execution))?;
+    let difference = Difference::State { seen: execution.last_claim(), orders };
     if !same {
         return Ok(Some(difference));
     }
-    if world.choices() > chosen.len() {
+    if execution.choices() > chosen.len() {
         chosen.push((difference, vec![one.run.clone(), other.run.clone()]));
     }
     Ok(None)

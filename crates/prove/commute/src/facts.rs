@@ -1,30 +1,28 @@
-//! What is known of the unknown: equalities between names, bounds between integers, flags.
+//! Facts about unknown values: equalities of names, bounds on integers, and flags.
 //!
-//! Names are terms of an uninterpreted sort: union-find with a list of pairs that differ. Integers
-//! are a variable and a constant; what is known of two is a bound of their difference, kept closed
-//! under the triangle inequality (difference-bound matrices: D. Dill, "Timing assumptions and
-//! verification of finite-state concurrent systems", 1989). For both, any set of facts that was
-//! accepted one by one is satisfiable, so no solver is needed: a question is open exactly if
-//! either answer can be true.
+//! Names are terms of uninterpreted sorts, kept in a union-find structure with a list of pairs that
+//! differ. An integer is a variable plus a constant. Facts about integers are bounds on
+//! differences, closed under the triangle inequality (difference-bound matrices: D. Dill, "Timing
+//! assumptions and verification of finite-state concurrent systems", 1989). If each fact was
+//! consistent with the facts before it, all facts together are satisfiable. So no solver is needed:
+//! a question is open if and only if both answers are possible.
 
-use std::collections::HashMap;
+use crate::literal::{Literal, show_sum};
 
-use serde::{Deserialize, Serialize};
-
-/// The sort of words: the right-hand side of a question about one is a word that is known, and
-/// known words differ.
+/// The sort of words. A question about a word compares it with a literal word, and literal words
+/// differ.
 pub const WORD: &str = "Word";
 /// No bound.
 const FREE: i64 = i64::MAX;
 
-/// A term of an uninterpreted sort; equal or not, nothing else.
+/// A term of an uninterpreted sort. All that can be known of two is whether they are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(u32);
 
-/// An integer: a variable, or none, and a constant.
+/// An integer: a variable plus a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Int {
-    /// Which variable; 0 is the constant zero.
+    /// The number of the variable; variable 0 is zero.
     var: u32,
     plus: i64,
 }
@@ -55,7 +53,7 @@ impl std::ops::Sub<i64> for Int {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flag(u32);
 
-/// A question that has two answers.
+/// A question whose answer is yes or no.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Question {
     /// Are these equal?
@@ -66,155 +64,18 @@ pub enum Question {
     Is(Flag),
 }
 
-/// A question as it reads in every execution, whatever its terms are numbered there.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Literal {
-    /// Are these of a sort equal?
-    Same(String, String, String),
-    /// Is the first plus so much at most the second? An empty label is zero.
-    AtMost(String, i64, String),
-    /// Is it true?
-    Is(String),
-}
-
-/// A variable and a constant; without a label the variable is zero.
-pub(crate) fn show_sum(label: &str, plus: i64) -> String {
-    match (label, plus) {
-        ("", n) => n.to_string(),
-        (label, 0) => label.to_owned(),
-        (label, n) if n > 0 => format!("{label} + {n}"),
-        (label, n) => format!("{label} - {}", -n),
-    }
-}
-
-/// That `x` exceeds `y` by at most `most`; what has no label is zero.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Bound {
-    pub(crate) x: String,
-    pub(crate) y: String,
-    pub(crate) most: i64,
-}
-
-impl Bound {
-    /// Whether the two say that `x` is `y` and `most`.
-    fn meets(&self, other: &Self) -> bool {
-        self.x == other.y && self.y == other.x && self.most == -other.most
-    }
-
-    /// That the difference is `most`.
-    fn show_equal(&self) -> String {
-        let (left, right) = self.sides();
-        format!("{left} = {right}")
-    }
-
-    /// That the difference is anything but `most`.
-    pub(crate) fn show_different(&self) -> String {
-        let (left, right) = self.sides();
-        format!("{left} ≠ {right}")
-    }
-
-    /// What is on either side of an equals sign.
-    fn sides(&self) -> (&str, String) {
-        match self.x.as_str() {
-            "" => (&self.y, (-self.most).to_string()),
-            x => (x, show_sum(&self.y, self.most)),
-        }
-    }
-
-    /// As a formula, with the variable on the left where there is only one.
-    fn show(&self) -> String {
-        let Self { x, y, most } = self;
-        match (x.as_str(), *most) {
-            ("", most) => format!("{y} ≥ {}", -most),
-            (x, -1) if !y.is_empty() => format!("{x} < {y}"),
-            (x, most) => format!("{x} ≤ {}", show_sum(y, most)),
-        }
-    }
-}
-
-impl Literal {
-    /// The bound that it or its opposite is, if it is one.
-    pub(crate) fn bound(&self, answer: bool) -> Option<Bound> {
-        let Self::AtMost(a, plus, b) = self else { return None };
-        let (a, b) = (a.clone(), b.clone());
-        Some(match answer {
-            true => Bound { x: a, y: b, most: -plus },
-            // b < a + plus
-            false => Bound { x: b, y: a, most: plus - 1 },
-        })
-    }
-
-    /// It or its opposite, as a formula.
-    pub fn show(&self, answer: bool) -> String {
-        match (self, answer) {
-            (Self::Same(_, a, b), true) => format!("{a} = {b}"),
-            (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
-            (Self::AtMost(..), answer) => self.bound(answer).expect("it is one").show(),
-            (Self::Is(label), true) => label.clone(),
-            // What is said of something is denied where it is said.
-            (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
-            {
-                (Some((who, what)), _) => format!("{who} is not {what}"),
-                (_, Some((who, what))) => format!("{who} has no {what}"),
-                (None, None) => format!("not {label}"),
-            },
-        }
-    }
-}
-
-/// Formulas that hold together, as they read best: two bounds that meet are an equation, and one
-/// that follows from another is left out. `least` is what integers are known to be at least.
-pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
-    let mut bounds: Vec<Bound> =
-        literals.iter().filter_map(|(literal, answer)| literal.bound(*answer)).collect();
-    let known: Vec<Bound> = bounds
-        .iter()
-        .filter(|bound| bound.y.is_empty())
-        .filter_map(|bound| {
-            let least = least.get(&bound.x)?;
-            Some(Bound { x: String::new(), y: bound.x.clone(), most: -least })
-        })
-        .collect();
-    bounds.extend(known);
-    let mut shown: Vec<String> = Vec::new();
-    for (literal, answer) in literals {
-        let formula = match literal.bound(*answer) {
-            None => literal.show(*answer),
-            Some(bound) => {
-                let tighter = |other: &Bound| {
-                    (&other.x, &other.y) == (&bound.x, &bound.y) && other.most < bound.most
-                };
-                if bounds.iter().any(tighter) {
-                    continue;
-                }
-                match bounds.iter().position(|other| bound.meets(other)) {
-                    // The first of the two says it.
-                    Some(nr) if bounds.iter().position(|b| *b == bound) > Some(nr) => continue,
-                    Some(_) => bound.show_equal(),
-                    None => bound.show(),
-                }
-            }
-        };
-        if !shown.contains(&formula) {
-            shown.push(formula);
-        }
-    }
-    shown
-}
-
-/// All that is known.
+/// The known facts.
 #[derive(Debug, Clone)]
 pub struct Facts {
     names: Vec<NameInfo>,
     differ: Vec<(u32, u32)>,
-    /// Known words.
+    /// Literal words.
     words: Vec<u32>,
     constants: Vec<u32>,
-    /// New names that were made one so that orders agree, and when.
+    /// Pairs of fresh names that were chosen to be equal, each with the number of the choice.
     agreed: Vec<(u32, u32, usize)>,
     ints: Vec<IntInfo>,
-    /// `bounds[i][j]`: the most that variable i exceeds variable j by.
+    /// `bounds[i][j]` is the maximum of variable i - variable j.
     bounds: Vec<Vec<i64>>,
     flags: Vec<(String, Option<bool>)>,
 }
@@ -230,8 +91,9 @@ struct NameInfo {
 #[derive(Debug, Clone)]
 struct IntInfo {
     label: String,
-    chosen: bool,
-    /// The number of the choice that made it equal to another one.
+    /// The interface leaves it open, so a value may be chosen.
+    is_open: bool,
+    /// The number of the choice that made it equal to another integer.
     agreed: Option<usize>,
 }
 
@@ -243,7 +105,7 @@ impl Default for Facts {
             words: Vec::new(),
             constants: Vec::new(),
             agreed: Vec::new(),
-            ints: vec![IntInfo { label: String::new(), chosen: false, agreed: None }],
+            ints: vec![IntInfo { label: String::new(), is_open: false, agreed: None }],
             bounds: vec![vec![0]],
             flags: Vec::new(),
         }
@@ -251,7 +113,7 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// A new term of `sort` that nothing is known of.
+    /// A new name of a sort.
     pub fn name(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let id = self.names.len() as u32;
         let label = label.into();
@@ -259,14 +121,14 @@ impl Facts {
         Name(id)
     }
 
-    /// A new term that equals no other of its sort, those to come included.
+    /// A new name that differs from all other names of its sort, also from later ones.
     pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let name = self.name(sort, label);
         self.names[name.0 as usize].fresh = true;
         name
     }
 
-    /// A new word, which equals no other known word.
+    /// A new literal word, which differs from all other literal words.
     pub fn word(&mut self, word: &str) -> Name {
         let id = self.name(WORD, word);
         self.differ.extend(self.words.iter().map(|other| (*other, id.0)));
@@ -274,39 +136,39 @@ impl Facts {
         id
     }
 
-    /// A new name that is called the same wherever it is met, though it may equal others.
+    /// A new name that tests print as its label. It may be equal to other names.
     pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         let id = self.name(sort, label);
         self.constants.push(id.0);
         id
     }
 
-    /// The constant that a name equals, if it is known which.
+    /// The label of the constant that a name is known to be equal to.
     pub(crate) fn constant_of(&self, name: Name) -> Option<&str> {
         let is_it = |constant: &&u32| self.root(**constant) == self.root(name.0);
         let constant = self.constants.iter().find(is_it);
         constant.map(|constant| self.names[*constant as usize].label.as_str())
     }
 
-    /// Says that two new names are of two things.
+    /// Makes two fresh names differ, so that no choice can make them equal.
     pub(crate) fn keep_apart(&mut self, a: Name, b: Name) {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether two new names may be one: no run has both.
+    /// Whether two fresh names can be chosen to be equal: no order has both.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
         a != b && x.fresh && y.fresh && x.sort == y.sort && !self.are_apart(a, b)
     }
 
-    /// Makes them one; `choice` says when.
+    /// Makes two fresh names equal, as choice number `choice`.
     pub(crate) fn agree_names(&mut self, a: Name, b: Name, choice: usize) {
         self.agreed.push((a.0, b.0, choice));
         self.merge(a, b);
     }
 
-    /// When two names were made one by choice, if they were.
+    /// The number of the last choice that made two names equal.
     pub(crate) fn choice_of_names(&self, a: Name, b: Name) -> Option<usize> {
         if self.root(a.0) != self.root(b.0) {
             return None;
@@ -316,26 +178,27 @@ impl Facts {
         of_class.map(|(.., choice)| *choice).max()
     }
 
-    /// Names that were made one by choice, as they are called.
+    /// The labels of the pairs of names that were chosen to be equal.
     pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
         let label = |id: u32| self.names[id as usize].label.clone();
         self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
     }
 
-    /// Whether a name may be this word.
+    /// Whether a name can be equal to this word.
     pub(crate) fn can_be_word(&self, name: Name, word: &str) -> bool {
         let is_it = |id: &&u32| self.names[**id as usize].label == word;
         match self.words.iter().find(is_it) {
             Some(id) => self.answer_same(name, Name(*id)) != Some(false),
-            // Nobody has asked for it: it may be, unless it is another one.
+            // No question has compared a name with it: the name can be this word unless it is
+            // another one.
             None => !self.words.iter().any(|id| self.root(*id) == self.root(name.0)),
         }
     }
 
-    /// A new integer between `least` and `most`, where these are given.
+    /// A new integer between `least` and `most`, if these are given.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
-        self.ints.push(IntInfo { label: label.into(), chosen: false, agreed: None });
+        self.ints.push(IntInfo { label: label.into(), is_open: false, agreed: None });
         for row in &mut self.bounds {
             row.push(FREE);
         }
@@ -351,15 +214,15 @@ impl Facts {
         int
     }
 
-    /// A new truth value.
+    /// A new flag.
     pub fn flag(&mut self, label: impl Into<String>) -> Flag {
         self.flags.push((label.into(), None));
         Flag(self.flags.len() as u32 - 1)
     }
 
-    /// From now on `int` may be chosen so that things agree: see [`Facts::can_agree`].
+    /// Lets the explorer choose `int` so that orders agree: see [`Facts::can_agree`].
     pub fn leave_open(&mut self, int: Int) {
-        self.ints[int.var as usize].chosen = true;
+        self.ints[int.var as usize].is_open = true;
     }
 
     fn root(&self, mut id: u32) -> u32 {
@@ -369,7 +232,7 @@ impl Facts {
         id
     }
 
-    /// The answer, where what is known decides it.
+    /// The answer, if the facts imply it.
     pub fn answer(&self, question: &Question) -> Option<bool> {
         match *question {
             Question::Same(a, b) => self.answer_same(a, b),
@@ -388,7 +251,7 @@ impl Facts {
         (x.fresh || y.fresh || self.are_apart(a, b)).then_some(false)
     }
 
-    /// Whether two classes, by their oldest, are known to differ.
+    /// Whether two classes, given by their roots, are known to differ.
     fn are_apart(&self, a: u32, b: u32) -> bool {
         self.differ.iter().any(|&(x, y)| {
             let pair = (self.root(x), self.root(y));
@@ -407,7 +270,7 @@ impl Facts {
         (self.bounds[j][i] < -most).then_some(false)
     }
 
-    /// Takes an answer that is not yet excluded for a fact; `false` if it is excluded.
+    /// Adds an answer to the facts. Returns `false` if the facts contradict it.
     pub fn assume(&mut self, question: &Question, answer: bool) -> bool {
         if let Some(known) = self.answer(question) {
             return known == answer;
@@ -424,7 +287,7 @@ impl Facts {
 
     fn merge(&mut self, a: Name, b: Name) {
         let (a, b) = (self.root(a.0), self.root(b.0));
-        // The older one stays, so that people read the name they know.
+        // The older name represents the class, so that formulas show the more familiar label.
         let (old, new) = (a.min(b), a.max(b));
         self.names[old as usize].fresh |= self.names[new as usize].fresh;
         self.names[new as usize].parent = old;
@@ -448,8 +311,7 @@ impl Facts {
         }
     }
 
-    /// Whether two integers can be made equal by a choice: one of them was left open, and nothing
-    /// speaks against it.
+    /// Whether two integers can be chosen to be equal: one of them is open, and the facts allow it.
     pub fn can_agree(&self, a: Int, b: Int) -> bool {
         let may = |answer: Option<bool>| answer != Some(false);
         (self.is_open(a) || self.is_open(b))
@@ -457,31 +319,31 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// What would follow of integers that are not open, and is not known, if some at most others
-    /// were: where an open one is at least `x`, it can equal `y` only if `x` ≤ `y`, and that nobody
-    /// may choose.
-    pub fn wanted_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
+    /// A bound on integers that are not open, which the bounds `at_most` would imply and the facts
+    /// do not. If an open integer is at least `x`, for example, it can be equal to `y` only if `x`
+    /// ≤ `y`. That must be a question, because only open integers may be chosen.
+    pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
-        let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].chosen);
+        let closed = || (0..self.ints.len()).filter(|&var| !self.ints[var].is_open);
         let new = |&(i, j): &(usize, usize)| then.bounds[i][j] < self.bounds[i][j];
         let (i, j) = closed().flat_map(|i| closed().map(move |j| (i, j))).find(new)?;
         let int = |var: usize| Int { var: var as u32, plus: 0 };
         Some(Question::AtMost(int(i), int(j) + then.bounds[i][j]))
     }
 
-    /// Makes two integers equal, which is choice number `choice`.
+    /// Makes two integers equal, as choice number `choice`.
     pub fn agree(&mut self, a: Int, b: Int, choice: usize) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);
         for int in [a, b].map(|int| int.var as usize) {
-            if self.ints[int].chosen {
+            if self.ints[int].is_open {
                 self.ints[int].agreed.get_or_insert(choice);
             }
         }
     }
 
-    /// The first choice that made either equal to another one.
+    /// The number of the first choice that made either of two integers equal to another.
     pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
         let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
         a.into_iter().chain(b).min()
@@ -492,39 +354,39 @@ impl Facts {
         self.names[name.0 as usize].sort
     }
 
-    /// What a term was called when it was new.
+    /// The label of the name itself, not of its class.
     pub(crate) fn own_label(&self, name: Name) -> &str {
         &self.names[name.0 as usize].label
     }
 
-    /// The oldest of those known to be equal.
+    /// The oldest name that is known to be equal to it.
     pub(crate) fn oldest(&self, name: Name) -> Name {
         Name(self.root(name.0))
     }
 
-    /// What an integer is, by the last part of what it is called: `off` of `a.off`.
+    /// The kind of an integer, which is the last part of its label: `off` of `a.off`.
     pub fn kind(&self, int: Int) -> &str {
         let label = &self.ints[int.var as usize].label;
         label.rsplit_once('.').map_or(label, |(_, kind)| kind)
     }
 
-    /// Whether it equals nothing that was there before.
+    /// Whether the name is fresh: it differs from all names of the initial state and of arguments.
     pub fn is_fresh(&self, name: Name) -> bool {
         self.names[self.root(name.0) as usize].fresh
     }
 
-    /// Whether it was left open, so that any value would do.
+    /// Whether the interface leaves the integer open.
     pub fn is_open(&self, int: Int) -> bool {
-        self.ints[int.var as usize].chosen
+        self.ints[int.var as usize].is_open
     }
 
-    /// The least that an integer can be, where there is such a bound.
+    /// The lower bound of an integer, if it has one.
     pub fn least(&self, int: Int) -> Option<i64> {
         let below = self.bounds[0][int.var as usize];
         (below != FREE).then(|| int.plus - below)
     }
 
-    /// What a term is called: by the oldest of those known to be equal.
+    /// The label of the oldest name that is known to be equal to `name`.
     pub fn label(&self, name: Name) -> &str {
         &self.names[self.root(name.0) as usize].label
     }
@@ -534,12 +396,12 @@ impl Facts {
         show_sum(&self.ints[int.var as usize].label, int.plus)
     }
 
-    /// The question or its opposite, as a formula.
+    /// The question, or its negation, as a formula.
     pub fn show(&self, question: &Question, answer: bool) -> String {
         self.literal(question).show(answer)
     }
 
-    /// The question without the numbers of this execution.
+    /// The question with labels in place of terms.
     pub fn literal(&self, question: &Question) -> Literal {
         let name = |name: Name| self.names[name.0 as usize].label.clone();
         let int = |int: Int| self.ints[int.var as usize].label.clone();
@@ -550,20 +412,21 @@ impl Facts {
         }
     }
 
-    /// Names and integers that equal nothing else or were left open, as they are called.
-    pub(crate) fn at_will(&self) -> (Vec<String>, Vec<String>) {
+    /// The labels of all fresh names, and of all open integers.
+    pub(crate) fn fresh_and_open(&self) -> (Vec<String>, Vec<String>) {
         let fresh = self.names.iter().filter(|name| name.fresh).map(|name| name.label.clone());
-        let open = self.ints.iter().filter(|int| int.chosen).map(|int| int.label.clone());
+        let open = self.ints.iter().filter(|int| int.is_open).map(|int| int.label.clone());
         (fresh.collect(), open.collect())
     }
 
-    /// The value of an integer, where its variables have these values.
+    /// The value of an integer, given the values of the variables.
     pub(crate) fn value(int: Int, values: &[i64]) -> i64 {
         values[int.var as usize] + int.plus
     }
 
-    /// Values for all integers that agree with what is known, in the order of their creation:
-    /// each the smallest that is possible and not negative, else the greatest.
+    /// Values for all variables that satisfy the facts. Each variable, in the order of creation,
+    /// gets the smallest possible value that is not negative, or the greatest possible value if all
+    /// are negative.
     pub fn example_ints(&self) -> Vec<i64> {
         let mut facts = self.clone();
         let mut values = vec![0];
@@ -592,7 +455,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn equal_names_are_called_by_the_oldest_and_different_ones_stay_so() {
+    fn equal_names_have_the_label_of_the_oldest_and_different_names_stay_different() {
         let mut facts = Facts::default();
         let [a, b, c] = ["a", "b", "c"].map(|label| facts.name("key", label));
         assert!(facts.assume(&Question::Same(b, c), false));
@@ -606,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_agrees_where_it_can() {
+    fn open_integers_agree_if_they_can() {
         let mut facts = Facts::default();
         let old = facts.int("old", None, None);
         let [t, u] = ["t", "u"].map(|label| facts.int(label, None, None));
@@ -615,7 +478,7 @@ mod tests {
             assert!(facts.assume(&Question::AtMost(old, time), true));
         }
         assert!(facts.can_agree(t, u));
-        assert_eq!(facts.wanted_by(&[(t, u), (u, t)]), None);
+        assert_eq!(facts.implied_by(&[(t, u), (u, t)]), None);
         facts.agree(t, u, 0);
         assert_eq!(facts.answer(&Question::AtMost(t, u)), Some(true));
         assert!(!facts.can_agree(old, old - 1));
@@ -623,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_decides_nothing_of_what_is_not_open() {
+    fn a_choice_decides_nothing_about_integers_that_are_not_open() {
         let mut facts = Facts::default();
         let [mtime, ctime, t] = ["mtime", "ctime", "t"].map(|label| facts.int(label, None, None));
         facts.leave_open(t);
@@ -633,14 +496,14 @@ mod tests {
         assert!(facts.can_agree(mtime, t));
         let wanted = Question::AtMost(ctime, mtime);
         let equal = [(mtime, t), (t, mtime)];
-        assert_eq!(facts.wanted_by(&equal), Some(wanted.clone()));
+        assert_eq!(facts.implied_by(&equal), Some(wanted.clone()));
         assert!(facts.assume(&wanted, true));
-        assert_eq!(facts.wanted_by(&equal), None);
+        assert_eq!(facts.implied_by(&equal), None);
         facts.agree(mtime, t, 7);
         assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }
 
-    /// Three integers from -2 to 2 and their differences: all assignments are tried.
+    /// All assignments of -2 to 2 to three integers.
     fn assignments() -> impl Iterator<Item = [i64; 3]> {
         let range = -2..=2i64;
         range.clone().flat_map(move |x| {
@@ -651,7 +514,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_are_decided_as_by_trying_all(
+        fn integers_are_decided_as_by_trying_all_assignments(
             steps in prop::collection::vec((0usize..4, 0usize..4, -4i64..5, any::<bool>()), 1..12)
         ) {
             let mut facts = Facts::default();

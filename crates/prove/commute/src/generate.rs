@@ -1,11 +1,12 @@
-//! Tests: concrete set-ups and calls for every situation, and what each call has to return.
+//! Concrete tests: for every situation, set-ups, calls, and the expected results.
 //!
-//! Coverage is the original's conflict coverage (Clements et al., SOSP 2013, section 5.2): in every
-//! situation, which is a path through the model, every pattern of equal and different values, up to
-//! isomorphism: names in the arguments and in the state, integers in the arguments. Two descriptors
-//! of one file may touch other cache lines than two of different files, even where the model tells
-//! no difference. Integers of the state (lengths, counts, times, offsets) stay as small as they can
-//! be: which of them are equal moves no cache line.
+//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). In every
+//! situation, which is a path through the model, there is a test for every pattern of equal and
+//! different values, up to isomorphism. Patterns vary names in arguments and in the state, and
+//! integers in arguments. Two descriptors of one file may touch different cache lines than two
+//! descriptors of two files, for example, even if the model makes no difference. Integers of the
+//! state (lengths, counts, times, offsets) are as small as possible, because their equality moves
+//! no cache line.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,25 +15,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::example::Example;
-use crate::explore::{Extent, Leaf, Limits, ModelError, Verdict, call_label, walk};
+use crate::execution::Argument;
+use crate::exploration::{Extent, Limits, ModelError, Verdict, call_label};
+use crate::explore::{Leaf, walk};
 use crate::facts::{Facts, Int, Name, Question};
 use crate::interface::{Interface, Operation};
-use crate::part::Part;
-use crate::state::State;
-use crate::world::Argument;
+use crate::state::{Part, State};
 
-/// Version of the format of a test.
+/// Version of the test format.
 pub const TEST_SCHEMA: u32 = 1;
-/// The order of calls that may be made in any.
+/// The order in a test whose results are the same in every order.
 const ANY_ORDER: &str = "any";
 
-/// Which tests to make.
+/// Which tests to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Most patterns of equality in one situation.
+    /// The most patterns of one situation.
     pub patterns: usize,
-    /// Also of situations in which the operations do not commute: one pattern each, for a check of
-    /// results in sequence.
+    /// Whether to also generate one test for each situation in which the operations do not commute.
     pub differing: bool,
 }
 
@@ -47,58 +47,59 @@ impl Default for Wanted {
 pub struct Test {
     /// [`TEST_SCHEMA`].
     pub schema: u32,
-    /// `open,link/17.3`: the operations, the situation, the pattern.
+    /// The operations, the situation and the pattern: `open,link/17.3`.
     pub id: String,
-    /// The interface.
+    /// The name of the interface.
     pub interface: String,
-    /// Whether the operations commute here.
+    /// Whether the operations commute in this situation.
     pub commute: bool,
-    /// What holds, in formulas: the situation.
+    /// The condition of the situation, as formulas.
     pub condition: Vec<String>,
-    /// What is equal or different besides: the pattern.
+    /// The pattern: further values that are equal or different, as formulas.
     pub pattern: Vec<String>,
-    /// How to come to the initial state, in order.
+    /// The steps that set up the initial state, in order.
     pub setup: Vec<Value>,
     /// The calls.
     pub calls: Vec<TestCall>,
-    /// What they return.
+    /// The expected results.
     pub expect: Vec<Expect>,
 }
 
-/// A call of a test, and who makes it.
+/// A call of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestCall {
-    /// What it is called in conditions and orders: `a`, `b` …
+    /// Its label in conditions and orders: `a`, `b` …
     pub label: String,
     /// The operation.
     pub operation: String,
     /// The process that makes it, from 0.
     pub process: u8,
-    /// The thread that makes it, from 0: each has its own.
+    /// The thread that makes it, from 0. Each call has a thread of its own.
     pub thread: usize,
     /// The CPU that it runs on, from 0.
     pub cpu: usize,
-    /// What it is given; what makes no difference is left out.
+    /// The arguments. An argument that makes no difference is left out.
     pub arguments: Map<String, Value>,
 }
 
-/// What the calls return in an order.
+/// The expected results of the calls in an order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expect {
-    /// `ab`, `ba` …; `any`: whatever the order.
+    /// `ab`, `ba` …, or `any` if the results are the same in every order.
     pub order: String,
-    /// By call.
+    /// The result of each call.
     pub results: Vec<Value>,
 }
 
 impl Expect {
-    /// Whether it holds whatever the order.
+    /// Whether the results are the same in every order.
     pub fn is_of_any_order(&self) -> bool {
         self.order == ANY_ORDER
     }
 
-    /// The numbers of a test's calls in this order, or in their own where any will do. None if there is
-    /// one that a test of so many calls does not have, or whose result is not there.
+    /// The numbers of the calls in this order, for a test of `of` calls; in ascending order if any
+    /// order will do. `None` if the order names a call that the test does not have, or one without
+    /// a result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
         let calls: Vec<usize> = match self.is_of_any_order() {
             true => (0..of).collect(),
@@ -110,19 +111,19 @@ impl Expect {
     }
 }
 
-/// What came of it.
+/// The result of generating tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {
-    /// How many tests there are.
+    /// The number of tests.
     pub tests: usize,
-    /// In how many situations there are more patterns than allowed.
+    /// The number of situations with more patterns than the limit.
     pub capped: usize,
-    /// How far the exploration went.
+    /// Whether the exploration is complete.
     pub extent: Extent,
 }
 
-/// Makes the tests of operations that are called at once, and gives each to `take`, in a fixed
-/// order, until it wants no more.
+/// Generates the tests of one call of each operation and passes them to `take`, in a fixed order,
+/// until it breaks.
 pub fn generate<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -138,9 +139,9 @@ pub fn generate<S: State>(
         let commute = leaf.verdict == Verdict::Commute;
         if commute || wanted.differing {
             let most = if commute { wanted.patterns } else { 1 };
-            let state = leaf.initial.part(&mut leaf.world);
+            let state = leaf.initial.part(&mut leaf.execution);
             let pairs = undecided(&leaf, &state, operations.len());
-            let (patterns, all) = patterns(leaf.world.facts(), &pairs, most);
+            let (patterns, all) = patterns(leaf.execution.facts(), &pairs, most);
             capped += usize::from(commute && !all);
             for (nr, pattern) in patterns.iter().enumerate() {
                 let id = format!("{}/{situation}.{nr}", names.join(","));
@@ -155,13 +156,13 @@ pub fn generate<S: State>(
     Ok(generated)
 }
 
-/// All that is known, once it is decided what is equal, and what was decided for it.
+/// The facts of a situation with decisions on which values are equal.
 struct Pattern {
     facts: Facts,
     decided: Vec<String>,
 }
 
-/// Two values that may be equal or not.
+/// Two values that may be equal.
 #[derive(Clone, Copy)]
 enum Pair {
     Names(Name, Name),
@@ -169,7 +170,7 @@ enum Pair {
 }
 
 impl Pair {
-    /// What is known if the two are equal, and if they are not: integers may differ in two ways.
+    /// The facts if the two are equal, and if they differ. Integers can differ in two ways.
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {
@@ -188,12 +189,12 @@ impl Pair {
     }
 }
 
-/// What the situation does not say: whether names of a sort in the arguments and in the state are
-/// equal, and integers of a kind in the arguments (an offset and an offset).
+/// The pairs of values that a pattern decides on: names of one sort in the arguments and in the
+/// state, and integers of one kind in the arguments (two offsets, for example).
 fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> {
     let (mut names, mut ints) = (Vec::new(), Vec::new());
     for nr in 0..calls {
-        for (_, argument) in leaf.world.call_given(nr).1 {
+        for (_, argument) in &leaf.execution.calls.get(nr).arguments {
             match argument {
                 Argument::Name(name) => names.push(*name),
                 Argument::Int(int) => ints.push(*int),
@@ -201,7 +202,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
             }
         }
     }
-    let facts = leaf.world.facts();
+    let facts = leaf.execution.facts();
     state.names(&mut names);
     names.retain(|name| !facts.is_fresh(*name));
     let mut pairs = Vec::new();
@@ -216,7 +217,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     pairs
 }
 
-/// The patterns of equality in a situation, and whether these are all.
+/// The patterns of a situation, `most` at most, and whether these are all.
 fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
     let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();
@@ -242,7 +243,7 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();
                 equal.push((nr, case_nr == 0));
-                // All different first: what a cap keeps.
+                // The limit keeps the patterns with the most differences, because these come first.
                 open.push((nr + 1, Pattern { facts, decided }, equal));
             }
         }
@@ -261,8 +262,8 @@ fn test<S: State>(
     let mut example = Example::new(&pattern.facts);
     let mut calls = Vec::new();
     for (nr, name) in names.iter().enumerate() {
-        let (process, given) = leaf.world.call_given(nr);
-        let arguments = given.iter().map(|(name, argument)| {
+        let call = leaf.execution.calls.get(nr);
+        let arguments = call.arguments.iter().map(|(name, argument)| {
             let value = match *argument {
                 Argument::Name(name) => example.name(name).into(),
                 Argument::Int(int) => example.int(int).into(),
@@ -274,14 +275,14 @@ fn test<S: State>(
         calls.push(TestCall {
             label: call_label(nr).to_owned(),
             operation: (*name).to_owned(),
-            process,
+            process: call.process,
             thread: nr,
             cpu: nr,
             arguments: arguments.collect(),
         });
     }
     let setup = match interface.setup {
-        Some(setup) => setup(&leaf.initial, &mut leaf.world, &mut example),
+        Some(setup) => setup(&leaf.initial, &mut leaf.execution, &mut example),
         None => example.steps(state),
     };
     let commute = leaf.verdict == Verdict::Commute;
@@ -301,7 +302,7 @@ fn test<S: State>(
         id,
         interface: interface.name.to_owned(),
         commute,
-        condition: leaf.world.answered().iter().map(crate::Answered::show).collect(),
+        condition: leaf.execution.decisions().iter().map(crate::Decision::show).collect(),
         pattern: pattern.decided.clone(),
         setup,
         calls,
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_of_calls_that_are_there_and_have_results() {
+    fn an_order_names_only_calls_that_exist_and_have_results() {
         let calls = |order: &str, results, of| {
             Expect { order: order.to_owned(), results: vec![Value::Null; results] }.calls(of)
         };

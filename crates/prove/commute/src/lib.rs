@@ -1,9 +1,10 @@
 //! When do the operations of an interface commute?
 //!
-//! A model is ordinary Rust: a [`State`], and [`Operation`]s that change it and say what their
-//! caller sees. [`explore`] runs them in every order from an initial state that nobody knows;
-//! whenever the model asks something that is not known yet, the execution takes one answer, and
-//! later another one the other. What was answered is the condition of a [`Situation`].
+//! A model of an interface is ordinary Rust: a [`State`], and [`Operation`]s that change it and
+//! return what their caller sees. [`explore`] runs operations in every order from an unknown
+//! initial state. When the model asks a question that the known facts do not answer, the execution
+//! takes one answer, and a later execution takes the other. Each execution is a [`Situation`]: the
+//! answers are its condition, and it has one [`Verdict`].
 //!
 //! ```
 //! use knee_commute::{Limits, Verdict, explore, models::counter::counter};
@@ -17,38 +18,50 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bag;
+mod call;
+mod certificate;
 mod condition;
 mod example;
+mod execution;
+mod exploration;
 mod explore;
 mod facts;
 mod generate;
 mod interface;
+mod literal;
 mod model;
 pub mod models;
 mod outcome;
 mod parallel;
-mod part;
 mod serve;
 mod state;
+mod terms;
+mod test_outcome;
 mod watch;
-mod world;
 
-pub use bag::Bag;
+pub use call::{Call, Word};
+pub use certificate::{Certificate, Claim};
 pub use condition::{Case, Conditions, Reason, conditions};
 pub use example::Example;
-pub use explore::{
-    Difference, Exploration, Extent, Grounds, Impossible, Limits, ModelError, Situation, Verdict,
-    call_label, explore,
+pub use execution::{Decision, Execution, Stop};
+pub use exploration::{
+    Difference, Exploration, Extent, InfeasiblePath, Limits, ModelError, Situation, Verdict,
+    call_label,
 };
-pub use facts::{Facts, Flag, Int, Literal, Name, Question, WORD};
+pub use explore::explore;
+pub use facts::{Facts, Flag, Int, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
-pub use interface::{Call, Interface, Operation, Outcome, Setup, Value, Word};
+pub use interface::{Interface, Operation, Setup};
+pub use literal::Literal;
 pub use model::{Model, explore_pairs, models, pairs};
-pub use outcome::{Finding, TestOutcome};
+pub use outcome::{Outcome, Value};
 pub use parallel::in_order;
-pub use part::Part;
-pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, STUCK, serve, watch};
-pub use state::{Map, Natural, Queue, Sort, Stack, State, Term, Total, Truth, join};
-pub use watch::{Execution, on_this_thread, stuck};
-pub use world::{Answered, Claim, Stop, World};
+pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, serve};
+pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, TotalMap, Truth, join};
+pub use test_outcome::{Finding, TestOutcome};
+pub use watch::{STUCK, watch};
+
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/commuting.md")]
+struct Guide;

@@ -1,8 +1,9 @@
-//! Interfaces of any state, behind one face.
+//! Interfaces, whatever the type of their state, behind one trait.
 
 use std::ops::ControlFlow;
 
-use crate::explore::{Exploration, Limits, ModelError, explore};
+use crate::exploration::{Exploration, Limits, ModelError};
+use crate::explore::explore;
 use crate::generate::{Generated, Test, Wanted, generate};
 use crate::interface::Interface;
 use crate::models::posix::alternatives;
@@ -13,18 +14,18 @@ use crate::models::{
 use crate::parallel::in_order;
 use crate::state::State;
 
-/// An interface that can be explored, whatever its state is.
+/// An interface that can be explored, whatever the type of its state.
 pub trait Model: Sync {
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &str;
-    /// What it is.
+    /// One line about it.
     fn about(&self) -> &str;
-    /// Names of its operations, and what each does.
+    /// The names of its operations, and what each does.
     fn operations(&self) -> Vec<(&str, &str)>;
-    /// Explores operations, by number, called at once.
+    /// Explores one call of each of these operations, given by number.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
-    /// Makes tests of operations, by number, called at once, and gives each to `take` until it wants
-    /// no more.
+    /// Generates the tests of these operations, given by number, and passes them to `take` until it
+    /// breaks.
     fn generate(
         &self,
         operations: &[usize],
@@ -34,14 +35,14 @@ pub trait Model: Sync {
     ) -> Result<Generated, ModelError>;
 }
 
-/// All pairs of operations of an interface, each with itself too.
+/// All pairs of operations of an interface, including each operation with itself.
 pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
     let n = model.operations().len();
     (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
 }
 
-/// Explores all pairs, on all CPUs. In the order of the operations, whatever the number of threads. A
-/// pair in which the model fails is left out, and given to `failed` with the reason.
+/// Explores all pairs, on all CPUs. The results are in the order of [`pairs`]. If the model fails
+/// in a pair, calls `failed` with the pair and the error, and leaves the pair out.
 pub fn explore_pairs(
     model: &dyn Model,
     limits: &Limits,
@@ -90,7 +91,7 @@ impl<S: State> Model for Interface<S> {
     }
 }
 
-/// The interfaces that come with knee; the first is what one asks for without a name.
+/// The interfaces that come with knee. The first is the default of the command.
 pub fn models() -> Vec<Box<dyn Model>> {
     vec![
         Box::new(posix::posix()),

@@ -1,12 +1,11 @@
-//! Work on all CPUs whose results come in the order of the work.
+//! Parallel work with results in order.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Does pieces `0..n` of `work` on all CPUs, and gives each result to `take`, in order, as soon as
-/// those before it are there, until it wants no more.
+/// Runs `work` for `0..n` on all CPUs and passes the results to `take`, in order, until it breaks.
 pub fn in_order<T: Send>(
     n: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -48,13 +47,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_order_however_long_each_takes() {
+    fn results_arrive_in_order_however_long_each_takes() {
         let work = |nr: usize| {
             std::thread::sleep(std::time::Duration::from_micros(((nr * 7) % 5) as u64 * 100));
             nr * nr
         };
         let mut seen = Vec::new();
-        super::in_order(50, work, |nr, square| {
+        in_order(50, work, |nr, square| {
             seen.push((nr, square));
             ControlFlow::Continue(())
         });
@@ -62,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_begun_any_more_when_no_more_is_wanted() {
-        // So many that it would never return.
+    fn no_work_starts_after_take_breaks() {
+        // Enough work that it would not return otherwise.
         let pieces = usize::MAX / 2;
         let work = |_| std::thread::sleep(std::time::Duration::from_millis(1));
         let mut taken = 0;
-        super::in_order(pieces, work, |_, ()| {
+        in_order(pieces, work, |_, ()| {
             taken += 1;
             ControlFlow::Break(())
         });

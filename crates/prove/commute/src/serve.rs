@@ -1,34 +1,31 @@
-//! Models in programs of their own: what knee asks them, and how they answer.
+//! Models in separate programs: the protocol between knee and such a program.
 //!
-//! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, a JSON
-//! document, from its standard output. Whatever else there is to say goes to standard error.
+//! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, which is
+//! JSON, from its standard output. Messages for the user go to standard error.
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::explore::{Exploration, Limits, ModelError};
+use crate::exploration::{Exploration, Limits, ModelError};
 use crate::generate::{Generated, Test, Wanted};
 use crate::model::Model;
-use crate::watch::{on_this_thread, stuck};
+use crate::watch::watch;
 
-/// Version of requests and answers.
+/// Version of the protocol.
 pub const SERVE_SCHEMA: u32 = 1;
-/// An execution of a model takes microseconds: one that takes as long as this never ends.
-pub const STUCK: Duration = Duration::from_secs(10);
 
-/// What knee asks.
+/// A request of knee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// What it is.
+    /// Describe the model.
     Describe,
-    /// All situations of operations, by number, called at once.
+    /// Explore operations, given by number.
     Explore(Vec<usize>, Limits),
-    /// Their tests.
+    /// Generate the tests of operations, given by number.
     Generate(Vec<usize>, Limits, Wanted),
 }
 
@@ -37,28 +34,28 @@ pub enum Request {
 pub struct Description {
     /// [`SERVE_SCHEMA`].
     pub schema: u32,
-    /// What the interface is called.
+    /// The name of the interface.
     pub name: String,
-    /// What it is.
+    /// One line about it.
     pub about: String,
-    /// Its operations, and what each does.
+    /// The names of its operations, and what each does.
     pub operations: Vec<(String, String)>,
 }
 
 /// The answer to [`Request::Explore`].
 pub type Explored = Result<Exploration, ModelError>;
 
-/// A line of the answer to [`Request::Generate`]; the last one says what came of it.
+/// A line of the answer to [`Request::Generate`]. The last line is `Done`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
     /// A test.
     Test(Box<Test>),
-    /// These were all.
+    /// There are no more tests.
     Done(Result<Generated, ModelError>),
 }
 
-/// The `main` of a program that has a model in it: `fn main() -> ExitCode { serve(&lamp()) }`.
+/// The `main` of a program that contains a model: `fn main() -> ExitCode { serve(&lamp()) }`.
 pub fn serve(model: &dyn Model) -> ExitCode {
     let argument = std::env::args().nth(1);
     let program = std::env::args().next().unwrap_or_else(|| "PROGRAM".to_owned());
@@ -71,9 +68,9 @@ pub fn serve(model: &dyn Model) -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    watch(|what| eprintln!("{what}"));
+    watch(|message| eprintln!("{message}"));
     let mut out = BufWriter::new(std::io::stdout().lock());
-    // Nobody reads on: then there is nothing more to say.
+    // A write fails if knee has stopped reading, so there is nobody to report the error to.
     match answer(model, &request, &mut out).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -111,33 +108,4 @@ fn answer(model: &dyn Model, request: &Request, out: &mut impl Write) -> std::io
 fn write_line(out: &mut impl Write, line: &Line) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
-}
-
-/// From now on tells by `tell` which execution panicked, before the panic goes on, and ends the
-/// process with status 4 when one is stuck.
-pub fn watch(tell: impl Fn(String) + Copy + Send + Sync + 'static) {
-    let told = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        told(panic);
-        if let Some(execution) = on_this_thread() {
-            tell(format!("the model panicked: {execution}"));
-        }
-    }));
-    std::thread::spawn(move || {
-        let mut was_stuck = false;
-        loop {
-            std::thread::sleep(STUCK / 20);
-            let execution = stuck(STUCK);
-            // Where the machine has stood still, one look finds what is not stuck, and the next does not.
-            if was_stuck && let Some(execution) = &execution {
-                let seconds = execution.running.as_secs();
-                tell(format!(
-                    "the model has asked no new question for {seconds} s and probably does not \
-                     terminate: {execution}"
-                ));
-                std::process::exit(4);
-            }
-            was_stuck = execution.is_some();
-        }
-    });
 }

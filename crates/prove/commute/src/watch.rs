@@ -1,41 +1,43 @@
-//! What is being explored just now: for whoever waits, and for the words after a panic.
+//! The running explorations, so that a panic or an endless loop of a model can be reported.
 //!
-//! A model may loop for ever without asking anything, or panic; both can be told only from
-//! outside, by the path that leads there.
+//! A model that panics, or that loops forever without asking a question, cannot report its path
+//! itself.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::facts::Literal;
+use crate::literal::Literal;
 
-/// All explorations that are under way.
-static UNDER_WAY: Mutex<Vec<Arc<Progress>>> = Mutex::new(Vec::new());
+/// An execution takes microseconds. One that takes this long does not end.
+pub const STUCK: Duration = Duration::from_secs(10);
+
+/// All running explorations.
+static RUNNING: Mutex<Vec<Arc<Progress>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The exploration of this thread.
-    static OF_THIS_THREAD: RefCell<Option<Arc<Progress>>> = const { RefCell::new(None) };
+    /// The exploration that this thread runs.
+    static ON_THIS_THREAD: RefCell<Option<Arc<Progress>>> = const { RefCell::new(None) };
 }
 
-/// The execution that an exploration is in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Execution {
+/// The current execution of an exploration.
+struct Snapshot {
     /// The operations.
-    pub operations: Vec<&'static str>,
-    /// What has been answered so far.
-    pub path: Vec<String>,
-    /// How long ago it began.
-    pub running: Duration,
+    operations: Vec<&'static str>,
+    /// The answers so far.
+    path: Vec<String>,
+    /// The time since it began.
+    running: Duration,
 }
 
-impl std::fmt::Display for Execution {
+impl std::fmt::Display for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = if self.path.is_empty() { "nothing".into() } else { self.path.join(", ") };
         write!(f, "{}, after: {path}", self.operations.join(" and "))
     }
 }
 
-/// Shared by an exploration and whoever watches it.
+/// The current execution, shared by an exploration and its watchers.
 #[derive(Debug)]
 pub(crate) struct Progress {
     operations: Vec<&'static str>,
@@ -44,25 +46,25 @@ pub(crate) struct Progress {
 
 impl Progress {
     fn execution(&self) -> MutexGuard<'_, (Instant, Vec<(Literal, bool)>)> {
-        // Whoever panicked has left nothing half done in it.
+        // A panic cannot leave it in an inconsistent state.
         self.execution.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// An execution begins.
+    /// Begins an execution.
     pub(crate) fn start(&self) {
         let mut execution = self.execution();
         execution.0 = Instant::now();
         execution.1.clear();
     }
 
-    /// A question was answered.
-    pub(crate) fn answered(&self, literal: &Literal, answer: bool) {
+    /// Records a decision.
+    pub(crate) fn decided(&self, literal: &Literal, answer: bool) {
         self.execution().1.push((literal.clone(), answer));
     }
 
-    fn now(&self) -> Execution {
+    fn snapshot(&self) -> Snapshot {
         let execution = self.execution();
-        Execution {
+        Snapshot {
             operations: self.operations.clone(),
             path: execution.1.iter().map(|(literal, answer)| literal.show(*answer)).collect(),
             running: execution.0.elapsed(),
@@ -70,41 +72,70 @@ impl Progress {
     }
 }
 
-/// An exploration that is under way as long as this lives.
-pub(crate) struct UnderWay(pub(crate) Arc<Progress>);
+/// Lists an exploration as running until it is dropped.
+pub(crate) struct Running(pub(crate) Arc<Progress>);
 
-impl UnderWay {
-    pub(crate) fn of(operations: Vec<&'static str>) -> Self {
+impl Running {
+    pub(crate) fn new(operations: Vec<&'static str>) -> Self {
         let execution = Mutex::new((Instant::now(), Vec::new()));
         let progress = Arc::new(Progress { operations, execution });
-        under_way().push(Arc::clone(&progress));
-        OF_THIS_THREAD.set(Some(Arc::clone(&progress)));
+        running().push(Arc::clone(&progress));
+        ON_THIS_THREAD.set(Some(Arc::clone(&progress)));
         Self(progress)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for Running {
     fn drop(&mut self) {
-        under_way().retain(|progress| !Arc::ptr_eq(progress, &self.0));
-        OF_THIS_THREAD.set(None);
+        running().retain(|progress| !Arc::ptr_eq(progress, &self.0));
+        ON_THIS_THREAD.set(None);
     }
 }
 
-fn under_way() -> MutexGuard<'static, Vec<Arc<Progress>>> {
-    UNDER_WAY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn running() -> MutexGuard<'static, Vec<Arc<Progress>>> {
+    RUNNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The execution that this thread is in: what a panic hook tells.
-pub fn on_this_thread() -> Option<Execution> {
-    OF_THIS_THREAD.with_borrow(|progress| progress.as_ref().map(|progress| progress.now()))
+/// The current execution of this thread, for a panic hook.
+fn on_this_thread() -> Option<Snapshot> {
+    ON_THIS_THREAD.with_borrow(|progress| progress.as_ref().map(|progress| progress.snapshot()))
 }
 
-/// The execution that has been running longest, where one has for `limit`: models take
-/// microseconds, so one that does not end within seconds never will.
-pub fn stuck(limit: Duration) -> Option<Execution> {
-    let executions: Vec<Execution> = under_way().iter().map(|progress| progress.now()).collect();
+/// The execution that has been running longest, if it has been running for `limit`.
+fn stuck(limit: Duration) -> Option<Snapshot> {
+    let executions: Vec<Snapshot> = running().iter().map(|progress| progress.snapshot()).collect();
     executions
         .into_iter()
         .filter(|execution| execution.running >= limit)
         .max_by_key(|execution| execution.running)
+}
+
+/// Watches all explorations of this process. After a panic, calls `report` with the execution that
+/// panicked. If an execution is stuck, calls `report` and ends the process with status 4.
+pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        previous(panic);
+        if let Some(execution) = on_this_thread() {
+            report(format!("the model panicked: {execution}"));
+        }
+    }));
+    std::thread::spawn(move || {
+        let mut was_stuck = false;
+        loop {
+            std::thread::sleep(STUCK / 20);
+            let execution = stuck(STUCK);
+            // After a pause of the whole machine, one check finds executions that are not stuck.
+            // The next check does not.
+            if was_stuck && let Some(execution) = &execution {
+                let seconds = execution.running.as_secs();
+                report(format!(
+                    "the model has asked no new question for {seconds} s and probably does not \
+                     terminate: {execution}"
+                ));
+                std::process::exit(4);
+            }
+            was_stuck = execution.is_some();
+        }
+    });
 }

@@ -1,4 +1,4 @@
-//! What is gained, or lost, by what an interface tells and promises.
+//! How the results and promises of an interface decide whether its operations commute.
 
 mod support;
 
@@ -6,9 +6,9 @@ use knee_commute::models::posix::{alternatives, posix};
 use knee_commute::models::{directories, durability, processes, signals, sockets};
 use knee_commute::{Extent, Interface, Limits, State, Verdict, explore, explore_pairs, models};
 use snapbox::{assert_data_eq, str};
-use support::told;
+use support::shown;
 
-/// How many situations of two operations commute: `4 of 8`.
+/// In how many situations two operations commute: `4 of 8`.
 fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
     let operations = names.map(|name| interface.operation(name).unwrap());
     let situations = explore(interface, &operations, &Limits::default()).unwrap().situations;
@@ -29,10 +29,10 @@ fn every_pair_of_every_interface_is_explored_to_the_end() {
 }
 
 #[test]
-fn opens_that_may_return_any_descriptor_always_commute() {
+fn opens_that_return_any_descriptor_always_commute() {
     let processes = processes::processes();
     assert_data_eq!(
-        told(&processes, &["open", "open"]),
+        shown(&processes, &["open", "open"]),
         str![[r#"
 commute: b is in the other process
 differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b, 2nd lowest unused fd of proc0 in b, a
@@ -41,7 +41,7 @@ differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b,
     );
     assert_eq!(share(&processes, ["open", "open"]), "4 of 8");
     assert_data_eq!(
-        told(&processes, &["open_anyfd", "open_anyfd"]),
+        shown(&processes, &["open_anyfd", "open_anyfd"]),
         str![[r#"
 commute: always
 
@@ -56,7 +56,7 @@ commute: always
 fn fork_takes_a_snapshot_of_all_descriptors_and_posix_spawn_names_one() {
     let processes = processes::processes();
     assert_data_eq!(
-        told(&processes, &["open", "fork"]),
+        shown(&processes, &["open", "fork"]),
         str![[r#"
 commute: b is in the other process
 differ: b is not in the other process: something or nothing is left
@@ -65,7 +65,7 @@ differ: b is not in the other process: something or nothing is left
     );
     assert_eq!(share(&processes, ["open", "fork"]), "2 of 4");
     assert_data_eq!(
-        told(&processes, &["open", "posix_spawn"]),
+        shown(&processes, &["open", "posix_spawn"]),
         str![[r#"
 commute: lowest unused fd of proc0 ≠ b.fd
 commute: b is in the other process
@@ -75,7 +75,7 @@ differ: b is not in the other process and lowest unused fd of proc0 = b.fd: b se
     );
     assert_eq!(share(&processes, ["open", "posix_spawn"]), "10 of 12");
     assert_data_eq!(
-        told(&processes, &["close", "fork"]),
+        shown(&processes, &["close", "fork"]),
         str![[r#"
 commute: b is in the other process
 commute: proc0.fds has no a.fd
@@ -84,7 +84,7 @@ differ: proc0.fds has a.fd and b is not in the other process: nothing or somethi
 "#]]
     );
     assert_data_eq!(
-        told(&processes, &["close", "posix_spawn"]),
+        shown(&processes, &["close", "posix_spawn"]),
         str![[r#"
 commute: b.fd ≠ a.fd
 commute: b is in the other process
@@ -94,7 +94,7 @@ differ: proc0.fds has a.fd and b is not in the other process and a.fd = b.fd: b 
 "#]]
     );
     assert_data_eq!(
-        told(&processes, &["fork", "exec"]),
+        shown(&processes, &["fork", "exec"]),
         str![[r#"
 commute: b is in the other process
 commute: proc0.fds has no proc0.cloexec
@@ -105,17 +105,17 @@ differ: b is not in the other process and proc0.fds has proc0.cloexec: something
 }
 
 #[test]
-fn an_offset_is_shared_so_fork_does_not_see_it_and_dup_makes_it_one() {
+fn fork_commutes_with_lseek_and_dup_makes_two_descriptors_share_an_offset() {
     let processes = processes::processes();
     assert_data_eq!(
-        told(&processes, &["lseek", "fork"]),
+        shown(&processes, &["lseek", "fork"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&processes, &["lseek", "lseek"]),
+        shown(&processes, &["lseek", "lseek"]),
         str![[r#"
 commute: proc0.fds has no a.fd
 commute: b.off = a.off
@@ -130,10 +130,10 @@ differ: proc0.fds has a.fd and b is in the other process and proc1.fds has b.fd 
 }
 
 #[test]
-fn names_of_a_directory_commute_and_its_removal_does_not() {
+fn operations_on_different_names_commute_and_rmdir_commutes_with_no_create() {
     let directories = directories::directories();
     assert_data_eq!(
-        told(&directories, &["create", "create"]),
+        shown(&directories, &["create", "create"]),
         str![[r#"
 commute: a.dir ≠ b.dir
 commute: a.name ≠ b.name
@@ -144,7 +144,7 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.n
 "#]]
     );
     assert_data_eq!(
-        told(&directories, &["create", "unlink"]),
+        shown(&directories, &["create", "unlink"]),
         str![[r#"
 commute: a.dir ≠ b.dir
 commute: a.name ≠ b.name
@@ -156,7 +156,7 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.n
 "#]]
     );
     assert_data_eq!(
-        told(&directories, &["rmdir", "create"]),
+        shown(&directories, &["rmdir", "create"]),
         str![[r#"
 commute: a.dir ≠ b.dir and entries[a.dir/a.name].dir ≠ b.dir
 commute: a.dir = b.dir and a.name ≠ b.name
@@ -174,10 +174,10 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.n
 }
 
 #[test]
-fn the_links_of_a_directory_tell_of_its_sub_directories() {
+fn the_link_count_of_a_directory_reveals_its_sub_directories() {
     let directories = directories::directories();
     assert_data_eq!(
-        told(&directories, &["mkdir", "mkdir"]),
+        shown(&directories, &["mkdir", "mkdir"]),
         str![[r#"
 commute: a.dir ≠ b.dir
 commute: a.name ≠ b.name
@@ -188,7 +188,7 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.n
 "#]]
     );
     assert_data_eq!(
-        told(&directories, &["mkdir", "fstat"]),
+        shown(&directories, &["mkdir", "fstat"]),
         str![[r#"
 commute: a.dir ≠ b.dir
 commute: entries has a.dir/a.name
@@ -199,7 +199,7 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir: b sees
     );
     assert_eq!(share(&directories, ["mkdir", "fstat"]), "12 of 13");
     assert_data_eq!(
-        told(&directories, &["mkdir", "fstatx"]),
+        shown(&directories, &["mkdir", "fstatx"]),
         str![[r#"
 commute: always
 
@@ -207,7 +207,7 @@ commute: always
     );
     assert_eq!(share(&directories, ["mkdir", "fstatx"]), "4 of 4");
     assert_data_eq!(
-        told(&directories, &["create", "fstat"]),
+        shown(&directories, &["create", "fstat"]),
         str![[r#"
 commute: always
 
@@ -216,10 +216,10 @@ commute: always
 }
 
 #[test]
-fn an_order_of_datagrams_is_what_keeps_senders_from_commuting() {
+fn senders_commute_if_datagrams_have_no_order() {
     let sockets = sockets::sockets();
     assert_data_eq!(
-        told(&sockets, &["send", "send"]),
+        shown(&sockets, &["send", "send"]),
         str![[r#"
 commute: a.socket ≠ b.socket
 commute: ordered[a.socket].length ≥ 2
@@ -231,7 +231,7 @@ differ: ordered[a.socket].length ≤ 1 and a.socket = b.socket and a.datagram �
     );
     assert_eq!(share(&sockets, ["send", "send"]), "6 of 8");
     assert_data_eq!(
-        told(&sockets, &["send_any", "send_any"]),
+        shown(&sockets, &["send_any", "send_any"]),
         str![[r#"
 commute: unordered[a.socket].length ≠ 1
 commute: a.socket ≠ b.socket
@@ -241,7 +241,7 @@ differ: unordered[a.socket].length = 1 and a.socket = b.socket: a sees 0 in a, b
     );
     assert_eq!(share(&sockets, ["send_any", "send_any"]), "7 of 8");
     assert_data_eq!(
-        told(&sockets, &["recv", "recv"]),
+        shown(&sockets, &["recv", "recv"]),
         str![[r#"
 commute: a.socket ≠ b.socket
 commute: ordered[a.socket].length = 0
@@ -252,7 +252,7 @@ differ: ordered[a.socket].length ≥ 1 and a.socket = b.socket and ordered[a.soc
 "#]]
     );
     assert_data_eq!(
-        told(&sockets, &["recv_any", "recv_any"]),
+        shown(&sockets, &["recv_any", "recv_any"]),
         str![[r#"
 commute: a.socket ≠ b.socket
 commute: unordered[a.socket].length ≠ 1
@@ -261,7 +261,7 @@ differ: unordered[a.socket].length = 1 and a.socket = b.socket: a sees unordered
 "#]]
     );
     assert_data_eq!(
-        told(&sockets, &["send_any", "recv_any"]),
+        shown(&sockets, &["send_any", "recv_any"]),
         str![[r#"
 commute: a.socket ≠ b.socket
 commute: unordered[a.socket].length = 1
@@ -273,17 +273,17 @@ differ: a.socket = b.socket and unordered[a.socket].length = 0: b sees a.datagra
 }
 
 #[test]
-fn a_signal_that_is_a_bit_can_be_sent_at_once() {
+fn standard_signals_commute_and_queued_signals_do_not() {
     let signals = signals::signals();
     assert_data_eq!(
-        told(&signals, &["kill", "kill"]),
+        shown(&signals, &["kill", "kill"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&signals, &["sigqueue", "sigqueue"]),
+        shown(&signals, &["sigqueue", "sigqueue"]),
         str![[r#"
 commute: a.value = b.value
 commute: a.signal is not SIGRTMIN and b.signal is SIGRTMIN
@@ -294,7 +294,7 @@ differ: a.signal is SIGRTMIN and b.signal is SIGRTMIN and a.value ≠ b.value: a
     );
     assert_eq!(share(&signals, ["sigqueue", "sigqueue"]), "16 of 24");
     assert_data_eq!(
-        told(&signals, &["kill", "unblock"]),
+        shown(&signals, &["kill", "unblock"]),
         str![[r#"
 commute: a.signal is not SIGINT and b.signal is SIGINT
 commute: a.signal is SIGINT and b.signal is not SIGINT
@@ -310,10 +310,10 @@ differ: a.signal is SIGINT and sigint is blocked and b.signal is SIGINT and sigi
 }
 
 #[test]
-fn who_waits_for_one_signal_does_not_look_at_others() {
+fn a_wait_for_one_signal_does_not_depend_on_others() {
     let signals = signals::signals();
     assert_data_eq!(
-        told(&signals, &["sigqueue", "sigwait"]),
+        shown(&signals, &["sigqueue", "sigwait"]),
         str![[r#"
 commute: b.signal is standard
 commute: a.signal is not SIGRTMIN and b.signal is SIGRTMIN
@@ -328,7 +328,7 @@ differ: a.signal is not SIGRTMIN and b.signal is not standard and b.signal is no
     assert_eq!(share(&signals, ["sigqueue", "sigwait"]), "48 of 50");
     assert_eq!(share(&signals, ["sigqueue", "sigwait_any"]), "20 of 32");
     assert_data_eq!(
-        told(&signals, &["kill", "sigwait_any"]),
+        shown(&signals, &["kill", "sigwait_any"]),
         str![[r#"
 commute: a.signal is not SIGINT and sigterm is not blocked
 commute: a.signal is SIGINT and sigint is not blocked
@@ -347,10 +347,10 @@ differ: a.signal is SIGINT and sigint is blocked: b sees SIGINT in a, b, SIGTERM
 }
 
 #[test]
-fn what_syncs_less_commutes_with_more_writes() {
+fn a_weaker_sync_commutes_with_more_writes() {
     let durability = durability::durability();
     assert_data_eq!(
-        told(&durability, &["write", "sync"]),
+        shown(&durability, &["write", "sync"]),
         str![[r#"
 commute: a.datum = cached[a.file][a.page]
 differ: a.datum ≠ cached[a.file][a.page]: a.datum or cached[a.file][a.page] is left
@@ -358,7 +358,7 @@ differ: a.datum ≠ cached[a.file][a.page]: a.datum or cached[a.file][a.page] is
 "#]]
     );
     assert_data_eq!(
-        told(&durability, &["write", "fsync"]),
+        shown(&durability, &["write", "fsync"]),
         str![[r#"
 commute: a.datum = cached[a.file][a.page]
 commute: a.file ≠ b.file
@@ -367,7 +367,7 @@ differ: a.file = b.file and a.datum ≠ cached[a.file][a.page]: a.datum or cache
 "#]]
     );
     assert_data_eq!(
-        told(&durability, &["write", "fsync_range"]),
+        shown(&durability, &["write", "fsync_range"]),
         str![[r#"
 commute: b.page ≠ a.page
 commute: a.datum = cached[a.file][b.page]
@@ -377,21 +377,21 @@ differ: a.file = b.file and a.page = b.page and a.datum ≠ cached[a.file][b.pag
 "#]]
     );
     assert_data_eq!(
-        told(&durability, &["write_dsync", "fsync"]),
+        shown(&durability, &["write_dsync", "fsync"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&durability, &["write_dsync", "sync"]),
+        shown(&durability, &["write_dsync", "sync"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&durability, &["fsync", "fsync"]),
+        shown(&durability, &["fsync", "fsync"]),
         str![[r#"
 commute: always
 
@@ -400,11 +400,11 @@ commute: always
 }
 
 #[test]
-fn fstatx_commutes_with_links_because_it_does_not_tell_them() {
+fn fstatx_commutes_with_link_because_it_does_not_return_the_link_count() {
     let posix = alternatives::posix_plus();
     assert_eq!(share(&posix, ["link", "fstat"]), "48 of 50");
     assert_data_eq!(
-        told(&posix, &["link", "fstatx"]),
+        shown(&posix, &["link", "fstatx"]),
         str![[r#"
 commute: always
 
@@ -413,7 +413,7 @@ commute: always
     assert_eq!(share(&posix, ["link", "fstatx"]), "50 of 50");
     assert_eq!(share(&posix, ["unlink", "fstat"]), "16 of 18");
     assert_data_eq!(
-        told(&posix, &["unlink", "fstatx"]),
+        shown(&posix, &["unlink", "fstatx"]),
         str![[r#"
 commute: always
 
@@ -423,12 +423,12 @@ commute: always
 }
 
 #[test]
-fn any_descriptor_is_enough_for_open_and_pipe() {
+fn open_and_pipe_commute_if_they_return_any_descriptor() {
     let posix = alternatives::posix_plus();
     assert_eq!(share(&posix, ["open", "open"]), "585 of 718");
     assert_eq!(share(&posix, ["open_anyfd", "open_anyfd"]), "208 of 226");
     assert_data_eq!(
-        told(&posix, &["pipe", "pipe"]),
+        shown(&posix, &["pipe", "pipe"]),
         str![[r#"
 commute: b is in the other process
 differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b, 3rd lowest unused fd of proc0 in b, a
@@ -437,7 +437,7 @@ differ: b is not in the other process: a sees lowest unused fd of proc0 in a, b,
     );
     assert_eq!(share(&posix, ["pipe", "pipe"]), "1 of 2");
     assert_data_eq!(
-        told(&posix, &["pipe_anyfd", "pipe_anyfd"]),
+        shown(&posix, &["pipe_anyfd", "pipe_anyfd"]),
         str![[r#"
 commute: always
 
@@ -447,10 +447,10 @@ commute: always
 }
 
 #[test]
-fn an_unmap_that_takes_effect_later_commutes_with_accesses() {
+fn a_delayed_unmap_commutes_with_accesses() {
     let posix = alternatives::posix_plus();
     assert_data_eq!(
-        told(&posix, &["munmap", "memread"]),
+        shown(&posix, &["munmap", "memread"]),
         str![[r#"
 commute: a.va ≠ b.va
 commute: b is in the other process
@@ -463,7 +463,7 @@ differ: proc0.memory has a.va and b is not in the other process and a.va = b.va:
     );
     assert_eq!(share(&posix, ["munmap", "memread"]), "25 of 28");
     assert_data_eq!(
-        told(&posix, &["munmap_delayed", "memread"]),
+        shown(&posix, &["munmap_delayed", "memread"]),
         str![[r#"
 commute: always
 
@@ -472,14 +472,14 @@ commute: always
     assert_eq!(share(&posix, ["munmap_delayed", "memread"]), "20 of 20");
     assert_eq!(share(&posix, ["munmap", "memwrite"]), "33 of 36");
     assert_data_eq!(
-        told(&posix, &["munmap_delayed", "memwrite"]),
+        shown(&posix, &["munmap_delayed", "memwrite"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&posix, &["munmap_wait", "memread"]),
+        shown(&posix, &["munmap_wait", "memread"]),
         str![[r#"
 commute: a.va ≠ b.va
 commute: b is in the other process
@@ -492,7 +492,7 @@ differ: proc0.memory has a.va and proc0.leaving has a.va and b is not in the oth
 "#]]
     );
     assert_data_eq!(
-        told(&posix, &["mmap", "munmap_wait"]),
+        shown(&posix, &["mmap", "munmap_wait"]),
         str![[r#"
 commute: always
 
@@ -501,7 +501,7 @@ commute: always
 }
 
 #[test]
-fn what_is_in_both_interfaces_of_posix_commutes_as_often_in_both() {
+fn operations_of_both_posix_interfaces_commute_equally_often_in_both() {
     let (posix, more) = (posix(), alternatives::posix_plus());
     for names in [["open", "open"], ["link", "unlink"], ["pipe", "open"], ["memread", "memwrite"]] {
         assert_eq!(share(&posix, names), share(&more, names), "{names:?}");

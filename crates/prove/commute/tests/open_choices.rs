@@ -1,4 +1,4 @@
-//! What an interface leaves open is chosen so that orders agree, where it can be.
+//! Open values are chosen so that orders agree, if they can be.
 
 use knee_commute::{
     Int, Interface, Limits, Operation, Outcome, Verdict, conditions, explore, state,
@@ -12,7 +12,7 @@ state! {
     }
 }
 
-/// `write` sets both times to one that is before neither; `stat` tells them.
+/// `write` sets both times to a new time that is not earlier than either. `stat` returns them.
 fn file() -> Interface<Times> {
     Interface {
         name: "file",
@@ -23,7 +23,7 @@ fn file() -> Interface<Times> {
                 apply: |state, call| {
                     let time = call.open_int("time");
                     for field in [&mut state.mtime, &mut state.ctime] {
-                        call.world.assume_at_most(*field, time)?;
+                        call.execution.assume_at_most(*field, time)?;
                         *field = time;
                     }
                     Ok(Outcome::nothing())
@@ -41,10 +41,10 @@ fn file() -> Interface<Times> {
     }
 }
 
-/// z3 found this: that the time could be chosen to be the mtime decided that the ctime was no
-/// later, and stat and write were said to commute always.
+/// z3 found this: choosing the new time equal to the mtime decided that the ctime was not later, so
+/// that `stat` and `write` seemed to commute always.
 #[test]
-fn a_chosen_time_decided_how_two_times_of_the_initial_state_compare() {
+fn a_chosen_time_does_not_decide_how_two_initial_times_compare() {
     let file = file();
     let operations = ["stat", "write"].map(|name| file.operation(name).unwrap());
     let exploration = explore(&file, &operations, &Limits::default()).unwrap();
@@ -58,7 +58,7 @@ fn a_chosen_time_decided_how_two_times_of_the_initial_state_compare() {
 }
 
 #[test]
-fn two_times_that_are_both_open_agree_whatever_was_there() {
+fn two_open_times_agree_in_every_initial_state() {
     let file = file();
     let write = file.operation("write").unwrap();
     let exploration = explore(&file, &[write, write], &Limits::default()).unwrap();

@@ -1,30 +1,30 @@
-//! What the small interfaces teach.
+//! The conditions of the small interfaces.
 
 mod support;
 
 use knee_commute::models::{counter, map, queue, register, stack};
 use snapbox::{assert_data_eq, str};
-use support::told;
+use support::shown;
 
 #[test]
-fn a_counter_that_tells_its_value_does_not_commute_and_one_that_hides_it_does() {
+fn increments_commute_unless_they_return_the_value() {
     let counter = counter::counter();
     assert_data_eq!(
-        told(&counter, &["inc", "inc"]),
+        shown(&counter, &["inc", "inc"]),
         str![[r#"
 commute: always
 
 "#]]
     );
     assert_data_eq!(
-        told(&counter, &["inc_get", "inc_get"]),
+        shown(&counter, &["inc_get", "inc_get"]),
         str![[r#"
 differ: always: a sees n + 1 in a, b, n + 2 in b, a
 
 "#]]
     );
     assert_data_eq!(
-        told(&counter, &["inc", "dec_if_positive"]),
+        shown(&counter, &["inc", "dec_if_positive"]),
         str![[r#"
 commute: n ≠ 0
 differ: n = 0: b sees done in a, b, zero in b, a
@@ -32,7 +32,7 @@ differ: n = 0: b sees done in a, b, zero in b, a
 "#]]
     );
     assert_data_eq!(
-        told(&counter, &["dec_if_positive", "dec_if_positive"]),
+        shown(&counter, &["dec_if_positive", "dec_if_positive"]),
         str![[r#"
 commute: n ≠ 1
 differ: n = 1: a sees done in a, b, zero in b, a
@@ -40,7 +40,7 @@ differ: n = 1: a sees done in a, b, zero in b, a
 "#]]
     );
     assert_data_eq!(
-        told(&counter, &["inc", "inc", "inc"]),
+        shown(&counter, &["inc", "inc", "inc"]),
         str![[r#"
 commute: always
 
@@ -49,10 +49,10 @@ commute: always
 }
 
 #[test]
-fn writes_commute_only_if_they_write_the_same() {
+fn writes_commute_only_if_they_write_the_same_value() {
     let register = register::register();
     assert_data_eq!(
-        told(&register, &["write", "write"]),
+        shown(&register, &["write", "write"]),
         str![[r#"
 commute: b.value = a.value
 differ: b.value ≠ a.value: b.value or a.value is left
@@ -60,7 +60,7 @@ differ: b.value ≠ a.value: b.value or a.value is left
 "#]]
     );
     assert_data_eq!(
-        told(&register, &["write", "read"]),
+        shown(&register, &["write", "read"]),
         str![[r#"
 commute: a.value = value
 differ: a.value ≠ value: b sees a.value in a, b, value in b, a
@@ -68,7 +68,7 @@ differ: a.value ≠ value: b sees a.value in a, b, value in b, a
 "#]]
     );
     assert_data_eq!(
-        told(&register, &["read", "read"]),
+        shown(&register, &["read", "read"]),
         str![[r#"
 commute: always
 
@@ -80,7 +80,7 @@ commute: always
 fn on_a_stack_almost_nothing_commutes() {
     let stack = stack::stack();
     assert_data_eq!(
-        told(&stack, &["push", "push"]),
+        shown(&stack, &["push", "push"]),
         str![[r#"
 commute: a.element = b.element
 differ: a.element ≠ b.element: a.element or b.element is left
@@ -88,7 +88,7 @@ differ: a.element ≠ b.element: a.element or b.element is left
 "#]]
     );
     assert_data_eq!(
-        told(&stack, &["push", "pop"]),
+        shown(&stack, &["push", "pop"]),
         str![[r#"
 commute: plates.length ≥ 1 and a.element = plates(0)
 differ: plates.length = 0: b sees a.element in a, b, empty in b, a
@@ -97,7 +97,7 @@ differ: a.element ≠ plates(0): b sees a.element in a, b, plates(0) in b, a
 "#]]
     );
     assert_data_eq!(
-        told(&stack, &["pop", "pop"]),
+        shown(&stack, &["pop", "pop"]),
         str![[r#"
 commute: plates.length = 0
 commute: plates.length ≥ 2 and plates(0) = plates(1)
@@ -109,10 +109,10 @@ differ: plates.length ≥ 1 and plates(0) ≠ plates(1): a sees plates(0) in a, 
 }
 
 #[test]
-fn on_different_keys_all_commute() {
+fn operations_on_different_keys_commute() {
     let map = map::map();
     assert_data_eq!(
-        told(&map, &["put", "put"]),
+        shown(&map, &["put", "put"]),
         str![[r#"
 commute: b.value = a.value
 commute: b.key ≠ a.key
@@ -121,7 +121,7 @@ differ: b.key = a.key and b.value ≠ a.value: b.value or a.value is left
 "#]]
     );
     assert_data_eq!(
-        told(&map, &["put", "swap"]),
+        shown(&map, &["put", "swap"]),
         str![[r#"
 commute: a.key ≠ b.key
 commute: table has b.key and a.value = table[b.key] and b.value = a.value
@@ -132,7 +132,7 @@ differ: table has no b.key and a.key = b.key: b sees a.value in a, b, none in b,
 "#]]
     );
     assert_data_eq!(
-        told(&map, &["put", "get"]),
+        shown(&map, &["put", "get"]),
         str![[r#"
 commute: a.key ≠ b.key
 commute: table has b.key and a.value = table[b.key]
@@ -142,7 +142,7 @@ differ: table has no b.key and a.key = b.key: b sees a.value in a, b, none in b,
 "#]]
     );
     assert_data_eq!(
-        told(&map, &["remove", "get"]),
+        shown(&map, &["remove", "get"]),
         str![[r#"
 commute: a.key ≠ b.key
 commute: table has no b.key
@@ -156,7 +156,7 @@ differ: table has b.key and a.key = b.key: b sees none in a, b, table[b.key] in 
 fn producers_and_consumers_of_a_queue_commute_unless_it_is_full_or_empty() {
     let queue = queue::queue();
     assert_data_eq!(
-        told(&queue, &["push", "pop"]),
+        shown(&queue, &["push", "pop"]),
         str![[r#"
 commute: mail.length = 1
 differ: mail.length ≥ 2: a sees full in a, b, done in b, a
@@ -165,7 +165,7 @@ differ: mail.length = 0: b sees a.message in a, b, empty in b, a
 "#]]
     );
     assert_data_eq!(
-        told(&queue, &["push", "push"]),
+        shown(&queue, &["push", "push"]),
         str![[r#"
 commute: mail.length ≥ 2
 commute: mail.length = 0 and a.message = b.message
@@ -175,7 +175,7 @@ differ: mail.length ≤ 1 and a.message ≠ b.message: a.message or b.message is
 "#]]
     );
     assert_data_eq!(
-        told(&queue, &["pop", "pop"]),
+        shown(&queue, &["pop", "pop"]),
         str![[r#"
 commute: mail.length = 0
 commute: mail.length ≥ 2 and mail(0) = mail(1)

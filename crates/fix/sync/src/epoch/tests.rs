@@ -164,7 +164,7 @@ fn an_online_thread_blocks_until_it_is_quiescent_or_offline() {
 }
 
 #[test]
-fn synchronize_waits_for_earlier_sections_only() {
+fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
     both(|domain| {
         let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
         let left = AtomicBool::new(false);
@@ -183,9 +183,13 @@ fn synchronize_waits_for_earlier_sections_only() {
                 domain.synchronize();
                 assert!(left.load(SeqCst));
             });
-            // A section that begins after the wait does not block it.
+            let cookie = domain.cookie();
             let late = domain.section();
+            assert!(!domain.poll(cookie));
             go.send(()).unwrap();
+            domain.wait(cookie);
+            assert!(left.load(SeqCst));
+            // The thread may begin to wait after the late section has begun.
             drop(late);
             waiter.join().unwrap();
         });

@@ -41,7 +41,7 @@ pub struct Domain<
 struct Orphans {
     list: Vec<Retired>,
     /// A `Cell`, so that loom checks how the list is handed over.
-    next: primitive::Cell<*mut Orphans>,
+    next: primitive::Guarded<*mut Orphans>,
 }
 
 /// An object that is unlinked.
@@ -130,8 +130,10 @@ impl<P: Platform> Domain<P> {
     }
 
     fn push_orphans(&self, list: Vec<Retired>) {
-        let orphans =
-            Box::into_raw(Box::new(Orphans { list, next: primitive::Cell::new(ptr::null_mut()) }));
+        let orphans = Box::into_raw(Box::new(Orphans {
+            list,
+            next: primitive::Guarded::new(ptr::null_mut()),
+        }));
         let mut first = self.orphans.load(Relaxed);
         loop {
             // SAFETY: only this thread has the list before the exchange succeeds.

@@ -6,12 +6,12 @@ use core::ptr;
 use core::sync::atomic::Ordering::AcqRel;
 
 use crate::model::{Model, check, interrupt, thread};
-use crate::primitive::{AtomicPtr, Cell};
+use crate::primitive::{AtomicPtr, Guarded};
 
 use super::{Domain, Handle};
 
 /// What is shared: loom reports unordered accesses.
-type Object = Cell<u32>;
+type Object = Guarded<u32>;
 
 const FREED: u32 = 0xdead;
 
@@ -35,7 +35,7 @@ fn shared() -> Arc<Shared> {
 }
 
 fn object() -> *mut Object {
-    Box::leak(Box::new(Cell::new(1)))
+    Box::leak(Box::new(Guarded::new(1)))
 }
 
 fn read(shared: &Shared, handle: &Handle<Model>) {

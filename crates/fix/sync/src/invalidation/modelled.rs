@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::{Epoch, Invalidation, LockFree, Locked, Slots, Stamp, Tracker};
 use crate::model::{Model, RawLock, check, check_symmetric, interrupt, thread};
-use crate::primitive::Cell;
+use crate::primitive::Guarded;
 
 struct Place<F: Invalidation> {
     tracker: Tracker<F, Model>,
@@ -16,7 +16,7 @@ struct Place<F: Invalidation> {
     /// Of a page that nobody else uses.
     other: Stamp,
     /// What the sections did after that. loom fails if somebody looks who has not waited.
-    flushed: [Cell<bool>; 2],
+    flushed: [Guarded<bool>; 2],
 }
 
 // SAFETY: waits guard the cells, which loom looks after.
@@ -30,7 +30,7 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
         taken: Mutex::new(0),
         stamp: Stamp::new(),
         other: Stamp::new(),
-        flushed: [Cell::new(false), Cell::new(false)],
+        flushed: [Guarded::new(false), Guarded::new(false)],
     })
 }
 

@@ -1,7 +1,7 @@
 //! loom's atomics, whose loads see the latest where the model's platform wants it.
 
-// Public functions take them, of which a model's build has no other user than itself.
-#![allow(unreachable_pub)]
+// They are the language's.
+#![allow(missing_docs, unreachable_pub)]
 
 use core::ops::Deref;
 use core::ptr;
@@ -9,11 +9,17 @@ use core::sync::atomic::Ordering;
 
 use super::orders::loads_see_the_latest;
 
-/// One of loom's atomics with a load of its own, and a value that it never has.
+/// One of loom's atomics with a load of its own, its default, and a value that it never has.
 macro_rules! atomic {
-    ($name:ident $(<$T:ident>)?, $value:ty, $never:expr) => {
-        #[derive(Debug, Default)]
+    ($name:ident $(<$T:ident>)?, $value:ty, $default:expr, $never:expr) => {
+        #[derive(Debug)]
         pub struct $name $(<$T>)? (loom::sync::atomic::$name $(<$T>)?);
+
+        impl $(<$T>)? Default for $name $(<$T>)? {
+            fn default() -> Self {
+                Self::new($default)
+            }
+        }
 
         impl $(<$T>)? $name $(<$T>)? {
             pub fn new(value: $value) -> Self {
@@ -42,13 +48,13 @@ macro_rules! atomic {
     };
 }
 
-atomic!(AtomicU8, u8, 0xba);
-atomic!(AtomicU32, u32, 0xbad0_cafe);
-atomic!(AtomicU64, u64, 0xbad0_cafe_bad0_cafe);
-atomic!(AtomicPtr<T>, *mut T, ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
+atomic!(AtomicU8, u8, 0, 0xba);
+atomic!(AtomicU32, u32, 0, 0xbad0_cafe);
+atomic!(AtomicU64, u64, 0, 0xbad0_cafe_bad0_cafe);
+atomic!(AtomicPtr<T>, *mut T, ptr::null_mut(), ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
 
 /// As a number, which has values that it never has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AtomicBool(AtomicU8);
 
 impl AtomicBool {

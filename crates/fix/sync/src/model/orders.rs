@@ -59,7 +59,7 @@ loom::thread_local! {
 
 /// The threads of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Model;
+pub struct Model;
 
 // SAFETY: it is symmetric, and its fence is a full one; or it waits for the fence of each thread.
 unsafe impl Platform for Model {
@@ -97,7 +97,7 @@ unsafe impl Platform for Model {
 }
 
 /// A fence, as the model's platform has it.
-pub(crate) fn fence(order: Ordering) {
+pub fn fence(order: Ordering) {
     let is_less = order == SeqCst && loads_see_the_latest();
     loom::sync::atomic::fence(if is_less { AcqRel } else { order });
 }
@@ -154,12 +154,15 @@ fn leave() {
 }
 
 /// Threads that can be interrupted.
-pub(crate) mod thread {
+pub mod thread {
     use super::{BEGUN, ME, come, leave, wait};
 
-    pub(crate) struct JoinHandle<T>(loom::thread::JoinHandle<T>);
+    /// A thread to wait for.
+    #[derive(Debug)]
+    pub struct JoinHandle<T>(loom::thread::JoinHandle<T>);
 
-    pub(crate) fn spawn<T: 'static>(does: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    /// Starts a thread that can be interrupted.
+    pub fn spawn<T: 'static>(does: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
         let number = BEGUN.get();
         BEGUN.set(number + 1);
         JoinHandle(loom::thread::spawn(move || {
@@ -172,7 +175,8 @@ pub(crate) mod thread {
     }
 
     impl<T> JoinHandle<T> {
-        pub(crate) fn join(self) -> std::thread::Result<T> {
+        /// Waits for its end.
+        pub fn join(self) -> std::thread::Result<T> {
             leave();
             let result = self.0.join();
             come();
@@ -180,7 +184,8 @@ pub(crate) mod thread {
         }
     }
 
-    pub(crate) fn yield_now() {
+    /// Lets others run, and handles all interrupts.
+    pub fn yield_now() {
         wait();
         loom::thread::yield_now();
     }
@@ -188,28 +193,25 @@ pub(crate) mod thread {
 
 /// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for, on all
 /// platforms.
-pub(crate) fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
+pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_symmetric(preemptions, threads.clone());
     check_interrupted(preemptions, threads);
 }
 
 /// The same where both sides execute a fence: more than two threads that also interrupt each other are
 /// too much for loom.
-pub(crate) fn check_symmetric(
-    preemptions: usize,
-    threads: impl Fn() + Sync + Send + Clone + 'static,
-) {
+pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
 }
 
 /// The same where both sides execute a fence and each load sees the latest value.
-pub(crate) fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }
 
 /// The same where heavy fences interrupt.
-pub(crate) fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
+pub fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Interrupts, preemptions, threads);
 }
 
@@ -217,6 +219,8 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    // Enough for the models of knee-vm. A model that never ends panics here.
+    builder.max_branches = 20_000;
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {

@@ -400,17 +400,17 @@ mod modelled {
     use std::sync::Arc;
 
     use crate::model::{Model, check, check_symmetric, interrupt, thread};
-    use crate::primitive::Cell;
+    use crate::primitive::Guarded;
 
     struct Shared {
         count: PerCpuRef<Model>,
         /// What it counts. loom reports unordered accesses.
-        object: Cell<bool>,
+        object: Guarded<bool>,
     }
 
     impl Shared {
         fn new() -> Arc<Shared> {
-            Arc::new(Shared { count: PerCpuRef::new(Model), object: Cell::new(true) })
+            Arc::new(Shared { count: PerCpuRef::new(Model), object: Guarded::new(true) })
         }
 
         fn use_it(&self) {

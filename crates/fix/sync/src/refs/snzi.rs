@@ -387,7 +387,7 @@ mod modelled {
     use std::sync::Arc;
 
     use crate::model::{check, thread};
-    use crate::primitive::Cell;
+    use crate::primitive::Guarded;
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);
@@ -438,12 +438,12 @@ mod modelled {
             struct Shared {
                 snzi: Snzi,
                 /// loom reports unordered accesses.
-                work: Cell<bool>,
+                work: Guarded<bool>,
             }
             // SAFETY: loom checks every use of the cell.
             unsafe impl Sync for Shared {}
             let shared: &Shared =
-                Box::leak(Box::new(Shared { snzi: Snzi::new(2), work: Cell::new(false) }));
+                Box::leak(Box::new(Shared { snzi: Snzi::new(2), work: Guarded::new(false) }));
             let arrival = shared.snzi.arrive_at(0);
             let other = thread::spawn(|| {
                 if !shared.snzi.query() {

@@ -10,7 +10,7 @@ use super::bias::Bias;
 use super::readers::Readers;
 use super::slots::Slots;
 use crate::model::{Model, check, interrupt, thread};
-use crate::primitive::{AtomicU32, Cell};
+use crate::primitive::{AtomicU32, Guarded};
 
 /// A lock below: the number of readers, or `WRITER`.
 #[derive(Default)]
@@ -77,7 +77,7 @@ unsafe impl RawRwLockRecursive for Below {
 struct Place {
     lock: Bias<Below>,
     readers: Readers,
-    value: Cell<u32>,
+    value: Guarded<u32>,
 }
 
 // SAFETY: the lock guards the value.
@@ -89,7 +89,7 @@ impl Place {
     fn new() -> Arc<Place> {
         let below = Below::default();
         below.word();
-        Arc::new(Place { lock: Bias::new(below), readers: Readers::new(), value: Cell::new(0) })
+        Arc::new(Place { lock: Bias::new(below), readers: Readers::new(), value: Guarded::new(0) })
     }
 
     fn slots(&self) -> &Slots {

@@ -9,11 +9,11 @@ use super::memory::Memory;
 use super::space::{Space, for_each};
 use super::strategies::Strategies;
 use crate::address_space::AddressSpace;
-use crate::audit::Audit;
 use crate::cpu::Cpu;
-use crate::format::{Entry, Format};
 use crate::machine::Machine;
+use crate::machine::format::{Entry, Format};
 use crate::page::{Pages, Protection};
+use crate::space::audit::Audit;
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
     /// Counts what there is, while nobody changes it.

@@ -26,8 +26,8 @@ use super::pmap::Pmap;
 use super::reverse::{Mapping, Reverse};
 use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
-use crate::format::{Entry, Format};
 use crate::machine::Machine;
+use crate::machine::format::{Entry, Format};
 use crate::page::{Frame, Pages};
 
 /// What is behind an entry of a map. Those that are made of one have the same.

@@ -9,10 +9,10 @@ use knee_sync::invalidation::Stamp;
 
 use super::lock::{Held, Lock};
 use super::reverse::Reverse;
-use crate::cpu::table_at;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::node::Table;
+use crate::machine::format::Table;
+use crate::machine::table_at;
 use crate::page::Frame;
 
 /// A frame. In a line of its own, as `struct page` is: locks of tables are not to disturb each other.

@@ -14,10 +14,11 @@ use super::on_cpu::OnCpu;
 use super::pmap::{Pmap, slot};
 use super::reverse::{Mapping, Reverse};
 use super::strategies::{BackingOf, Strategies};
-use crate::cpu::{Cpu, Lack, Spare};
+use crate::cpu::Cpu;
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{ABSENT, Entry, Format};
 use crate::machine::Machine;
+use crate::machine::format::{ABSENT, Entry, Format};
+use crate::needed::Lack;
 use crate::page::{Frame, PAGE, Pages, Protection};
 
 /// What all [spaces](super::Space) of a machine that follow the same strategies have together: where each
@@ -167,7 +168,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 M::Format::read(entry.load(Relaxed), 0)
             else {
                 S::Reverse::reserve(cpu, pmap, whole.space())?;
-                let Ok(frame) = cpu.with_spare(Spare::page) else {
+                let Ok(frame) = cpu.with_spare(|spare| spare.frames.page()) else {
                     drop((guard, whole));
                     self.stock_page(cpu)?;
                     continue;
@@ -185,7 +186,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     allowed = protection.without(Protection::WRITE);
                 } else if self.frames.is_shared(frame) {
                     S::Reverse::reserve(cpu, pmap, whole.space())?;
-                    let Ok(new) = cpu.with_spare(Spare::page) else {
+                    let Ok(new) = cpu.with_spare(|spare| spare.frames.page()) else {
                         drop((guard, whole));
                         self.stock_page(cpu)?;
                         continue;

@@ -4,17 +4,19 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{self, AtomicU32};
 
+use knee_sync::shim::AtomicU64;
+
 use super::frames::Frames;
 use super::lock::{Held, Lock};
 use super::on_cpu::OnCpu;
 use super::reverse::Reverse;
-use crate::cpu::{Cpu, Lack, Nodes};
-use crate::cpus::CpuSet;
+use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
-use crate::format::{Entry, Format};
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
+use crate::needed::{Lack, Nodes};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
-use crate::primitive::AtomicU64;
 
 /// Tables of a space, which stay until it goes.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl<R: Reverse> Pmap<R> {
 /// A frame of zeros.
 fn zeroed<M: Machine>(cpu: &Cpu<'_, M>) -> Result<Frame, OutOfMemory> {
     cpu.stock(Lack::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 }))?;
-    cpu.with_spare(|spare| spare.table()).map_err(|_| OutOfMemory)
+    cpu.with_spare(|spare| spare.tree.table()).map_err(|_| OutOfMemory)
 }
 
 /// A page's slot in a table of this level.

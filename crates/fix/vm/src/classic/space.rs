@@ -16,7 +16,7 @@ use super::strategies::{MapOf, Strategies};
 use crate::address_space::AddressSpace;
 use crate::cpu::Cpu;
 use crate::error::{Fault, MapError, OutOfMemory};
-use crate::format::{Entry as TableEntry, FaultFlush, Format};
+use crate::machine::format::{Entry as TableEntry, FaultFlush, Format};
 use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Pages, Protection};
 

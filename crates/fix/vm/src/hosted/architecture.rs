@@ -1,6 +1,6 @@
 //! How the TLBs of a hosted machine behave, by architecture.
 
-use crate::format::{AArch64, Format, RiscV, X86_64};
+use crate::machine::format::{AArch64, Format, RiscV, X86_64};
 
 mod sealed {
     pub trait Sealed {}

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::padded::Padded;
+use knee_sync::shim::Padded;
+
 use crate::page::Frame;
 
 thread_local! {

@@ -4,12 +4,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 
 use knee_sync::Platform;
+use knee_sync::shim::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence, is_mutant, order};
 
 use super::tlb::Tlb;
-use crate::cpus::CpuSet;
 use crate::machine::Flush;
-use crate::mutant::{is_mutant, order};
-use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence};
+use crate::machine::cpu_set::CpuSet;
 
 /// What one CPU wants another to forget.
 struct Message {

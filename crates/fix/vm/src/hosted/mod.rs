@@ -65,11 +65,12 @@ pub use self::architecture::Architecture;
 use self::frames::Frames;
 use self::mailbox::Mailbox;
 pub use self::processor::Processor;
-use crate::cpus::CpuSet;
-use crate::format::X86_64;
-use crate::machine::{Flush, Machine, Note};
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::X86_64;
+use crate::machine::frame_meta::Note;
+use crate::machine::ticks::Ticks;
+use crate::machine::{Flush, Machine};
 use crate::page::{Frame, PAGE};
-use crate::ticks::Ticks;
 
 /// A machine in a process: x86-64, unless another [`Architecture`] is given.
 pub struct Hosted<A: Architecture = X86_64> {
@@ -128,15 +129,6 @@ impl<A: Architecture> Hosted<A> {
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
             ticks: Ticks::new(cpus).expect("there is memory"),
         }
-    }
-
-    /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
-    /// operation; a thread that does something else for long [rests](Processor::rest).
-    ///
-    /// # Panics
-    /// If there is no such CPU, or it is there already.
-    pub fn cpu(&self, number: usize) -> Processor<'_, A> {
-        Processor::new(self, number)
     }
 
     /// Frames that are free, but for those that CPUs keep for themselves.

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
+
 use super::mailbox::{Mailbox, shoot_down};
 use super::tlb::Translation;
-use crate::cpus::CpuSet;
 use crate::machine::Flush;
-use crate::model::Fences;
+use crate::machine::cpu_set::CpuSet;
 use crate::page::{Frame, Pages, Protection};
-use crate::primitive::{AtomicU64, Guarded};
 
 /// Switches that no CPU asks for. Without a limit the models hold as well, in five times the time.
 const PREEMPTIONS: usize = 5;
@@ -99,7 +99,7 @@ impl Processor {
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
         let pages = Flush::Range(Pages::new(page as u64, 1));
         // SAFETY: as above.
-        unsafe { shoot_down(mailboxes, &Fences, self.number, active, SPACE, pages) };
+        unsafe { shoot_down(mailboxes, &Model, self.number, active, SPACE, pages) };
         self.take(page);
     }
 
@@ -114,9 +114,7 @@ fn check(
     one: impl Fn(&Processor) + Sync + Send + Copy + 'static,
     other: impl Fn(&Processor) + Sync + Send + Copy + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS);
-    builder.check(move || {
+    check_symmetric(PREEMPTIONS, move || {
         let world = Arc::new(World {
             mailboxes: Default::default(),
             active: CpuSet::new(2).unwrap(),
@@ -126,7 +124,7 @@ fn check(
         let [first, second] = [0, 1].map(|number| Processor { world: Arc::clone(&world), number });
         first.come();
         second.come();
-        let thread = loom::thread::spawn(move || other(&second));
+        let thread = thread::spawn(move || other(&second));
         one(&first);
         thread.join().unwrap();
     });

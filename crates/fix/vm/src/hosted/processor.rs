@@ -9,10 +9,11 @@ use super::mailbox::Mailbox;
 use super::tlb::{CachedTable, Translation};
 use super::{Architecture, Hosted};
 use crate::address_space::AddressSpace;
-use crate::cpu::{Cpu, table_at};
+use crate::cpu::Cpu;
 use crate::error::Fault;
-use crate::format::{Entry, X86_64};
 use crate::machine::Flush;
+use crate::machine::format::{Entry, X86_64};
+use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
 
 /// Faults in a row that a CPU may raise from cached entries while its handler says that the access may be tried again.
@@ -34,8 +35,19 @@ pub struct Processor<'m, A: Architecture = X86_64> {
     cpu: Cpu<'m, Hosted<A>>,
 }
 
+impl<A: Architecture> Hosted<A> {
+    /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
+    /// operation; a thread that does something else for long [rests](Processor::rest).
+    ///
+    /// # Panics
+    /// If there is no such CPU, or it is there already.
+    pub fn cpu(&self, number: usize) -> Processor<'_, A> {
+        Processor::new(self, number)
+    }
+}
+
 impl<'m, A: Architecture> Processor<'m, A> {
-    pub(super) fn new(machine: &'m Hosted<A>, number: usize) -> Processor<'m, A> {
+    fn new(machine: &'m Hosted<A>, number: usize) -> Processor<'m, A> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");

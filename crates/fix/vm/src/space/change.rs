@@ -1,27 +1,21 @@
-//! To map, unmap, protect and discard.
+//! To map, protect and discard.
 
 use super::Space;
-use super::said::{Lists, change_all, change_extents, change_leaf, forget_extents, map_leaf};
-use crate::attributes::Attributes;
-use crate::backing::Backing;
-use crate::cpu::{Cpu, Lack, Spare};
+use crate::backing::{Backing, Sharing};
+use crate::cpu::Cpu;
 use crate::error::{Fault, MapError, OutOfMemory};
 use crate::machine::Machine;
-use crate::node::{Any, Branch, reach};
-use crate::object::{Object, Sharing};
+use crate::needed::Lack;
+use crate::object::Object;
 use crate::page::{Pages, Protection};
-use crate::removal::Removal;
-
-/// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
-pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
-
-/// What was mapped.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Unmapped {
-    /// Pages that were no guards.
-    count: u64,
-    has_guards: bool,
-}
+use crate::transaction::gather::Removal;
+use crate::tree::attributes::Attributes;
+use crate::tree::node::{Any, Branch};
+use crate::tree::pool::TreePool;
+use crate::tree::query::{is_used, mapped};
+use crate::tree::update::{
+    Lists, add_child, change_all, change_extents, change_leaf, map_leaf, prepare,
+};
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps memory of the space's own at these pages, where nothing is mapped.
@@ -66,10 +60,12 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         cpu.stock(Lack::Backings(1))?;
         let backing = Backing::new(object.core(), first, pages, self.tree_pointer(), sharing);
-        let backing = cpu.with_spare(|spare| spare.backing(backing)).map_err(|_| OutOfMemory)?;
-        let attributes = Attributes { protection: protection.readable(), backing: Some(backing) };
+        let backing = cpu.with_spare(|spare| spare.backings.take(backing));
+        let backing = backing.map_err(|_| OutOfMemory)?;
+        let id = Some(Backing::id(backing));
+        let attributes = Attributes { protection: protection.readable(), backing: id };
         // SAFETY: the caller has the object. It is detached here, or when nothing is mapped by it.
-        unsafe { Backing::attach(backing, cpu, false) };
+        unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
         let result = self.map_as(cpu, pages, attributes);
         if result.is_err() {
             // SAFETY: nothing was mapped.
@@ -88,8 +84,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let count = if attributes.is_guard() { 0 } else { pages.count() };
         let charge = self.tree().account.charge(cpu.number(), count, platform)?;
         let is_mapped = self.tree().locked(cpu, pages, |locked, spare| match locked.top {
-            Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, spare),
-            Any::Branch(branch) => self.map_branch(branch, pages, attributes, spare),
+            Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, &mut spare.tree),
+            Any::Branch(branch) => self.map_branch(branch, pages, attributes, &mut spare.tree),
         })?;
         if !is_mapped {
             return Err(MapError::Occupied);
@@ -103,109 +99,17 @@ impl<'m, M: Machine> Space<'m, M> {
         branch: &Branch,
         pages: Pages,
         attributes: Attributes,
-        spare: &mut Spare,
+        spare: &mut TreePool,
     ) -> Result<bool, Lack> {
         if branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages)) {
             return Ok(false);
         }
         if branch.is_one_slot(pages) {
-            self.add_child(branch, pages.start, spare)?;
+            add_child(self.machine, branch, pages.start, spare)?;
             return Err(Lack::Nothing);
         }
         change_extents(branch, 0, spare, |new| new.set(pages, Some(attributes)))?;
         Ok(true)
-    }
-
-    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there, unless the
-    /// space is [lazy](Space::set_lazy).
-    ///
-    /// # Errors
-    /// See [`MapError`]: to unmap the middle of something needs memory.
-    pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
-        self.check(cpu, pages)?;
-        let is_lazy = self.unmaps_lazily(cpu, pages);
-        let mut removal = if is_lazy { Removal::lazy() } else { Removal::new() };
-        let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, spare| {
-            self.prepare(locked, spare)?;
-            self.unmap_in(locked.top, pages, spare, &mut removal)
-        })?;
-        // Guards are not counted, and yet are addresses.
-        let found = if count > 0 { count } else { has_guards.into() };
-        let platform = self.machine.epoch().platform();
-        if let Some(ticket) = removal.linger(self.tree(), cpu) {
-            self.lingers(cpu, pages, count, ticket);
-            self.tree().account.give_back(cpu.number(), count, platform);
-            return Ok(());
-        }
-        // SAFETY: what was removed is not in the tables any more.
-        unsafe { removal.finish(self.tree(), cpu) };
-        self.tree().account.give_back(cpu.number(), count, platform);
-        self.give_range(cpu, pages, found);
-        if pages.count() >= PRUNED_AT_ONCE {
-            self.prune(cpu, pages);
-        }
-        Ok(())
-    }
-
-    /// Unmaps what is mapped of these pages in a node that is locked and below.
-    #[inline]
-    pub(super) fn unmap_in(
-        &self,
-        node: Any<'_>,
-        pages: Pages,
-        spare: &mut Spare,
-        removal: &mut Removal,
-    ) -> Result<Unmapped, Lack> {
-        match node {
-            Any::Leaf(leaf) => {
-                let slots = leaf.slots(pages);
-                let mut guards = 0;
-                // SAFETY: it is locked, and what is mapped by its codes is so.
-                let all = unsafe {
-                    leaf.with_codes(|codes| {
-                        if !codes.are_plain() {
-                            codes.for_each_run(slots.clone(), |attributes, count| {
-                                removal.unmapped(attributes, count as u64);
-                                guards += if attributes.is_guard() { count } else { 0 };
-                            });
-                        }
-                        codes.clear(slots)
-                    })
-                };
-                removal.take(self.machine, leaf, pages);
-                Ok(Unmapped { count: (all - guards) as u64, has_guards: guards > 0 })
-            }
-            Any::Branch(branch) => self.unmap_in_branch(branch, pages, spare, removal),
-        }
-    }
-
-    fn unmap_in_branch(
-        &self,
-        branch: &Branch,
-        pages: Pages,
-        spare: &mut Spare,
-        removal: &mut Removal,
-    ) -> Result<Unmapped, Lack> {
-        let mut unmapped = Unmapped::default();
-        let extents = branch.extents().overlapping(pages);
-        for extent in extents.iter() {
-            let count = extent.pages.and(pages).count();
-            // SAFETY: it is locked, and these are mapped.
-            unsafe { removal.unmapped(extent.attributes, count) };
-            match extent.attributes.is_guard() {
-                true => unmapped.has_guards = true,
-                false => unmapped.count += count,
-            }
-        }
-        if !extents.is_empty() {
-            forget_extents(branch, pages, spare)?;
-        }
-        for child in branch.children(pages) {
-            let below = self.unmap_in(child, pages, spare, removal)?;
-            unmapped.count += below.count;
-            unmapped.has_guards |= below.has_guards;
-        }
-        Ok(unmapped)
     }
 
     /// Frees the frames of these pages, of which some or all may not be mapped: they are zero again when
@@ -260,7 +164,8 @@ impl<'m, M: Machine> Space<'m, M> {
             if mapped(locked.top, pages) < pages.count() {
                 return Ok(false);
             }
-            self.prepare(locked, spare)?;
+            let spare = &mut spare.tree;
+            prepare(self.machine, locked, spare)?;
             let mut kinds = Lists::default();
             kinds.count_kinds(locked.top, pages);
             spare.has_kinds(kinds.count, kinds.room)?;
@@ -277,7 +182,7 @@ impl<'m, M: Machine> Space<'m, M> {
         node: Any<'_>,
         pages: Pages,
         protection: Protection,
-        spare: &mut Spare,
+        spare: &mut TreePool,
         removal: &mut Removal,
     ) -> Result<(), Lack> {
         let change = |old| Attributes { protection, ..old };
@@ -307,35 +212,4 @@ fn take_below<M: Machine>(machine: &M, node: Any<'_>, pages: Pages, removal: &mu
             branch.children(pages).for_each(|child| take_below(machine, child, pages, removal));
         }
     }
-}
-
-/// Whether anything is mapped there, in a node that is locked or below.
-pub(super) fn is_used(node: Any<'_>, pages: Pages) -> bool {
-    match node {
-        // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| !codes.is_free(leaf.slots(pages))) },
-        Any::Branch(branch) => {
-            branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages))
-        }
-    }
-}
-
-/// How many of these pages are mapped and no guards, in a node that is locked and below.
-#[inline]
-pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
-    match node {
-        // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe {
-            leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
-        },
-        Any::Branch(branch) => mapped_in_branch(branch, pages),
-    }
-}
-
-fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
-    let extents = branch.extents().overlapping(pages);
-    let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
-    let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
-    let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
-    own + below
 }

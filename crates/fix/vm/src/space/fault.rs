@@ -2,19 +2,22 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use knee_sync::shim::{AtomicU64, is_mutant, order};
+
 use super::Space;
-use crate::attributes::Attributes;
-use crate::cpu::{Cpu, Lack, Spare, table_at};
+use crate::backing::object_core::{Found, Held};
+use crate::backing::{Backing, Sharing};
+use crate::cpu::{Cpu, Spare};
 use crate::error::{Fault, OutOfMemory};
-use crate::format::{Entry, FaultFlush, Format};
-use crate::machine::{Flush, Machine};
-use crate::mutant::is_mutant;
-use crate::node::{Any, Leaf, first_leaf};
-use crate::object::{Found, Held, Sharing};
+use crate::machine::format::{Entry, FaultFlush, Format};
+use crate::machine::{Flush, Machine, table_at};
+use crate::needed::Lack;
 use crate::page::{Frame, PAGE, Pages, Protection};
-use crate::primitive::AtomicU64;
-use crate::removal::release;
-use crate::tree::{Locked, lock};
+use crate::transaction::gather::release;
+use crate::tree::attributes::Attributes;
+use crate::tree::lock::{Locked, lock};
+use crate::tree::node::{Any, Leaf, first_leaf};
+use crate::tree::update::{add_child, add_table};
 
 /// What a fault has found in the entry of its page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,7 +142,6 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Before, Fault> {
         let mut turn = None;
         loop {
-            // Most faults need one, and those that do not should not fail for it.
             cpu.stock_page();
             let next = {
                 let _guard = cpu.pin();
@@ -199,7 +201,7 @@ impl<'m, M: Machine> Space<'m, M> {
             // It may linger: then it is not mapped.
             _ => return done,
         };
-        let (note, own) = (self.machine.note(frame), self.tree().lineage.own());
+        let (note, own) = (self.machine.note(frame), self.lineage.own());
         if note.is_object() || note.origin().0 == own && !(alone && note.is_shared()) {
             return done;
         }
@@ -210,7 +212,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if leaf.is_flushing() {
             return Ok(Step::Wait(leaf));
         }
-        spare.has_page()?;
+        spare.frames.has_page()?;
         let attributes = leaf.attributes(page).expect("what is present is mapped");
         let shared = Shared { leaf, frame, is_known: true, attributes };
         // SAFETY: the leaf is locked, and not being flushed.
@@ -245,7 +247,8 @@ impl<'m, M: Machine> Space<'m, M> {
         } else {
             self.tree().account.came(cpu.number(), 1);
         }
-        let own = cpu.with_spare(Spare::page).expect("it was there, and is the CPU's");
+        let own = cpu.with_spare(|spare| spare.frames.page());
+        let own = own.expect("it was there, and is the CPU's");
         let is_private = !self.machine.note(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
@@ -258,11 +261,11 @@ impl<'m, M: Machine> Space<'m, M> {
             // outside of the language ([`Machine`]), so these words are read by atomics as well.
             unsafe { copy_words(self.machine, frame, own) };
         }
-        self.machine.note(own).set_origin(self.tree().lineage.own(), page);
+        self.machine.note(own).set_origin(self.lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the entry is in it");
         // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
-        // frame finds the copy.
+        // frame finds the copy. No mutant: the models' memory is loom's atomics, which cannot be copied.
         let new = M::Format::page_or_parked(own, attributes.protection);
         entries[leaf.slot(page)].store(new, Release);
         leaf.leaving().set(leaf.leaving().get() - 1);
@@ -327,7 +330,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_stray() && (is_free || is_mutant!("adds_twice")) {
-                        self.add_child(branch, page, spare)?;
+                        add_child(self.machine, branch, page, &mut spare.tree)?;
                     }
                     return Err(Lack::Nothing);
                 }
@@ -358,12 +361,12 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let entries = match leaf.table() {
             Some(entries) => entries,
-            None => self.add_table(leaf, page, spare)?,
+            None => add_table(self.machine, leaf, page, &mut spare.tree)?,
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.allows(Protection::WRITE);
         // SAFETY: the leaf is locked, and the page is mapped by it.
-        let backing = unsafe { attributes.backing() };
+        let backing = unsafe { Backing::of(attributes) };
         let mut old = Protection::NONE;
         let (frame, is_known) = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::Leaving(_) if !is_mutant!("fault_while_leaving") => return Ok(Step::Wait(leaf)),
@@ -375,13 +378,14 @@ impl<'m, M: Machine> Space<'m, M> {
             Entry::Parked(frame) => (frame, true),
             _ => match backing {
                 None => {
-                    let frame = spare.page()?;
-                    self.machine.note(frame).set_origin(self.tree().lineage.own(), page);
+                    let frame = spare.frames.page()?;
+                    self.machine.note(frame).set_origin(self.lineage.own(), page);
                     (frame, false)
                 }
                 Some(backing) => {
                     let (object, index) = (backing.object(), backing.index(page));
-                    match object.find(self.machine, index, spare)? {
+                    let Spare { blocks, frames, .. } = spare;
+                    match object.find(self.machine, index, blocks, frames)? {
                         Found::Frame(frame) => (frame, false),
                         Found::Away => {
                             return Ok(Step::PageIn(Held::new(object, self.machine), index));
@@ -413,7 +417,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Ok(Step::Wait(leaf));
                 }
                 // The one that there was may have become the object's.
-                spare.has_page()?;
+                spare.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
                 // SAFETY: it is locked, and not being flushed.
                 return Ok(unsafe { self.leave(entry, shared) });
@@ -421,7 +425,7 @@ impl<'m, M: Machine> Space<'m, M> {
             protection = protection.without(Protection::WRITE);
         }
         // Release: who finds the frame finds zeros.
-        entry.store(M::Format::page_or_parked(frame, protection), Release);
+        entry.store(M::Format::page_or_parked(frame, protection), order!(Release, "page_publish"));
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
             let is_spurious = flushes && old.allows(access);
@@ -429,24 +433,6 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::Came)
-    }
-
-    /// Gives a leaf that is locked its table.
-    #[cold]
-    pub(crate) fn add_table<'a>(
-        &self,
-        leaf: &'a Leaf,
-        page: u64,
-        spare: &mut Spare,
-    ) -> Result<&'a crate::node::Table, Lack> {
-        let frame = spare.table()?;
-        // SAFETY: it has none, and the frame is zeroed and ours.
-        unsafe { leaf.set_table(frame, table_at(self.machine, frame)) };
-        let parent = leaf.above().expect("a leaf has a parent");
-        let entries = parent.table().expect("branches have tables");
-        // The entry of the parent's table belongs to who has the child's lock.
-        entries[parent.slot(page)].store(M::Format::table(frame), Release);
-        Ok(leaf.table().expect("it has one now"))
     }
 }
 

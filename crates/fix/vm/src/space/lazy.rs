@@ -2,26 +2,19 @@
 
 use alloc::collections::VecDeque;
 
+use knee_sync::shim::is_mutant;
+
 use super::Space;
-use super::change::PRUNED_AT_ONCE;
+use super::arena::Lingering;
+use super::prune::PRUNED_AT_ONCE;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
-use crate::mutant::is_mutant;
+use crate::machine::ticks::Ticks;
 use crate::page::Pages;
-use crate::ticks::Ticks;
 
 /// Ranges that a CPU has waiting for ticks in a space, of 64 pages that are present: so it is 8 MiB at most. With
 /// one more all CPUs are interrupted once for all of them.
 const MOST_RANGES: usize = 32;
-
-/// Pages that were unmapped lazily.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lingering {
-    pages: Pages,
-    /// How many of them were mapped.
-    mapped: u64,
-    ticket: u64,
-}
 
 impl<'m, M: Machine> Space<'m, M> {
     /// From now on who [unmaps](Space::unmap) a few pages of the space's own interrupts nobody: other CPUs may

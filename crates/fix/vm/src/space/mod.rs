@@ -1,31 +1,40 @@
 //! An address space: what is mapped where.
 
+mod anywhere;
+mod arena;
+#[cfg(feature = "std")]
+pub(crate) mod audit;
 mod change;
 mod fault;
+mod fork;
 mod lazy;
+pub(crate) mod lineage;
 mod prune;
 mod remap;
-mod said;
+mod unmap;
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
-pub(crate) use self::change::mapped;
-pub(crate) use self::lazy::Lingering;
-use crate::arena::Arenas;
+use crate::allocate::try_box;
 use crate::backing::{Backing, Marked};
 use crate::cpu::Cpu;
-use crate::cpus::CpuSet;
 use crate::error::{MapError, OutOfMemory};
-use crate::format::{ABSENT, Format};
-use crate::lineage::{Held, Lineage, Link, Origin};
 use crate::machine::Machine;
-use crate::node::{Any, MOST_ABOVE};
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::format::{ABSENT, Format};
+use crate::machine::table_at;
+use crate::needed::Nodes;
 use crate::page::{Frame, Pages, Protection};
 use crate::quota::{Account, Quota};
+use crate::space::arena::Arenas;
+use crate::space::lineage::{Held, Lineage, Link, Origin};
 use crate::tree::Tree;
+use crate::tree::node::{Any, MOST_ABOVE};
+use crate::tree::query::mapped;
+use alloc::boxed::Box;
 
 /// An address space of a machine.
 ///
@@ -36,6 +45,7 @@ use crate::tree::Tree;
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
+    lineage: Lineage,
     pub(crate) arenas: Arenas,
 }
 
@@ -77,13 +87,18 @@ impl<'m, M: Machine> Space<'m, M> {
         let machine = cpu.machine();
         let active = CpuSet::new(machine.cpus())?;
         let account = Account::new(machine.cpus(), quota)?;
-        let tree = Tree::new(M::Format::LEVELS - 1, active, account);
+        let tree = try_box(Tree::new(M::Format::LEVELS - 1, active, account))?;
         let arenas = Arenas::new(machine.cpus(), M::Format::pages())?;
         let (origin, link) = (Origin::new()?, Link::new()?);
-        let tree = cpu.tree(tree)?;
-        // SAFETY: nobody else knows it; it is the space's.
-        unsafe { Lineage::begin(tree, origin, link, cpu) };
-        Ok(Space { machine, tree, arenas })
+        cpu.stock(Nodes::TABLE)?;
+        let frame = cpu.with_spare(|spare| spare.tree.table()).map_err(|_| OutOfMemory)?;
+        machine.begin_root(frame);
+        // SAFETY: nobody else knows the tree, whose root has no table; the frame is zeroed and ours.
+        unsafe { tree.root().set_table(frame, table_at(machine, frame)) };
+        let tree = NonNull::from(Box::leak(tree));
+        // SAFETY: the space is a user of the tree until it ends the lineage.
+        let lineage = unsafe { Lineage::new(tree, origin, link, cpu) };
+        Ok(Space { machine, tree, lineage, arenas })
     }
 
     /// Its number, which no other space has: what caches of the machine may know it by.
@@ -200,7 +215,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub(crate) fn with_root_locked<R>(
         &self,
         cpu: &Cpu<'m, M>,
-        with: impl FnOnce(&crate::node::Branch) -> R,
+        with: impl FnOnce(&crate::tree::node::Branch) -> R,
     ) -> R {
         self.check_cpu(cpu);
         let _guard = cpu.pin();
@@ -270,7 +285,7 @@ impl<M: Machine> Drop for Space<'_, M> {
             unsafe { Backing::detach(backing, self.machine) };
         }
         // SAFETY: nobody else has its pages.
-        unsafe { tree.lineage.end(self.machine.epoch().platform()) };
+        unsafe { self.lineage.end(self.machine.epoch().platform()) };
         // SAFETY: it came from a box, and CPUs have left it.
         unsafe { Tree::leave(self.tree, self.machine) };
     }

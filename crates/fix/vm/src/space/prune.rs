@@ -3,13 +3,17 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
+use knee_sync::shim::is_mutant;
+
 use super::Space;
 use crate::cpu::Cpu;
-use crate::format::ABSENT;
+use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
-use crate::mutant::is_mutant;
-use crate::node::{Any, Branch, Node};
 use crate::page::{Frame, Pages};
+use crate::tree::node::{Any, Branch, Node, reach};
+
+/// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
+pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
 
 /// Nodes that were taken out of the tree, in lists through what they are made of.
 struct Pruned {

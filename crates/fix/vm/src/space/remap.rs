@@ -3,18 +3,21 @@
 use core::ptr;
 
 use super::Space;
-use super::change::{is_used, mapped};
-use super::said::{Lists, change_extents, make_room};
-use crate::attributes::Attributes;
+use super::unmap::Unmapping;
+use crate::backing::object_core::Held;
 use crate::backing::{Backing, Marked, copied};
-use crate::cpu::{Cpu, Lack, Spare};
+use crate::cpu::{Cpu, Spare};
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::node::{Any, Leaf};
-use crate::object::Held;
+use crate::needed::Lack;
 use crate::page::{ENTRIES, Pages};
-use crate::removal::Removal;
-use crate::tree::Locked;
+use crate::transaction::gather::Removal;
+use crate::tree::attributes::Attributes;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Any, Leaf};
+use crate::tree::pool::TreePool;
+use crate::tree::query::{is_used, mapped, runs_of};
+use crate::tree::update::{Lists, add_child, add_table, change_extents, make_room};
 
 /// What a look at what is to be moved comes to.
 enum Outcome<'m, M: Machine> {
@@ -108,26 +111,28 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps more pages as one is, or of its object those that follow.
     fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
         // The object is there as long as the page is mapped: what follows is attached at once.
-        let attributes = self.tree().locked(cpu, Pages::new(last, 1), |locked, spare| {
-            let Some(attributes) = locked.attributes(last) else {
-                return Ok(Err(MapError::Unmapped));
-            };
-            // SAFETY: the page is mapped and locked.
-            let Some(backing) = (unsafe { attributes.backing() }) else {
-                return Ok(Ok(attributes));
-            };
-            let first = backing.index(last) + 1;
-            if first.checked_add(more.count()).is_none() {
-                return Ok(Err(MapError::BeyondObject));
-            }
-            let more = backing.at(first, more, self.tree_pointer());
-            let more = spare.backing(more)?;
-            // SAFETY: this space is attached, as the page is mapped.
-            unsafe { Backing::attach(more, cpu, false) };
-            Ok(Ok(Attributes { backing: Some(more), ..attributes }))
-        })??;
+        let (attributes, backing) =
+            self.tree().locked(cpu, Pages::new(last, 1), |locked, spare| {
+                let Some(attributes) = locked.attributes(last) else {
+                    return Ok(Err(MapError::Unmapped));
+                };
+                // SAFETY: the page is mapped and locked.
+                let Some(backing) = (unsafe { Backing::of(attributes) }) else {
+                    return Ok(Ok((attributes, None)));
+                };
+                let first = backing.index(last) + 1;
+                if first.checked_add(more.count()).is_none() {
+                    return Ok(Err(MapError::BeyondObject));
+                }
+                let more = backing.at(first, more, self.tree_pointer());
+                let more = spare.backings.take(more)?;
+                // SAFETY: this space is attached, as the page is mapped.
+                unsafe { Backing::attach(more, cpu.number(), cpu.platform(), false) };
+                Ok(Ok((attributes, Some(more))))
+            })??;
+        let attributes = Attributes { backing: backing.map(Backing::id), ..attributes };
         let result = self.map_as(cpu, more, attributes);
-        if let (Err(_), Some(backing)) = (&result, attributes.backing) {
+        if let (Err(_), Some(backing)) = (&result, backing) {
             // SAFETY: nothing was mapped.
             unsafe { Backing::detach(backing, self.machine) };
         }
@@ -139,12 +144,12 @@ impl<'m, M: Machine> Space<'m, M> {
         let new = Pages::new(to, old.count());
         let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
         loop {
-            let mut removal = Removal::new();
+            let mut unmapping = Unmapping::new(Removal::new());
             let outcome = self.tree().locked(cpu, hull, |locked, spare| {
-                self.relocate_in(cpu, locked, old, new, spare, &mut removal)
+                self.relocate_in(cpu, locked, old, new, spare, &mut unmapping)
             })?;
             // SAFETY: frames were moved, and none is free.
-            unsafe { removal.finish(self.tree(), cpu) };
+            unsafe { unmapping.finish(self.tree(), cpu) };
             match outcome {
                 Outcome::Moved => {
                     self.give_range(cpu, old, old.count());
@@ -166,7 +171,7 @@ impl<'m, M: Machine> Space<'m, M> {
         old: Pages,
         new: Pages,
         spare: &mut Spare,
-        removal: &mut Removal,
+        unmapping: &mut Unmapping,
     ) -> Result<Outcome<'m, M>, Lack> {
         let top = locked.top;
         if mapped(top, old) < old.count() {
@@ -186,7 +191,7 @@ impl<'m, M: Machine> Space<'m, M> {
             runs += 1;
             // SAFETY: it is mapped, and locked.
             unsafe { marked.add(attributes) };
-            self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)?;
+            self.lowest_in(top, Pages::new(there(pages.start), pages.count()), &mut spare.tree)?;
         }
         if let Some(object) = marked.crowded(self.machine) {
             return Ok(Outcome::Crowded(object));
@@ -196,10 +201,14 @@ impl<'m, M: Machine> Space<'m, M> {
         lists.count_extents(top, old, more);
         let mut last = None;
         for (pages, _) in runs_of(top, old) {
-            match self.lowest_in(top, Pages::new(there(pages.start), pages.count()), spare)? {
+            match self.lowest_in(
+                top,
+                Pages::new(there(pages.start), pages.count()),
+                &mut spare.tree,
+            )? {
                 // SAFETY: it is locked.
                 Any::Leaf(leaf) => unsafe {
-                    leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), spare))?;
+                    leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), &mut spare.tree))?;
                 },
                 Any::Branch(branch) if last.is_some_and(|last| ptr::eq(last, branch)) => (),
                 Any::Branch(branch) => {
@@ -208,8 +217,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
             }
         }
-        spare.has_extents(lists.count, lists.room)?;
-        spare.has_backings(marked.count())?;
+        spare.tree.has_extents(lists.count, lists.room)?;
+        spare.backings.has(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {
             for (page, _, frame) in leaf.present_in::<M::Format>(old) {
@@ -226,7 +235,7 @@ impl<'m, M: Machine> Space<'m, M> {
         locked.for_each_leaf(|leaf| {
             for (page, _, _) in leaf.present_in::<M::Format>(old) {
                 if lack.is_ok() {
-                    lack = self.leaf_in(top, there(page), spare).map(|_| ());
+                    lack = self.leaf_in(top, there(page), &mut spare.tree).map(|_| ());
                 }
             }
         });
@@ -236,11 +245,11 @@ impl<'m, M: Machine> Space<'m, M> {
             let pages = backing.pages().and(old);
             let moved = Pages::new(there(pages.start), pages.count());
             let moved = backing.at(backing.index(pages.start), moved, self.tree_pointer());
-            let moved = spare.backing(moved).expect("they were counted");
+            let moved = spare.backings.take(moved).expect("they were counted");
             // SAFETY: this space is attached to the object. It stays until nothing is mapped by it.
             unsafe {
                 moved.as_ref().set_mapped(0);
-                Backing::attach(moved, cpu, true);
+                Backing::attach(moved, cpu.number(), cpu.platform(), true);
             }
             moved
         });
@@ -248,10 +257,10 @@ impl<'m, M: Machine> Space<'m, M> {
             for (page, _, frame) in leaf.present_in::<M::Format>(old) {
                 let note = self.machine.note(frame);
                 if !note.is_object() {
-                    note.set_origin(self.tree().lineage.own(), there(page));
+                    note.set_origin(self.lineage.own(), there(page));
                 }
-                let to = self.leaf_in(top, there(page), spare).expect("it is there");
-                removal.relocate::<M>((leaf, page), (to, there(page)), frame);
+                let to = self.leaf_in(top, there(page), &mut spare.tree).expect("it is there");
+                unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
         // Run by run, from both sides: what is said here is not said there yet.
@@ -261,12 +270,12 @@ impl<'m, M: Machine> Space<'m, M> {
             // SAFETY: backings were marked and copied.
             let new = unsafe { copied(attributes) };
             // SAFETY: it is mapped by it from now on, under the locks.
-            if let Some(backing) = unsafe { new.backing() } {
+            if let Some(backing) = unsafe { Backing::of(new) } {
                 backing.set_mapped(backing.mapped() + pages.count());
             }
-            self.unmap_in(top, pages, spare, removal).expect("nothing lacks");
+            self.unmap_in(top, pages, &mut spare.tree, unmapping).expect("nothing lacks");
             let moved = Pages::new(there(pages.start), pages.count());
-            let result = match self.lowest_in(top, moved, spare).expect("nothing lacks") {
+            let result = match self.lowest_in(top, moved, &mut spare.tree).expect("nothing lacks") {
                 Any::Leaf(leaf) => {
                     let slots = leaf.slots(moved);
                     // SAFETY: it is locked.
@@ -274,7 +283,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     Ok(())
                 }
                 Any::Branch(branch) => {
-                    change_extents(branch, 0, spare, |list| list.set(moved, Some(new)))
+                    change_extents(branch, 0, &mut spare.tree, |list| list.set(moved, Some(new)))
                 }
             };
             result.expect("nothing lacks");
@@ -288,7 +297,7 @@ impl<'m, M: Machine> Space<'m, M> {
         &self,
         top: Any<'a>,
         pages: Pages,
-        spare: &mut Spare,
+        spare: &mut TreePool,
     ) -> Result<Any<'a>, Lack> {
         let mut node = top;
         while let Any::Branch(branch) = node
@@ -296,49 +305,20 @@ impl<'m, M: Machine> Space<'m, M> {
         {
             match branch.child(branch.slot(pages.start)) {
                 Some(child) => node = child,
-                None => self.add_child(branch, pages.start, spare)?,
+                None => add_child(self.machine, branch, pages.start, spare)?,
             }
         }
         Ok(node)
     }
 
     /// The leaf of a page with a table, at a node that is locked or below.
-    fn leaf_in<'a>(&self, top: Any<'a>, page: u64, spare: &mut Spare) -> Result<&'a Leaf, Lack> {
+    fn leaf_in<'a>(&self, top: Any<'a>, page: u64, spare: &mut TreePool) -> Result<&'a Leaf, Lack> {
         let Any::Leaf(leaf) = self.lowest_in(top, Pages::new(page, 1), spare)? else {
             unreachable!("one page is in one slot");
         };
         if leaf.table().is_none() {
-            self.add_table(leaf, page, spare)?;
+            add_table(self.machine, leaf, page, spare)?;
         }
         Ok(leaf)
-    }
-}
-
-/// What these pages are, all of which are mapped, in a node that is locked and below.
-fn runs_of(top: Any<'_>, mut pages: Pages) -> impl Iterator<Item = (Pages, Attributes)> {
-    core::iter::from_fn(move || {
-        let (run, attributes) = run_at(top, pages).filter(|_| !pages.is_empty())?;
-        pages.start = run.end;
-        Some((run, attributes))
-    })
-}
-
-/// The first of these pages, and those after it that are said to be the same in the same place.
-fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
-    match node {
-        // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe {
-            leaf.with_codes(|codes| {
-                let (attributes, count) = codes.run(leaf.slots(pages))?;
-                Some((Pages::new(pages.start, count as u64), attributes))
-            })
-        },
-        Any::Branch(branch) => {
-            let first = branch.extents().overlapping(pages).first();
-            match first.filter(|extent| extent.pages.contains(pages.start)) {
-                Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
-                None => run_at(branch.child(branch.slot(pages.start))?, pages),
-            }
-        }
     }
 }

@@ -54,46 +54,74 @@ struct Report {
 /// All checks that apply to this machine, in the order in which a newcomer meets the commands.
 fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
     let checks = [
-        check("CPUs", "knee run: the highest task count", topology.map(host::cpus)),
+        check(
+            "CPUs",
+            "knee run -t auto measures up to one task per usable CPU",
+            topology.map(host::cpus),
+        ),
         check(
             "CPU quota",
-            "knee run: throttling can be mistaken for a knee",
+            "knee run can mistake throttling for a knee",
             host::cpu_quota(environment),
         ),
-        check("load", "knee run: quiet CPUs", host::load(environment)),
-        check("stolen time", "knee run: CPUs that no other guest uses", host::steal()),
-        check("governor", "knee run: a steady frequency", host::governor(environment)),
+        check("load", "knee run needs quiet CPUs", host::load(environment)),
+        check("stolen time", "knee run needs CPUs that no other guest uses", host::steal()),
+        check("governor", "knee run needs a steady CPU frequency", host::governor(environment)),
         check(
             "turbo",
-            "knee run: turbo speeds up a single task, so scaling looks worse",
+            "knee run shows worse scaling if turbo speeds up a single task",
             host::turbo(environment),
         ),
-        check("SMT", "knee run: how tasks are placed on cores", host::smt(environment)),
-        check("isolated CPUs", "knee run: the least noise", host::isolated_cpus(environment)),
-        check("clock source", "knee run: measured intervals", host::clock(environment)),
+        check("SMT", "knee run places tasks on cores before SMT siblings", host::smt(environment)),
+        check(
+            "isolated CPUs",
+            "knee run has the least noise on isolated CPUs",
+            host::isolated_cpus(environment),
+        ),
+        check(
+            "clock source",
+            "knee run measures intervals with this clock",
+            host::clock(environment),
+        ),
         check(
             "NUMA balancing",
-            "knee run: memory and tasks that stay on their NUMA node",
+            "knee run needs memory and tasks that stay on their NUMA node",
             host::numa_balancing(environment),
         ),
-        check("open files", "knee run: poll and select testcases", host::open_files(environment)),
+        check(
+            "open files",
+            "knee run needs many open files for the testcases poll2 and poll3",
+            host::open_files(environment),
+        ),
         check(
             "huge pages",
-            "knee run: zero_fill2, and what page_fault1 counts",
+            "knee run needs huge pages for zero_fill2, and testcases with @pages=system use them",
             host::huge_pages(environment),
         ),
         check(
             "/dev/shm",
-            "knee run: file testcases and build1 in memory, not on disk",
+            "knee run needs a tmpfs for the testcases build1 and fallocate1",
             host::shared_memory(),
         ),
-        check("sampling", "knee profile: where the cycles go", host::sampling()),
-        check("C compiler", "knee run: build1, and your --plugin files", tools::compiler()),
-        check("QEMU", "knee commute: kernels in guests", tools::qemu()),
-        check("QEMU user mode", "knee commute check --program: libraries", tools::qemu_user()),
+        check("sampling", "knee profile samples where cycles go", host::sampling()),
+        check(
+            "C compiler",
+            "knee run needs a compiler for build1, and you need one for --plugin files",
+            tools::compiler(),
+        ),
+        check(
+            "QEMU",
+            "knee commute check and cost run kernels in guests under QEMU",
+            tools::qemu(),
+        ),
+        check(
+            "QEMU user mode",
+            "knee commute check --program traces libraries under QEMU's user mode",
+            tools::qemu_user(),
+        ),
         check(
             "calibration",
-            "knee commute check and cost: trustworthy verdicts",
+            "knee commute check and cost give correct results only if calibration succeeds",
             tools::calibration(),
         ),
     ];
@@ -125,7 +153,7 @@ fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
             Remedy::Command(command) => ("fix: ", command),
             Remedy::Statement(statement) => ("note:", statement),
         };
-        for (word, text) in [("for: ", *needed_for), (word, remedy)] {
+        for (word, text) in [("why: ", *needed_for), (word, remedy)] {
             let text = format!("{dim}{word}{dim:#} {text}");
             table.row(vec![Cell::default(), Cell::default(), text.into()]);
         }
@@ -169,17 +197,13 @@ mod tests {
     #[test]
     fn doctor_explains_only_what_is_not_ok() {
         let checks = [
-            check("compiler", "build1", ok("cc 12.2")),
+            check("compiler", "knee run compiles", ok("cc 12.2")),
             check(
                 "/dev/shm",
-                "knee run: testcases on tmpfs",
+                "knee run needs a tmpfs",
                 missing("not mounted", command("sudo mount -t tmpfs tmpfs /dev/shm")),
             ),
-            check(
-                "load",
-                "every measurement: quiet CPUs",
-                limited("3.0 on 2 CPUs", statement("wait")),
-            ),
+            check("load", "knee run needs quiet CPUs", limited("3.0 on 2 CPUs", statement("wait"))),
         ]
         .map(Option::unwrap);
         let text = as_text("Linux 6.1 · 2 CPUs", &checks, &Screen::UNLIMITED);
@@ -191,10 +215,10 @@ Linux 6.1 · 2 CPUs
 
 ok       compiler  cc 12.2
 missing  /dev/shm  not mounted
-                   for:  knee run: testcases on tmpfs
+                   why:  knee run needs a tmpfs
                    fix:  sudo mount -t tmpfs tmpfs /dev/shm
 limited  load      3.0 on 2 CPUs
-                   for:  every measurement: quiet CPUs
+                   why:  knee run needs quiet CPUs
                    note: wait
 
 1 ok, 1 limited, 1 missing

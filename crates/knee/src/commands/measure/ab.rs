@@ -1,4 +1,4 @@
-//! `knee ab`: compare two programs or testcases with interleaved rounds (ABBA).
+//! `knee ab`: compare two programs or testcases in interleaved rounds (ABBA).
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ use crate::stdout;
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;
 
-/// Compare two programs or testcases with interleaved rounds
+/// Compare two programs or testcases in interleaved rounds
 ///
 /// In each round, knee runs both sides in quick succession. If the machine becomes slower or faster
 /// during the comparison, the change affects both sides alike and cancels out.

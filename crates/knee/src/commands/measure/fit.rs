@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME | GLOB")]
     names: Vec<glob::Pattern>,
 
-    /// Efficiency threshold: the knee is the first task count with a lower efficiency
+    /// Efficiency threshold: the knee is the first task count with an efficiency below P%
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 

@@ -15,21 +15,21 @@ use crate::stdout;
 /// Fewest runs that can show a change: three before it and three after.
 const FEWEST_RUNS: usize = 6;
 
-/// Find when points changed in a series of runs
+/// Find when throughput changed in a series of runs
 ///
 /// For each point (testcase, mode, task count), knee searches the medians of the runs for changes.
-/// It uses the E-divisive algorithm (Matteson and James 2014), which needs no threshold, can find
+/// knee uses the E-divisive algorithm (Matteson and James 2014), which needs no threshold, can find
 /// several changes, and ignores a single bad run.
 ///
 /// knee sorts records by start time. If the runs include results of will-it-scale, which have no
-/// start time, all runs stay in the order given.
+/// start time, knee keeps all runs in the given order.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee history runs/*                     search all runs
   knee history nightly/* --detail         also list points that did not change
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
-    /// Records of knee run, or results of will-it-scale; at least six
+    /// At least six records of knee run or results of will-it-scale
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
@@ -38,7 +38,7 @@ pub(crate) struct Args {
           allow_negative_numbers = true, value_parser = crate::args::percentage)]
     significance: f64,
 
-    /// Minimum runs between two changes
+    /// Minimum number of runs between two changes
     #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     shortest: u32,

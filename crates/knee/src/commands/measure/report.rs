@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
 
-    /// Efficiency threshold: the knee is the first task count with a lower efficiency
+    /// Efficiency threshold: the knee is the first task count with an efficiency below P%
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = percentage)]
     knee: f64,
 

@@ -38,7 +38,7 @@ const QUICK_WARMUP: f64 = 0.05;
 
 /// Measure how throughput grows with the task count
 ///
-/// Without a name, knee measures a quick set that covers every family of kernel services. knee
+/// Without names, knee measures a quick set that covers every family of kernel services. knee
 /// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
 /// rounds of all points are interleaved in random order. knee computes confidence intervals from
 /// the rounds. The record contains the raw samples.
@@ -95,7 +95,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
-    /// With --precision, seconds of measuring after which knee adds no more rounds to a point
+    /// With --precision, seconds of measurement after which knee stops adding rounds to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "precision",
           allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
@@ -154,7 +154,7 @@ Examples:
   knee run                                 the quick set, under two minutes
   knee run mmap1 read1@file=same           two testcases
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
-  knee run page_fault1 --precision 1%      rounds until intervals are within 1%
+  knee run page_fault1 --precision 1%      add rounds for a precision of 1%
   knee run --plugin ./mine.so              a testcase written in C
   knee run --aa                            the noise floor of this machine
   knee run mmap1 --format json | jq .curves";

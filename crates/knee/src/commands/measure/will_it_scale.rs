@@ -48,7 +48,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
     tasks: u32,
 
-    /// One-second samples to average; 0 means to run forever
+    /// Number of one-second samples to average; 0 means to run forever
     #[arg(
         short,
         long = "samples",

@@ -24,7 +24,7 @@ use crate::present::commute::conditions as present;
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Compute when operations commute, and test if they share memory
+/// Compute when operations commute; test whether they share memory
 ///
 /// The scalable commutativity rule (Clements et al., SOSP 2013) says: whenever operations commute,
 /// they have an implementation that scales. knee explores a model of an interface symbolically,
@@ -51,7 +51,7 @@ enum Command {
 /// Print the interfaces and their operations
 #[derive(clap::Args)]
 struct ListArgs {
-    /// Program with your own model, whose operations to list
+    /// Program that contains your own model; knee lists the operations of this model
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 

@@ -20,7 +20,7 @@ const FETCHED: &str = "fetched";
 /// cache (~/.cache/knee/qemu).
 ///
 /// The environment variable KNEE_QEMU selects the QEMU for `knee commute check` and `knee commute
-/// cost`. Its value is a name that `knee qemu fetch` accepts, or the path of a qemu-system-x86_64.
+/// cost`. The value is a name that `knee qemu fetch` accepts, or the path of a qemu-system-x86_64.
 /// By default, these commands use the installed QEMU.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:

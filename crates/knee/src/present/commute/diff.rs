@@ -31,7 +31,7 @@ pub(crate) fn text(
     }
     let _ = writeln!(
         text,
-        "\n{BOLD}{free_before} of {tests} were conflict-free ({}), {free_after} are now ({}).{BOLD:#}",
+        "\n{BOLD}{free_before} of {tests} were conflict-free ({}), and {free_after} are now ({}).{BOLD:#}",
         share(*free_before, *compared),
         share(*free_after, *compared)
     );

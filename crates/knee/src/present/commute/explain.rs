@@ -18,7 +18,7 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let found = conflict_free(ranking.free, ranking.tests);
     let _ = writeln!(text, "{BOLD}{title}: {found}.{BOLD:#}");
     if ranking.data.is_empty() {
-        let _ = writeln!(text, "No test shares the same data in every run.");
+        let _ = writeln!(text, "In no test do the calls share the same data in every run.");
         return text;
     }
     let conflicting = plural(ranking.conflicting, "test");
@@ -62,7 +62,7 @@ pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
             several => (several.join(" and "), "together would make"),
         };
         let share = share(now, ranking.tests);
-        format!("{first} {data} {would} {more} conflict-free: {now} ({share})")
+        format!("{first} {data} {would} {more} conflict-free: {now} in all ({share})")
     };
     ranking.fixes.iter().enumerate().map(sentence).collect()
 }

@@ -23,7 +23,8 @@ pub(crate) fn record(findings: &Findings) -> Shared {
             left_out += 1;
         }
     }
-    let of_others = |n| format!("not shown: {} without exactly two calls", plural(n, "test"));
+    let of_others =
+        |n| format!("not shown: {} with fewer or more than two calls", plural(n, "test"));
     shared.facts = [
         (findings.missing() > 0).then(|| format!("{} missing", plural(findings.missing(), "test"))),
         (left_out > 0).then(|| of_others(left_out)),

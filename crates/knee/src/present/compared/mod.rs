@@ -218,7 +218,7 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
         _ => "compare runs of the same testcases".to_owned(),
     };
     format!(
-        "{} and {} have no point (testcase, mode and task count) in common; {advice}",
+        "{} and {} have no points (testcase, mode and task count) in common; {advice}",
         before.source.display(),
         after.source.display()
     )

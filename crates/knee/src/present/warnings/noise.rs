@@ -42,7 +42,10 @@ fn listed(doubts: &[Doubt], threshold: f64) -> String {
     let named: Vec<String> = named.collect();
     let advice = match doubts.iter().all(|doubt| doubt.is_own_floor) {
         true => "",
-        false => ". A typical floor comes from other testcases; measure these testcases with --aa",
+        false => {
+            ". A typical noise floor comes from other testcases; to measure the floor of these \
+             testcases: knee run --aa"
+        }
     };
     format!(
         "{}{}; use more rounds to find out{advice}",

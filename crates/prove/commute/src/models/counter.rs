@@ -1,16 +1,16 @@
-//! A counter: whether increments commute is decided by whether they return the value.
+//! A counter: increments commute unless they return the value.
 
 use crate::{Int, Interface, Operation, Outcome, state};
 
 state! {
-    /// How many there are.
+    /// A number.
     pub struct Counter {
         n: Int,
     }
 }
 
-/// `inc` commutes with itself; `inc_get`, which tells the new value, does not: who comes first
-/// sees less. A scalable counter has to hide its value from those who change it.
+/// `inc` commutes with itself. `inc_get`, which returns the new value, does not, because the first
+/// call gets the smaller value. A scalable counter must not return its value when it is changed.
 pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",
@@ -36,7 +36,7 @@ pub fn counter() -> Interface<Counter> {
                 name: "dec_if_positive",
                 about: "(): decrements unless it is 0",
                 apply: |state, call| {
-                    if call.world.at_most(1, state.n)? {
+                    if call.execution.at_most(1, state.n)? {
                         state.n = state.n - 1;
                         return Ok(Outcome::of("done"));
                     }

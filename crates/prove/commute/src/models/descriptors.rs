@@ -1,13 +1,12 @@
-//! The descriptors of a process, of which the lowest that is unused can be asked for.
+//! The descriptors of a process, with a search for the lowest unused one.
 
-use crate::state::latest;
-use crate::{Call, Int, Map, Part, State, Stop, World};
+use crate::{Call, Execution, Int, Map, Part, State, Stop};
 
-/// Descriptors of the initial state and of arguments are below; what an open with O_ANYFD returns
-/// is above, and so is never what anyone else could have meant.
+/// Descriptors of the initial state and of arguments are at most this. An `open` with O_ANYFD
+/// returns a greater one, which no other call can name.
 pub(super) const DESCRIPTORS: i64 = 1_000_000;
 
-/// More calls than are ever made at once.
+/// More than the number of calls of any test.
 const CALLS: usize = 100;
 
 /// The descriptors of a process.
@@ -18,63 +17,68 @@ pub(super) struct Descriptors<V> {
 }
 
 impl<V: State> State for Descriptors<V> {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self { label: label.to_owned(), fds: Map::unknown(world, label) }
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        Self { label: label.to_owned(), fds: Map::unknown(execution, label) }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        self.fds.same(&other.fds, world)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        self.fds.same(&other.fds, execution)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.fds.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.fds.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        self.fds.part(world)
+    fn part(&self, execution: &mut Execution) -> Part {
+        self.fds.part(execution)
     }
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether it did so at first.
-    pub(super) fn find(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        world.search(|world| self.search(fd, world))
+    /// What `fd` refers to, and whether this is the value of the initial state.
+    pub(super) fn find(
+        &self,
+        fd: Int,
+        execution: &mut Execution,
+    ) -> Result<Option<(V, bool)>, Stop> {
+        execution.search(|execution| self.search(fd, execution))
     }
 
-    fn search(&self, fd: Int, world: &mut World) -> Result<Option<(V, bool)>, Stop> {
-        if let Some(value) = latest(self.fds.writes(), &fd, world)? {
+    fn search(&self, fd: Int, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
+        if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // Below an initially lowest unused one all are in use but the lower ones of these.
-        let unused = world.list(&self.unused());
+        // Below the last known unused descriptor, all are in use except the other known unused
+        // ones.
+        let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
-            && world.at_most(fd + 1, last)?
+            && execution.at_most(fd + 1, last)?
         {
             let mut below = unused[..unused.len() - 1].iter();
             let is_unused =
-                below.try_fold(false, |any, other| Ok(any || other.same(&fd, world)?))?;
-            self.fds.know(&fd, !is_unused, world)?;
+                below.try_fold(false, |any, other| Ok(any || other.same(&fd, execution)?))?;
+            self.fds.assume_presence(&fd, !is_unused, execution)?;
         }
-        self.fds.find(&fd, world)
+        self.fds.find(&fd, execution)
     }
 
-    /// What is known of those that are in use at first.
-    pub(super) fn known(&self, world: &World) -> Vec<(Int, Option<V>)> {
-        self.fds.known(world)
+    /// The known descriptors of the initial state; `None` for an unused one.
+    pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
+        self.fds.known(execution)
     }
 
-    /// The lowest of those that were unused at first, as far as they are known.
-    pub(super) fn known_unused(&self, world: &World) -> Vec<Int> {
-        world.list(&self.unused())
+    /// The lowest unused descriptors of the initial state, as far as they are known.
+    pub(super) fn known_unused(&self, execution: &Execution) -> Vec<Int> {
+        execution.heap.list(&self.unused()).to_vec()
     }
 
     fn unused(&self) -> String {
         format!("{}.unused", self.label)
     }
 
-    /// Number `nr` from below of those that were unused at first.
-    fn initially_unused(&self, nr: usize, world: &mut World) -> Result<Int, Stop> {
-        let known = world.list(&self.unused());
+    /// The unused descriptor of the initial state that has `nr` unused ones below it.
+    fn initially_unused(&self, nr: usize, execution: &mut Execution) -> Result<Int, Stop> {
+        let known = execution.heap.list(&self.unused()).to_vec();
         if let Some(&fd) = known.get(nr) {
             return Ok(fd);
         }
@@ -85,53 +89,55 @@ impl<V: State> Descriptors<V> {
             nr => format!("{}th ", nr + 1),
         };
         let label = format!("{rank}lowest unused fd of {}", self.label.trim_end_matches(".fds"));
-        let fd = world.int(&label, Some(0), Some(DESCRIPTORS));
+        let fd = execution.int(&label, Some(0), Some(DESCRIPTORS));
         let above = known.last().map_or(Int::from(-1), |last| *last);
-        world.assume_at_most(above + 1, fd)?;
-        for (other, value) in self.fds.known(world) {
-            if other.same(&fd, world)? {
-                // In use, so another one; or one that is unused and this is its number.
+        execution.assume_at_most(above + 1, fd)?;
+        for (other, value) in self.fds.known(execution) {
+            if other.same(&fd, execution)? {
+                // A used descriptor must differ from it. An unused one may be equal to it.
                 match value {
-                    Some(_) => world.assume_at_most(fd + 1, other)?,
+                    Some(_) => execution.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
-            // Between this and the one before all are in use.
-            if value.is_none() && world.at_most(above + 1, other)? && world.at_most(other, fd)? {
-                world.assume_at_most(fd, other)?;
+            // Between this one and the one before, all are in use.
+            if value.is_none()
+                && execution.at_most(above + 1, other)?
+                && execution.at_most(other, fd)?
+            {
+                execution.assume_at_most(fd, other)?;
             }
         }
-        self.fds.know(&fd, false, world)?;
-        world.append(&self.unused(), fd);
+        self.fds.assume_presence(&fd, false, execution)?;
+        execution.heap.append(&self.unused(), fd);
         Ok(fd)
     }
 
     /// The lowest unused descriptor.
-    pub(super) fn lowest(&self, world: &mut World) -> Result<Int, Stop> {
+    pub(super) fn lowest(&self, execution: &mut Execution) -> Result<Int, Stop> {
         let mut lowest = None;
         for nr in 0.. {
-            let fd = self.initially_unused(nr, world)?;
-            if self.find(fd, world)?.is_none() {
+            let fd = self.initially_unused(nr, execution)?;
+            if self.find(fd, execution)?.is_none() {
                 lowest = Some(fd);
                 break;
             }
         }
         let mut lowest = lowest.expect("the loop ends with one");
         for (closed, value) in self.fds.writes() {
-            let lower = value.is_none() && world.at_most(*closed + 1, lowest)?;
-            if lower && self.find(*closed, world)?.is_none() {
+            let lower = value.is_none() && execution.at_most(*closed + 1, lowest)?;
+            if lower && self.find(*closed, execution)?.is_none() {
                 lowest = *closed;
             }
         }
         Ok(lowest)
     }
 
-    /// Any unused descriptor, which nothing is known of but that it is unused; `nth` of those that
-    /// the call wants.
+    /// Any unused descriptor: number `nth` of those that the call needs.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
-        self.fds.know(&fd, false, call.world)?;
+        self.fds.assume_presence(&fd, false, call.execution)?;
         Ok(fd)
     }
 
@@ -143,7 +149,7 @@ impl<V: State> Descriptors<V> {
         self.fds.remove(fd);
     }
 
-    /// Those that have been opened or closed, as often as they have been.
+    /// The descriptors that were opened or closed, once for each time.
     pub(super) fn written(&self) -> impl Iterator<Item = Int> {
         self.fds.writes().iter().map(|(fd, _)| *fd)
     }

@@ -1,30 +1,30 @@
-//! Files of pages, and what a crash would leave of them.
+//! Files of pages, and their content after a crash.
 //!
-//! What is surprising: that `fsync` is slow is one thing, that it does not commute with any write
-//! to its file is another, and no disk is ever fast enough to mend that. `sync` commutes with no
-//! write at all: it takes a snapshot of everything, as `fork` does. What names less commutes more:
-//! `fsync_range` only cares for its page, and `write_dsync`, which makes its own page durable,
-//! commutes with every `fsync` and `sync` of others, because they have nothing left to do for it.
+//! An `fsync` does not commute with a write to its file, however fast the disk is. `sync` commutes
+//! with no write at all, because it takes a snapshot of everything, as `fork` does. Operations that
+//! name less commute more often. `fsync_range` depends only on its page. `write_dsync` makes its
+//! own page durable and commutes with every `fsync` and `sync`, which have nothing left to do for
+//! that page.
 //!
-//! What a crash would leave is what the caller may rely on. A kernel may write back more at any
-//! time, and nobody may rely on that. Times, and the metadata that `fdatasync` leaves out, are not
+//! The durable content is what a caller may rely on. A kernel may write back more at any time, but
+//! callers must not rely on it. Times, and the metadata that `fdatasync` leaves out, are not
 //! modelled.
 
-use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, Total, sort, state};
+use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, TotalMap, sort, state};
 
 sort!(File, Datum);
 
-/// Pages of a file are numbered up to this.
+/// The highest page number.
 const PAGES: i64 = 1_000_000;
 
 /// The content of a file.
-type Pages = Total<Int, Term<Datum>>;
+type Pages = TotalMap<Int, Term<Datum>>;
 
 state! {
-    /// Each file as `read` sees it, and as it would be after a crash.
+    /// Each file as `read` sees it, and its content after a crash.
     pub struct Disk {
-        cached: Total<Term<File>, Pages>,
-        durable: Total<Term<File>, Pages>,
+        cached: TotalMap<Term<File>, Pages>,
+        durable: TotalMap<Term<File>, Pages>,
     }
 }
 
@@ -34,18 +34,18 @@ fn page(call: &mut Call<'_>) -> Int {
 
 /// Sets a page in one of the two copies of a file.
 fn set(
-    files: &mut Total<Term<File>, Pages>,
+    files: &mut TotalMap<Term<File>, Pages>,
     call: &mut Call<'_>,
     datum: Term<Datum>,
 ) -> Result<(), Stop> {
     let file = call.term("file");
-    let mut pages = files.get(&file, call.world)?;
+    let mut pages = files.get(&file, call.execution)?;
     pages.insert(page(call), datum);
     files.insert(file, pages);
     Ok(())
 }
 
-/// Writes, and ways to have them outlive a crash.
+/// Writes, and operations that make them durable.
 pub fn durability() -> Interface<Disk> {
     Interface {
         name: "durability",
@@ -55,8 +55,8 @@ pub fn durability() -> Interface<Disk> {
                 name: "read",
                 about: "(file, page)",
                 apply: |state, call| {
-                    let pages = state.cached.get(&call.term("file"), call.world)?;
-                    Ok(Outcome::of(pages.get(&page(call), call.world)?))
+                    let pages = state.cached.get(&call.term("file"), call.execution)?;
+                    Ok(Outcome::of(pages.get(&page(call), call.execution)?))
                 },
             },
             Operation {
@@ -83,7 +83,7 @@ pub fn durability() -> Interface<Disk> {
                 about: "(file): all of its pages are durable",
                 apply: |state, call| {
                     let file = call.term("file");
-                    let pages = state.cached.get(&file, call.world)?;
+                    let pages = state.cached.get(&file, call.execution)?;
                     state.durable.insert(file, pages);
                     Ok(Outcome::nothing())
                 },
@@ -92,8 +92,8 @@ pub fn durability() -> Interface<Disk> {
                 name: "fsync_range",
                 about: "(file, page): this page is durable",
                 apply: |state, call| {
-                    let pages = state.cached.get(&call.term("file"), call.world)?;
-                    let datum = pages.get(&page(call), call.world)?;
+                    let pages = state.cached.get(&call.term("file"), call.execution)?;
+                    let datum = pages.get(&page(call), call.execution)?;
                     set(&mut state.durable, call, datum)?;
                     Ok(Outcome::nothing())
                 },

@@ -1,18 +1,18 @@
-//! A map from keys to values: what is done to different keys always commutes.
+//! A map from keys to values: operations on different keys always commute.
 
 use crate::{Interface, Map, Operation, Outcome, Term, sort, state};
 
 sort!(Key, Content);
 
 state! {
-    /// A value for some keys.
+    /// A value for each of some keys.
     pub struct Table {
         table: Map<Term<Key>, Term<Content>>,
     }
 }
 
-/// Puts of one key commute where they put the same, and a put that says what it replaced only
-/// where nothing changes: returning the old value costs commutativity.
+/// Two `put` of one key commute if they put the same value. A `swap`, which returns the old value,
+/// commutes only if nothing changes.
 pub fn map() -> Interface<Table> {
     Interface {
         name: "map",
@@ -31,7 +31,7 @@ pub fn map() -> Interface<Table> {
                 about: "(key, value): the previous value",
                 apply: |state, call| {
                     let key = call.term("key");
-                    let old = state.table.get(&key, call.world)?;
+                    let old = state.table.get(&key, call.execution)?;
                     state.table.insert(key, call.term("value"));
                     Ok(old.map_or(Outcome::of("none"), Outcome::of))
                 },
@@ -40,7 +40,7 @@ pub fn map() -> Interface<Table> {
                 name: "get",
                 about: "(key)",
                 apply: |state, call| {
-                    let found = state.table.get(&call.term("key"), call.world)?;
+                    let found = state.table.get(&call.term("key"), call.execution)?;
                     Ok(found.map_or(Outcome::of("none"), Outcome::of))
                 },
             },

@@ -1,4 +1,4 @@
-//! Small interfaces, to learn from, and the one that kernels offer.
+//! The models that come with knee: small interfaces to learn from, and POSIX.
 
 pub mod counter;
 mod descriptors;

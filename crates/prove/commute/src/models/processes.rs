@@ -1,29 +1,30 @@
-//! Processes, and descriptors that share what they refer to.
+//! Processes, and descriptors that share open file descriptions.
 //!
-//! What is surprising: `fork` commutes with almost nothing that its process does to descriptors,
-//! because the child gets a copy of them all and so can tell which were open at the time. An
-//! `lseek` next to a `fork` commutes all the same: the offset is no part of what is copied, parent
-//! and child share it. `posix_spawn` does the work of a `fork` and an `exec` but names what the
-//! child gets, and commutes with all that is done to other descriptors. (Clements et al., "The
-//! scalable commutativity rule", SOSP 2013, section 4.) A descriptor that is shared keeps the cost
-//! of the offset: two `lseek` of different descriptors need not commute, if one was made by `dup`.
+//! `fork` commutes with almost no operation of its process on descriptors, because the child gets a
+//! copy of all of them and can tell which were open at the time. It commutes with `lseek`, because
+//! parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec` but
+//! names the descriptor that the child gets, so it commutes with operations on all other
+//! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) Shared
+//! offsets have a cost: two `lseek` of different descriptors may not commute if one descriptor was
+//! made by `dup`.
 //!
-//! There are two processes at first. Of the descriptors that one of them has then, at most one is
-//! close-on-exec. What was open at first may be held by others too, so its offset can always be
-//! seen. `posix_spawn` closes all that it does not name, as Apple's does with
-//! POSIX_SPAWN_CLOEXEC_DEFAULT; the one of POSIX lets the child inherit what is not close-on-exec,
-//! and would commute with no more than `fork` does. Pids are left open, and children do not run.
+//! The initial state has two processes. At most one initial descriptor of each process is
+//! close-on-exec. Other processes may hold the initial descriptions, too, so their offsets are
+//! always visible. `posix_spawn` closes all descriptors that it does not name, as Apple's does with
+//! POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all descriptors that are not
+//! close-on-exec, so that `posix_spawn` would commute no more often than `fork`. Pids are left
+//! open, and children do not run.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{
-    Call, Int, Interface, Map, Natural, Operation, Outcome, Part, State, Stop, Term, Total,
+    Call, Int, Interface, Map, Natural, Operation, Outcome, Part, State, Stop, Term, TotalMap,
 };
-use crate::{Truth, World, join, sort, state};
+use crate::{Execution, Truth, join, sort, state};
 
 sort!(File, Description, Pid);
 
 state! {
-    /// An open file description: what all descriptors that were made of it share.
+    /// An open file description, which the copies of a descriptor share.
     struct Open {
         file: Term<File>,
         off: Natural,
@@ -31,7 +32,7 @@ state! {
 }
 
 state! {
-    /// What a descriptor refers to.
+    /// A descriptor.
     struct Slot {
         description: Term<Description>,
         cloexec: Truth,
@@ -42,21 +43,21 @@ state! {
 #[derive(Debug, Clone)]
 struct Process {
     fds: Descriptors<Slot>,
-    /// Of those that were open at first this one is close-on-exec, if it was open.
+    /// The initial descriptor that is close-on-exec, if it was open.
     cloexec: Int,
 }
 
 impl State for Process {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        let cloexec = world.int(&join(label, "cloexec"), Some(0), Some(DESCRIPTORS));
-        Self { fds: Descriptors::unknown(world, &join(label, "fds")), cloexec }
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
+        let cloexec = execution.int(&join(label, "cloexec"), Some(0), Some(DESCRIPTORS));
+        Self { fds: Descriptors::unknown(execution, &join(label, "fds")), cloexec }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         for fd in self.fds.written().chain(other.fds.written()) {
-            let same = match (self.find(fd, world)?, other.find(fd, world)?) {
-                (Some(a), Some(b)) => a.same(&b, world)?,
-                (a, b) => world.same_presence(a.is_some(), b.is_some()),
+            let same = match (self.find(fd, execution)?, other.find(fd, execution)?) {
+                (Some(a), Some(b)) => a.same(&b, execution)?,
+                (a, b) => execution.same_presence(a.is_some(), b.is_some()),
             };
             if !same {
                 return Ok(false);
@@ -65,19 +66,19 @@ impl State for Process {
         Ok(true)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.fds.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.fds.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
+    fn part(&self, execution: &mut Execution) -> Part {
         let mut slots = Vec::new();
-        for (fd, slot) in self.fds.known(world) {
+        for (fd, slot) in self.fds.known(execution) {
             let slot = slot.map(|slot| {
                 let [below, above] = [(fd, self.cloexec), (self.cloexec, fd)].map(|(a, b)| {
-                    world.facts().answer(&crate::Question::AtMost(a, b)) == Some(true)
+                    execution.facts().answer(&crate::Question::AtMost(a, b)) == Some(true)
                 });
                 let cloexec = Part::Truth(Truth::Known(below && above));
-                let description = slot.description.part(world);
+                let description = slot.description.part(execution);
                 Part::Fields(vec![("description", description), ("cloexec", cloexec)])
             });
             slots.push((Part::Int(fd), slot));
@@ -87,22 +88,23 @@ impl State for Process {
 }
 
 impl Process {
-    /// What `fd` refers to, and whether it is close-on-exec, which only few care for.
-    fn find(&self, fd: Int, world: &mut World) -> Result<Option<Slot>, Stop> {
-        let Some((mut slot, initial)) = self.fds.find(fd, world)? else { return Ok(None) };
+    /// The descriptor `fd`. Decides whether it is close-on-exec, which most operations do not need:
+    /// they search `fds`.
+    fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
+        let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {
-            let cloexec = world.search(|world| world.same_int(fd, self.cloexec))?;
+            let cloexec = execution.search(|execution| execution.same_int(fd, self.cloexec))?;
             slot.cloexec = Truth::Known(cloexec);
         }
         Ok(Some(slot))
     }
 
-    /// Closes what is close-on-exec.
-    fn exec(&mut self, world: &mut World) -> Result<(), Stop> {
+    /// Closes the close-on-exec descriptors.
+    fn exec(&mut self, execution: &mut Execution) -> Result<(), Stop> {
         let written: Vec<Int> = self.fds.written().collect();
         for fd in written.into_iter().chain([self.cloexec]) {
-            if let Some(slot) = self.find(fd, world)?
-                && slot.cloexec.ask(world)?
+            if let Some(slot) = self.find(fd, execution)?
+                && slot.cloexec.ask(execution)?
             {
                 self.fds.remove(fd);
             }
@@ -112,37 +114,37 @@ impl Process {
 }
 
 state! {
-    /// Two processes, and the children that they make.
+    /// Two processes and their children.
     pub struct Processes {
         proc0: Process,
         proc1: Process,
-        descriptions: Total<Term<Description>, Open>,
+        descriptions: TotalMap<Term<Description>, Open>,
         forked: Map<Term<Pid>, Process>,
-        /// What the one descriptor of a child refers to.
+        /// The description of the only descriptor of each spawned child.
         spawned: Map<Term<Pid>, Term<Description>>,
     }
 }
 
-/// Who calls.
+/// The calling process.
 fn caller<'s>(state: &'s mut Processes, call: &mut Call<'_>) -> Result<&'s mut Process, Stop> {
     Ok(if call.process()? == 0 { &mut state.proc0 } else { &mut state.proc1 })
 }
 
-/// Who calls, and what the descriptor of the argument refers to.
+/// The calling process, the descriptor of the argument, and its description if it is open.
 fn target<'s>(
     state: &'s mut Processes,
     call: &mut Call<'_>,
 ) -> Result<(&'s mut Process, Int, Option<Term<Description>>), Stop> {
     let process = caller(state, call)?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
-    let found = process.fds.find(fd, call.world)?;
+    let found = process.fds.find(fd, call.execution)?;
     Ok((process, fd, found.map(|(slot, _)| slot.description)))
 }
 
-/// Which descriptor a call hands out.
+/// Chooses the descriptor that a call returns.
 type Choose = fn(&Process, &mut Call<'_>) -> Result<Int, Stop>;
 
-const LOWEST: Choose = |process, call| process.fds.lowest(call.world);
+const LOWEST: Choose = |process, call| process.fds.lowest(call.execution);
 const ANY: Choose = |process, call| process.fds.any(0, call);
 
 fn open(state: &mut Processes, call: &mut Call<'_>, choose: Choose) -> Result<Outcome, Stop> {
@@ -168,7 +170,7 @@ fn dup2(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let (process, fd, found) = target(state, call)?;
     let Some(description) = found else { return Ok(Outcome::of("EBADF")) };
     let new = call.int("new", 0..=DESCRIPTORS);
-    if !new.same(&fd, call.world)? {
+    if !new.same(&fd, call.execution)? {
         process.fds.insert(new, Slot { description, cloexec: Truth::Known(false) });
     }
     Ok(Outcome::of(new))
@@ -182,7 +184,7 @@ fn close(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn lseek(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let Some(description) = target(state, call)?.2 else { return Ok(Outcome::of("EBADF")) };
-    let mut open = state.descriptions.get(&description, call.world)?;
+    let mut open = state.descriptions.get(&description, call.execution)?;
     open.off = Natural(call.int("off", 0..=DESCRIPTORS));
     state.descriptions.insert(description, open);
     Ok(Outcome::of("0"))
@@ -196,7 +198,7 @@ fn fork(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 }
 
 fn exec(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    caller(state, call)?.exec(call.world)?;
+    caller(state, call)?.exec(call.execution)?;
     Ok(Outcome::nothing())
 }
 
@@ -207,7 +209,7 @@ fn posix_spawn(state: &mut Processes, call: &mut Call<'_>) -> Result<Outcome, St
     Ok(Outcome::of(pid))
 }
 
-/// Descriptors, and the two ways to hand them to a child.
+/// Descriptors, and two ways to pass them to a child.
 pub fn processes() -> Interface<Processes> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {

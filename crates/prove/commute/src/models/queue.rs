@@ -4,29 +4,29 @@ use crate::{Interface, Operation, Outcome, Queue, Term, sort, state};
 
 sort!(Message);
 
-/// How many messages there is room for.
+/// The capacity of the queue.
 const ROOM: i64 = 2;
 
 state! {
-    /// The first in is the first out.
+    /// A first-in, first-out queue.
     pub struct Mailbox {
         mail: Queue<Term<Message>>,
     }
 }
 
-/// A producer and a consumer commute as long as the queue is neither empty nor full; two producers
-/// only with equal messages, or when it is full for both.
+/// A producer and a consumer commute while the queue is neither empty nor full. Two producers
+/// commute only if their messages are equal, or if the queue is full for both.
 pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",
         about: "a queue with room for two: producers and consumers commute unless it is full or empty",
-        valid: |state, world| world.assume_at_most(state.mail.length(), ROOM),
+        invariant: |state, execution| execution.assume_at_most(state.mail.length(), ROOM),
         operations: vec![
             Operation {
                 name: "push",
                 about: "(message): appends it unless the queue is full",
                 apply: |state, call| {
-                    if call.world.at_most(ROOM, state.mail.length())? {
+                    if call.execution.at_most(ROOM, state.mail.length())? {
                         return Ok(Outcome::of("full"));
                     }
                     state.mail.push(call.term("message"));
@@ -37,7 +37,7 @@ pub fn queue() -> Interface<Mailbox> {
                 name: "pop",
                 about: "(): removes and returns the first message",
                 apply: |state, call| {
-                    let front = state.mail.pop(call.world)?;
+                    let front = state.mail.pop(call.execution)?;
                     Ok(front.map_or(Outcome::of("empty"), Outcome::of))
                 },
             },

@@ -1,18 +1,18 @@
-//! A register: writes commute only if they write the same.
+//! A register: writes commute only if they write the same value.
 
 use crate::{Interface, Operation, Outcome, Term, sort, state};
 
 sort!(Datum);
 
 state! {
-    /// What was written last.
+    /// The value that was written last.
     pub struct Register {
         value: Term<Datum>,
     }
 }
 
-/// Two writes of one value commute, and a write of what is there already commutes with a read:
-/// commutativity is a matter of state and arguments, not of operations alone.
+/// Two writes of one value commute, and a write of the present value commutes with a read.
+/// Commutativity depends on state and arguments, not on operations alone.
 pub fn register() -> Interface<Register> {
     Interface {
         name: "register",

@@ -1,75 +1,75 @@
-//! Signals to one process: standard ones, which are a bit each, and real-time ones, which queue.
+//! Signals to one process: standard signals, which are one bit each, and real-time signals, which
+//! queue.
 //!
-//! What is surprising: that standard signals get lost, the old complaint about them, is what lets
-//! two `kill` commute whatever is pending: a bit that is set twice is set. A `sigqueue` loses
-//! nothing and tells the order, and so two of them for one signal never commute, unless they carry
-//! the same value. But a bit that can be lost makes `unblock` worse: it commutes with a `kill` of
-//! the same signal only if that was not pending; if it was, one order runs the handler once and
-//! the other one twice. And `sigwait_any`, which wants the lowest signal there is, has to look at
-//! all of them, where `sigwait` looks at its own.
+//! Two `kill` commute whatever is pending, because standard signals can be lost: a bit that is set
+//! twice is set. A `sigqueue` loses nothing and keeps the order, so two of them for one signal
+//! commute only if they carry the same value. The lost bit has a cost, too: `unblock` commutes with
+//! a `kill` of the same signal only if that signal was not pending. If it was, the handler runs
+//! once in one order and twice in the other. `sigwait_any` takes the lowest pending signal, so it
+//! depends on all signals, and `sigwait` depends on one.
 //!
-//! There are two signals of each kind. Handlers only count; real-time signals are always blocked,
-//! and waited for. Calls do not block.
+//! There are two signals of each kind. Handlers only count. Real-time signals are always blocked
+//! and are received by waiting. Calls do not block.
 
 use crate::{
-    Call, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth, World,
+    Call, Execution, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth,
 };
 use crate::{sort, state};
 
 sort!(Payload);
 
-/// What a handler has to be told of a standard signal, and whether it is now.
+/// The state of a standard signal.
 #[derive(Debug, Clone)]
 struct Standard {
     blocked: Truth,
-    /// Means something only while it is blocked: else it has been handled at once.
+    /// Has a meaning only while the signal is blocked. Otherwise it is handled at once.
     pending: Truth,
     handled: Natural,
 }
 
 impl State for Standard {
-    fn unknown(world: &mut World, label: &str) -> Self {
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
         Self {
-            blocked: Truth::unknown(world, &format!("{label} is blocked")),
-            pending: Truth::unknown(world, &format!("{label} is pending")),
-            handled: Natural::unknown(world, &format!("{label}.handled")),
+            blocked: Truth::unknown(execution, &format!("{label} is blocked")),
+            pending: Truth::unknown(execution, &format!("{label} is pending")),
+            handled: Natural::unknown(execution, &format!("{label}.handled")),
         }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (blocked, pending) =
             (["it blocked", "it unblocked"], ["it pending", "nothing pending"]);
-        Ok(self.blocked.same_in_words(&other.blocked, blocked, world)?
-            && (!self.blocked.ask(world)?
-                || self.pending.same_in_words(&other.pending, pending, world)?)
-            && self.handled.same(&other.handled, world)?)
+        Ok(self.blocked.same_in_words(&other.blocked, blocked, execution)?
+            && (!self.blocked.ask(execution)?
+                || self.pending.same_in_words(&other.pending, pending, execution)?)
+            && self.handled.same(&other.handled, execution)?)
     }
 
-    fn show(&self, world: &World) -> String {
-        self.pending.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.pending.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
+    fn part(&self, execution: &mut Execution) -> Part {
         Part::Fields(vec![
-            ("blocked", self.blocked.part(world)),
-            ("pending", self.pending.part(world)),
-            ("handled", self.handled.part(world)),
+            ("blocked", self.blocked.part(execution)),
+            ("pending", self.pending.part(execution)),
+            ("handled", self.handled.part(execution)),
         ])
     }
 }
 
 impl Standard {
-    /// Takes it if it is pending.
-    fn take(&mut self, world: &mut World) -> Result<bool, Stop> {
-        let taken = self.is_pending(world)?;
+    /// Takes the signal if it is pending, and returns whether it was.
+    fn take(&mut self, execution: &mut Execution) -> Result<bool, Stop> {
+        let taken = self.is_pending(execution)?;
         if taken {
             self.pending = Truth::Known(false);
         }
         Ok(taken)
     }
 
-    fn is_pending(&self, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.blocked.ask(world)? && self.pending.ask(world)?)
+    fn is_pending(&self, execution: &mut Execution) -> Result<bool, Stop> {
+        Ok(self.blocked.ask(execution)? && self.pending.ask(execution)?)
     }
 
     fn handle(&mut self) {
@@ -78,7 +78,7 @@ impl Standard {
 }
 
 state! {
-    /// The signals of a process, the lowest first.
+    /// The signals of a process, lowest first.
     pub struct Signals {
         sigint: Standard,
         sigterm: Standard,
@@ -87,7 +87,7 @@ state! {
     }
 }
 
-/// The standard signal of the argument, and what it is called.
+/// The standard signal of the argument, and its name.
 fn standard<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -98,7 +98,7 @@ fn standard<'s>(
     })
 }
 
-/// The real-time signal of the argument, and what it is called.
+/// The real-time signal of the argument, and its name.
 fn real_time<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -109,16 +109,16 @@ fn real_time<'s>(
     })
 }
 
-/// What one who waits is told of a real-time signal.
+/// Takes the first pending instance of a real-time signal, as the result of a wait.
 fn front(
     (name, queue): (&'static str, &mut Queue<Term<Payload>>),
     call: &mut Call<'_>,
 ) -> Result<Option<Outcome>, Stop> {
-    let front = queue.pop(call.world)?;
+    let front = queue.pop(call.execution)?;
     Ok(front.map(|payload| Outcome::of(name).and("value", payload)))
 }
 
-/// What is sent to a process, and what becomes of it.
+/// Sending, blocking and waiting for signals.
 pub fn signals() -> Interface<Signals> {
     Interface {
         name: "signals",
@@ -129,7 +129,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): pending if blocked, otherwise its handler runs",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if signal.blocked.ask(call.world)? {
+                    if signal.blocked.ask(call.execution)? {
                         signal.pending = Truth::Known(true);
                     } else {
                         signal.handle();
@@ -151,7 +151,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): SIG_BLOCK of sigprocmask",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if !signal.blocked.ask(call.world)? {
+                    if !signal.blocked.ask(call.execution)? {
                         signal.blocked = Truth::Known(true);
                         signal.pending = Truth::Known(false);
                     }
@@ -163,7 +163,7 @@ pub fn signals() -> Interface<Signals> {
                 about: "(standard signal): SIG_UNBLOCK; the handler runs if it was pending",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
-                    if signal.take(call.world)? {
+                    if signal.take(call.execution)? {
                         signal.handle();
                     }
                     signal.blocked = Truth::Known(false);
@@ -174,15 +174,15 @@ pub fn signals() -> Interface<Signals> {
                 name: "sigpending",
                 about: "(): for each signal, whether it is pending",
                 apply: |state, call| {
-                    let told = |is: bool| if is { "pending" } else { "not pending" };
-                    let has = |queue: &Queue<_>, world: &mut World| {
-                        world.at_most(1, queue.length()).map(told)
+                    let text = |is: bool| if is { "pending" } else { "not pending" };
+                    let has = |queue: &Queue<_>, execution: &mut Execution| {
+                        execution.at_most(1, queue.length()).map(text)
                     };
                     Ok(Outcome::nothing()
-                        .and("SIGINT", told(state.sigint.is_pending(call.world)?))
-                        .and("SIGTERM", told(state.sigterm.is_pending(call.world)?))
-                        .and("SIGRTMIN", has(&state.rtmin, call.world)?)
-                        .and("SIGRTMAX", has(&state.rtmax, call.world)?))
+                        .and("SIGINT", text(state.sigint.is_pending(call.execution)?))
+                        .and("SIGTERM", text(state.sigterm.is_pending(call.execution)?))
+                        .and("SIGRTMIN", has(&state.rtmin, call.execution)?)
+                        .and("SIGRTMAX", has(&state.rtmax, call.execution)?))
                 },
             },
             Operation {
@@ -191,7 +191,7 @@ pub fn signals() -> Interface<Signals> {
                 apply: |state, call| {
                     if call.flag("signal is standard")? {
                         let (name, signal) = standard(state, call)?;
-                        let taken = signal.take(call.world)?;
+                        let taken = signal.take(call.execution)?;
                         return Ok(Outcome::of(if taken { name } else { "EAGAIN" }));
                     }
                     let signal = real_time(state, call)?;
@@ -202,14 +202,14 @@ pub fn signals() -> Interface<Signals> {
                 name: "sigwait_any",
                 about: "(): takes the lowest pending signal",
                 apply: |state, call| {
-                    if state.sigint.take(call.world)? {
+                    if state.sigint.take(call.execution)? {
                         return Ok(Outcome::of("SIGINT"));
                     }
-                    if state.sigterm.take(call.world)? {
+                    if state.sigterm.take(call.execution)? {
                         return Ok(Outcome::of("SIGTERM"));
                     }
-                    if let Some(told) = front(("SIGRTMIN", &mut state.rtmin), call)? {
-                        return Ok(told);
+                    if let Some(outcome) = front(("SIGRTMIN", &mut state.rtmin), call)? {
+                        return Ok(outcome);
                     }
                     let last = front(("SIGRTMAX", &mut state.rtmax), call)?;
                     Ok(last.unwrap_or(Outcome::of("EAGAIN")))

@@ -1,46 +1,47 @@
 //! Datagram sockets, with and without an order.
 //!
-//! What is surprising: it is not sharing a socket that keeps senders from scaling, but the promise
-//! of an order that few of them want. Two `send` on one socket never commute while there is room,
-//! unless they send the same, because some `recv` can tell which was first. Two `send_any` always
-//! commute while there is room for both, two `recv_any` while there is something for both, and a
-//! sender and a receiver while the socket is neither full nor empty. Then each core may have a
-//! queue of its own. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! Senders that share a socket fail to scale because of the promise of an order, not because of the
+//! sharing. While there is room, two `send` on one socket commute only if they send equal
+//! datagrams, because a `recv` can tell which was first. Two `send_any` commute while there is room
+//! for both, two `recv_any` while there is a datagram for both, and a sender and a receiver while
+//! the socket is neither full nor empty. An implementation can then have a queue for each core.
+//! (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
 //!
-//! Calls do not block: a full or an empty socket is told. Nothing is lost or sent twice.
+//! Calls do not block: they return EAGAIN if the socket is full or empty. No datagram is lost or
+//! delivered twice.
 
-use crate::{Bag, Call, Interface, Operation, Outcome, Queue, Stop, Term, Total};
+use crate::{Bag, Call, Interface, Operation, Outcome, Queue, Stop, Term, TotalMap};
 use crate::{sort, state};
 
 sort!(Socket, UnorderedSocket, Datagram);
 
-/// How many datagrams a socket has room for.
+/// The capacity of a socket, in datagrams.
 const ROOM: i64 = 2;
 
 state! {
-    /// The sockets of each kind, which is chosen when a socket is made.
+    /// All sockets. The kind of a socket is fixed.
     pub struct Sockets {
-        ordered: Total<Term<Socket>, Queue<Term<Datagram>>>,
-        unordered: Total<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
+        ordered: TotalMap<Term<Socket>, Queue<Term<Datagram>>>,
+        unordered: TotalMap<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
     }
 }
 
 type Ordered = (Term<Socket>, Queue<Term<Datagram>>);
 type Unordered = (Term<UnorderedSocket>, Bag<Term<Datagram>>);
 
-/// The socket of the argument, which never has more than there is room for.
+/// The socket of the argument. Assumes that it does not exceed its capacity.
 fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     let socket = call.term("socket");
-    let queue = state.ordered.get(&socket, call.world)?;
-    call.world.assume_at_most(queue.length(), ROOM)?;
+    let queue = state.ordered.get(&socket, call.execution)?;
+    call.execution.assume_at_most(queue.length(), ROOM)?;
     Ok((socket, queue))
 }
 
-/// The same, without an order.
+/// As [`ordered`], for a socket without an order.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
-    let bag = state.unordered.get(&socket, call.world)?;
-    call.world.assume_at_most(bag.length(), ROOM)?;
+    let bag = state.unordered.get(&socket, call.execution)?;
+    call.execution.assume_at_most(bag.length(), ROOM)?;
     Ok((socket, bag))
 }
 
@@ -55,7 +56,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket, datagram): appended to the queue, unless it is full",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
-                    if call.world.at_most(ROOM, queue.length())? {
+                    if call.execution.at_most(ROOM, queue.length())? {
                         return Ok(Outcome::of("EAGAIN"));
                     }
                     queue.push(call.term("datagram"));
@@ -68,7 +69,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket): the oldest datagram",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
-                    let front = queue.pop(call.world)?;
+                    let front = queue.pop(call.execution)?;
                     state.ordered.insert(socket, queue);
                     Ok(front.map_or(Outcome::of("EAGAIN"), Outcome::of))
                 },
@@ -78,7 +79,7 @@ pub fn sockets() -> Interface<Sockets> {
                 about: "(socket, datagram): added to the buffer, unless it is full",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
-                    if call.world.at_most(ROOM, bag.length())? {
+                    if call.execution.at_most(ROOM, bag.length())? {
                         return Ok(Outcome::of("EAGAIN"));
                     }
                     bag.add(call.term("datagram"));

@@ -1,18 +1,18 @@
-//! A stack: almost nothing commutes, because the interface says who is on top.
+//! A stack: almost nothing commutes, because the interface promises an order.
 
 use crate::{Interface, Operation, Outcome, Stack, Term, sort, state};
 
 sort!(Element);
 
 state! {
-    /// The last in is the first out.
+    /// A last-in, first-out stack.
     pub struct Plates {
         plates: Stack<Term<Element>>,
     }
 }
 
-/// Pushes commute only if they push the same, pops only if the two on top are equal or there is
-/// none: it is the order that does not scale, and a bag without one would.
+/// Two `push` commute only if they push equal elements. Two `pop` commute only if the top two
+/// elements are equal or the stack is empty. It is the order that does not scale; a bag would.
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",
@@ -30,7 +30,7 @@ pub fn stack() -> Interface<Plates> {
                 name: "pop",
                 about: "(): the element on top",
                 apply: |state, call| {
-                    let top = state.plates.pop(call.world)?;
+                    let top = state.plates.pop(call.execution)?;
                     Ok(top.map_or(Outcome::of("empty"), Outcome::of))
                 },
             },

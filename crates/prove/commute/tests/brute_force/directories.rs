@@ -1,4 +1,4 @@
-//! A directory with two names, of which one may be a second directory with two names.
+//! A directory with two names, one of which may be a second directory with two names.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ enum Node {
     File(i64),
 }
 
-/// What is in a directory, by name.
+/// The entries of a directory, by name.
 type Entries = BTreeMap<i64, Node>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Tree(BTreeMap<i64, Entries>);
 
-/// The directories that arguments mean.
+/// The directories that arguments can refer to.
 const OUTER: i64 = 0;
 const INNER: i64 = 1;
 const EMPTY: [i64; 2] = [2, 3];
-/// It has something in it.
+/// A directory that is not empty.
 const FULL: i64 = 4;
-/// Of what is new there are as many as there are calls.
+/// The new files or directories to choose from: one for each call.
 const NEW: [i64; 2] = [100, 101];
 
 impl Tree {
@@ -52,7 +52,7 @@ impl Tree {
         self.0[&dir].values().filter(is_dir).count()
     }
 
-    /// Every way to have a new file or directory there.
+    /// Every state with a new file or directory at this path.
     fn with_new(&self, dir: i64, name: i64, node: fn(i64) -> Node) -> Vec<(Self, String)> {
         let used =
             |new: i64| self.0.values().any(|entries| entries.values().any(|n| *n == node(new)));
@@ -67,7 +67,7 @@ impl Tree {
         NEW.into_iter().filter(|new| !used(*new)).map(with).collect()
     }
 
-    /// What becomes of a name that is replaced or removed; `None` if it cannot be.
+    /// The state after a name was replaced or removed; `None` if it cannot be.
     fn drop_node(&mut self, node: Node) -> Option<()> {
         if let Node::Dir(dir) = node {
             if !self.0[&dir].is_empty() {
@@ -208,6 +208,6 @@ impl Concrete for Tree {
 }
 
 #[test]
-fn directories_are_explored_as_by_trying_all() {
+fn directories_agree_with_brute_force() {
     check::<_, Tree>(&directories::directories(), 2);
 }

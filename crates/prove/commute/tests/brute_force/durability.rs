@@ -64,6 +64,6 @@ impl Concrete for Disk {
 }
 
 #[test]
-fn durability_is_explored_as_by_trying_all() {
+fn durability_agrees_with_brute_force() {
     assert_eq!(check::<_, Disk>(&durability::durability(), 2), 0);
 }

@@ -1,5 +1,5 @@
-//! Interfaces once more, written down without any unknowns and tried in every state of a small
-//! universe: exactly one situation holds there, and its verdict is right.
+//! Independent implementations of the interfaces, without unknowns. In every state of a small
+//! universe, exactly one situation must hold, and its verdict must be right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +22,15 @@ trait Concrete: Clone + Ord + std::fmt::Debug {
     fn all() -> Vec<Self>;
     /// Every choice of arguments for an operation.
     fn arguments(operation: &str) -> Vec<Args>;
-    /// Every way in which a call may end: the state it leaves, and what its caller sees.
+    /// Every possible outcome of a call: the state after it, and what its caller sees.
     fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)>;
-    /// What a term of the initial state stands for, given what arguments stand for.
+    /// The value of a term of the initial state, given the values of arguments.
     fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64;
-    /// Whether a flag of it is set.
+    /// The value of a flag of the initial state.
     fn flag(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> bool;
 }
 
-/// An argument, which has to be there.
+/// The value of an argument that must be there.
 fn arg(args: &Args, name: &str) -> i64 {
     args.iter().find(|(other, _)| *other == name).expect(name).1
 }
@@ -41,7 +41,7 @@ fn choices(names: &[(&'static str, i64)]) -> Vec<Args> {
     product(&names.iter().map(values).collect::<Vec<_>>())
 }
 
-/// What a call can leave that ends with that result.
+/// The possible states after a call that returns this result.
 fn after<C: Concrete>(
     states: &BTreeSet<C>,
     (operation, args): (&str, &Args),
@@ -51,10 +51,10 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute: as the definition says, there are results for them that are possible
-/// in every order, and leave the same whatever the order of those that have been called.
+/// Whether the calls commute by definition: there are results that are possible in every order, and
+/// after every set of calls the state does not depend on their order.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
-    // All results that the calls can have in the order in which they are written down.
+    // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
     for (operation, args) in calls {
         let next = |(state, results): &(C, Vec<String>)| {
@@ -66,7 +66,7 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     }
     let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
     possible.iter().any(|results| {
-        // By which calls have been made, a bit each: what they leave, whatever their order.
+        // By set of calls, one bit each: the states that are possible in every order.
         let mut left = vec![BTreeSet::from([start.clone()])];
         for made in 1..1usize << calls.len() {
             let last = (0..calls.len()).filter(|nr| made >> nr & 1 == 1);
@@ -106,8 +106,8 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
 /// A condition: numbers of literals, and which of them hold.
 type Numbered = Vec<(usize, bool)>;
 
-/// The different literals of an exploration, and its conditions with their numbers: most are in
-/// many situations, and are looked at once.
+/// The distinct literals of an exploration, and its conditions by their numbers. Most literals are
+/// in many situations, and are evaluated once.
 fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     let mut literals = Vec::new();
     let mut number = |literal| {
@@ -123,7 +123,7 @@ fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     (literals, conditions)
 }
 
-/// Every list with one of each of these.
+/// The Cartesian product.
 fn product<T: Clone>(of: &[Vec<T>]) -> Vec<Vec<T>> {
     of.iter().fold(vec![Vec::new()], |lists, next| {
         let longer = |list: &Vec<T>| {
@@ -134,7 +134,7 @@ fn product<T: Clone>(of: &[Vec<T>]) -> Vec<Vec<T>> {
     })
 }
 
-/// Which of the conditions hold.
+/// The numbers of the conditions that hold.
 fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec<usize> {
     let mut here = Vec::new();
     let mut nr = 0;
@@ -143,7 +143,7 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
         if failed.is_none() {
             here.push(nr);
         }
-        // Those that begin with what fails here fail as well.
+        // All conditions with this prefix fail, too.
         let begins_so =
             |other: &&Numbered| failed.is_some_and(|at| other.get(..=at) == condition.get(..=at));
         nr += 1 + conditions[nr + 1..].iter().take_while(begins_so).count();
@@ -151,9 +151,9 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
     here
 }
 
-/// Checks all operations of an interface, `calls` of them at once. Returns how many situations are
-/// met nowhere in the universe: if it is large enough there are none, or the model has situations
-/// that cannot be.
+/// Checks all combinations of `calls` operations of an interface. Returns the number of situations
+/// that hold nowhere in the universe. If the universe is large enough, such a situation is not
+/// satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
     let mut unmet = 0;
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
@@ -166,7 +166,7 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize
         let (literals, conditions) = numbered(&exploration);
         let arguments: Vec<Vec<Args>> = set.iter().map(|name| C::arguments(name)).collect();
         let mut arguments = product(&arguments);
-        // The first call says which process is the first.
+        // The first call is made by process 0.
         arguments.retain(|args| !args[0].contains(&("is in the other process", 1)));
         let mut met = BTreeSet::new();
         for (state, args) in states.iter().flat_map(|s| arguments.iter().map(move |args| (s, args)))
@@ -253,11 +253,11 @@ impl Concrete for Register {
     }
 }
 
-/// A stack, top last, or a queue, front first.
+/// A stack with its top last, or a queue with its front first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sequence<const ROOM: usize>(Vec<i64>);
 
-/// Of elements 0 and 1.
+/// All sequences of elements 0 and 1.
 fn sequences(most: usize) -> Vec<Vec<i64>> {
     let mut all = vec![Vec::new()];
     for _ in 0..most {
@@ -357,7 +357,7 @@ impl Concrete for Table {
     }
 
     fn number(&self, label: &str, key: &dyn Fn(&str) -> i64) -> i64 {
-        // Asked of keys that are there only; of others a formula that does not hold came first.
+        // Evaluated only for keys that are present: for others an earlier literal fails.
         let key = key(label.strip_prefix("table[").unwrap().strip_suffix(']').unwrap());
         self.0.get(&key).copied().unwrap_or(-1)
     }
@@ -368,31 +368,31 @@ impl Concrete for Table {
 }
 
 #[test]
-fn a_counter_is_explored_as_by_trying_all() {
+fn a_counter_agrees_with_brute_force() {
     assert_eq!(check::<_, Counter>(&counter::counter(), 2), 0);
     check::<_, Counter>(&counter::counter(), 3);
 }
 
 #[test]
-fn a_register_is_explored_as_by_trying_all() {
+fn a_register_agrees_with_brute_force() {
     assert_eq!(check::<_, Register>(&register::register(), 2), 0);
     check::<_, Register>(&register::register(), 3);
 }
 
 #[test]
-fn a_stack_is_explored_as_by_trying_all() {
+fn a_stack_agrees_with_brute_force() {
     assert_eq!(check::<_, Sequence<STACK>>(&stack::stack(), 2), 0);
     check::<_, Sequence<STACK>>(&stack::stack(), 3);
 }
 
 #[test]
-fn a_queue_is_explored_as_by_trying_all() {
+fn a_queue_agrees_with_brute_force() {
     assert_eq!(check::<_, Sequence<QUEUE>>(&queue::queue(), 2), 0);
     check::<_, Sequence<QUEUE>>(&queue::queue(), 3);
 }
 
 #[test]
-fn a_map_is_explored_as_by_trying_all() {
+fn a_map_agrees_with_brute_force() {
     assert_eq!(check::<_, Table>(&map::map(), 2), 0);
     check::<_, Table>(&map::map(), 3);
 }

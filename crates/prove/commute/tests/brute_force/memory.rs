@@ -1,4 +1,4 @@
-//! Anonymous memory of posix+: two processes with two pages.
+//! Anonymous memory of `posix+`: two processes with two pages.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct Page {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Memory([BTreeMap<i64, Page>; 2]);
 
-/// Of addresses that mmap may choose there are as many as there are calls.
+/// The addresses that `mmap` may choose: one for each call.
 const NEW: [i64; 2] = [100, 101];
 const ZEROES: i64 = 0;
 
@@ -43,7 +43,7 @@ impl Concrete for Memory {
                 .filter_map(|(va, page)| Some((va, page?)))
                 .collect::<BTreeMap<i64, Page>>()
         };
-        // What is done to one process is done as to the other, so that has only few states here.
+        // The processes are symmetric, so the second one has only a few states.
         let mut all = Vec::new();
         for other in [memory(None, None), memory(Some(pages[0]), Some(pages[3]))] {
             for first in maybe() {
@@ -129,7 +129,7 @@ impl Concrete for Memory {
 }
 
 #[test]
-fn unmapping_later_is_explored_as_by_trying_all() {
+fn a_delayed_unmap_agrees_with_brute_force() {
     let mut memory = alternatives::posix_plus();
     memory.operations.retain(|operation| operation.name.starts_with('m'));
     check::<_, Memory>(&memory, 2);

@@ -18,9 +18,9 @@ struct Processes {
     children: BTreeMap<i64, Fds>,
 }
 
-/// Of what may be handed out freely there are as many as there are calls.
+/// The pids and descriptions to choose from where any will do: one for each call.
 const NEW: [i64; 2] = [100, 101];
-/// Descriptors that "any unused" may be: those below and two more.
+/// The descriptors that "any unused" may be: those of arguments and two more.
 const FDS: std::ops::Range<i64> = 0..5;
 /// A descriptor that is never open.
 const NONE: i64 = 7;
@@ -30,7 +30,7 @@ fn unused<V>(among: impl IntoIterator<Item = i64>, used: &BTreeMap<i64, V>) -> V
 }
 
 impl Processes {
-    /// Every way to have one more child.
+    /// Every state with one more child.
     fn with_child(&self, child: Fds) -> Vec<(Self, String)> {
         let with = |pid: i64| {
             let mut left = self.clone();
@@ -40,7 +40,7 @@ impl Processes {
         unused(NEW, &self.children).into_iter().map(with).collect()
     }
 
-    /// Every way to have one more descriptor.
+    /// Every state with one more descriptor.
     fn with_fd(&self, process: usize, any: bool, to: (i64, bool)) -> Vec<(Self, String)> {
         let free = unused(FDS, &self.fds[process]);
         let with = |&fd: &i64| {
@@ -58,7 +58,7 @@ impl Processes {
     }
 }
 
-/// Of a label.
+/// The process in a label.
 fn process_of(label: &str) -> usize {
     usize::from(label.starts_with("proc1"))
 }
@@ -68,7 +68,7 @@ impl Concrete for Processes {
         let mut all = Vec::new();
         for n in 0..18 {
             for cloexec in [0, 1, NONE] {
-                // By descriptor: not open, or which description.
+                // For each descriptor: not open, or its description.
                 let open = [n % 3, n / 3 % 3, n / 9 * 2].map(|nr| [None, Some(0), Some(1)][nr]);
                 let slot = |(fd, open): (i64, Option<i64>)| Some((fd, (open?, fd == cloexec)));
                 let fds = (0..).zip(open).filter_map(slot);
@@ -169,6 +169,6 @@ impl Concrete for Processes {
 }
 
 #[test]
-fn processes_are_explored_as_by_trying_all() {
+fn processes_agree_with_brute_force() {
     check::<_, Processes>(&processes::processes(), 2);
 }

@@ -20,7 +20,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Takes a signal, by number, if it is pending; what the caller sees.
+    /// Takes a signal, given by number, if it is pending, and returns what the caller sees.
     fn take(&mut self, nr: usize) -> Option<String> {
         if let Some(standard) = self.standard.get_mut(nr) {
             return std::mem::take(&mut standard.pending).then(|| NAMES[nr].to_owned());
@@ -35,7 +35,7 @@ impl Concrete for Signals {
         let standard: Vec<Standard> = [(false, false), (true, false), (true, true)]
             .map(|(blocked, pending)| Standard { blocked, pending, handled: 0 })
             .to_vec();
-        // Of two values that wait only matters whether they are equal.
+        // For two pending values it only matters whether they are equal.
         let queues = [vec![], vec![0], vec![0, 0], vec![0, 1]];
         let mut all = Vec::new();
         for int in &standard {
@@ -119,13 +119,13 @@ impl Concrete for Signals {
     }
 }
 
-/// Of the flags that say which signal is meant, those that mean nothing are not set.
+/// Whether the flag that has no meaning beside the others is clear.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })
 }
 
 #[test]
-fn signals_are_explored_as_by_trying_all() {
+fn signals_agree_with_brute_force() {
     assert_eq!(check::<_, Signals>(&signals::signals(), 2), 0);
 }

@@ -4,8 +4,8 @@ use knee_commute::models::sockets;
 
 use super::{Args, Concrete, arg, check, choices, sequences};
 
-/// One that keeps the order, front first, and one that does not, sorted. Sockets of one kind are
-/// two: what is done to the second is done as to the first, so it has only few states here.
+/// Two sockets with an order, front first, and two without, sorted. The sockets of a kind are
+/// symmetric, so the second one has only a few states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sockets {
     ordered: [Vec<i64>; 2],
@@ -89,11 +89,11 @@ impl Concrete for Sockets {
 }
 
 #[test]
-fn sockets_are_explored_as_by_trying_all() {
+fn sockets_agree_with_brute_force() {
     assert_eq!(check::<_, Sockets>(&sockets::sockets(), 2), 0);
 }
 
 #[test]
-fn three_calls_on_sockets_are_explored_as_by_trying_all() {
+fn three_calls_on_sockets_agree_with_brute_force() {
     check::<_, Sockets>(&sockets::sockets(), 3);
 }

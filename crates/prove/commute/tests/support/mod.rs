@@ -1,4 +1,4 @@
-//! What is known of operations, in words.
+//! Conditions as text.
 
 use knee_commute::{Difference, Interface, Limits, State, call_label, conditions, explore};
 
@@ -6,8 +6,8 @@ fn all_of(formulas: &[String]) -> String {
     if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
 }
 
-/// When the named operations commute, and when not.
-pub(crate) fn told<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
+/// The conditions of the named operations as text.
+pub(crate) fn shown<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
     let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
     let exploration = explore(interface, &operations, &Limits::default()).unwrap();
     let conditions = conditions(&exploration);

@@ -1,5 +1,5 @@
-//! Which entries of maps a label speaks of: `inodes[dir[a.name]].len` of `inodes` at `dir[a.name]`
-//! and of `dir` at `a.name`.
+//! The map entries in a label: `inodes[dir[a.name]].len` has the entry of `inodes` at `dir[a.name]`
+//! and the entry of `dir` at `a.name`.
 
 use crate::formula::{Terms, and, number, symbol};
 
@@ -10,7 +10,7 @@ pub(crate) struct Entry {
     pub(crate) key: String,
 }
 
-/// All those that `label` speaks of.
+/// All map entries in `label`.
 pub(crate) fn entries(label: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut opened = Vec::new();
@@ -18,8 +18,8 @@ pub(crate) fn entries(label: &str) -> Vec<Entry> {
         match character {
             '[' => opened.push(at),
             ']' => {
-                let from = opened.pop().expect("a bracket that closes has been opened");
-                // What a key is about begins where the key begins.
+                let from = opened.pop().expect("brackets are balanced");
+                // The entries in a key begin at the start of the key.
                 let begins = opened.last().map_or(0, |outer| outer + 1);
                 let map = label[begins..from].to_owned();
                 entries.push(Entry { map, key: label[from + 1..at].to_owned() });
@@ -33,7 +33,7 @@ pub(crate) fn entries(label: &str) -> Vec<Entry> {
     entries
 }
 
-/// An integer key as a term: a variable and a constant.
+/// An integer key as a term: a variable plus a constant.
 fn integer(key: &str, terms: &Terms) -> Option<String> {
     if let Ok(n) = key.parse() {
         return Some(number(n));
@@ -66,15 +66,14 @@ fn parts(key: &str) -> Vec<&str> {
     parts
 }
 
-/// That two keys of a map are equal: integers or else names, part by part.
+/// The formula that two keys of a map are equal: integers, or names part by part.
 pub(crate) fn same_key(a: &str, b: &str, terms: &Terms) -> String {
     let term = |key: &str| integer(key, terms).unwrap_or_else(|| symbol(key));
     let same = |(a, b): (&str, &str)| format!("(= {} {})", term(a), term(b));
     and(parts(a).into_iter().zip(parts(b)).map(same))
 }
 
-/// Adds names that are spoken of only as keys. Integers that are keys have bounds, which speak of
-/// them.
+/// Adds names that occur only as keys. Integers that are keys occur in their bounds, too.
 pub(crate) fn add_keys(terms: &mut Terms) {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let keys: Vec<String> = labels

@@ -1,8 +1,8 @@
-//! What an exploration says, as SMT-LIB 2.
+//! Explorations as SMT-LIB 2.
 //!
-//! A term is a constant that is called what the term is called. Names of all sorts share one
-//! uninterpreted sort: no formula compares names of two sorts, so wherever some hold, they hold
-//! with names of different sorts different.
+//! A term becomes a constant with the same label. Names of all sorts share one uninterpreted sort.
+//! No formula compares names of two sorts, so if formulas are satisfiable, they are also
+//! satisfiable with different values for names of different sorts.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use knee_commute::{Claim, Exploration, Literal, WORD};
 
 use crate::entries::add_keys;
 
-/// A symbol that z3 reads as it is written.
+/// A quoted symbol.
 pub(crate) fn symbol(label: &str) -> String {
     assert!(!label.contains(['|', '\\']), "{label} cannot be quoted");
     format!("|{label}|")
@@ -20,7 +20,7 @@ pub(crate) fn number(n: i64) -> String {
     if n < 0 { format!("(- {})", n.unsigned_abs()) } else { n.to_string() }
 }
 
-/// A variable, or zero without a label, and a constant.
+/// A variable plus a constant. An empty label is zero.
 pub(crate) fn sum(label: &str, plus: i64) -> String {
     match (label, plus) {
         ("", plus) => number(plus),
@@ -71,31 +71,31 @@ pub(crate) fn claim(claim: &Claim) -> String {
     }
 }
 
-/// What is spoken of, by what it is called.
+/// The terms of formulas, by label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are known words, which differ.
+    /// Names that are literal words, which differ.
     pub(crate) words: BTreeSet<String>,
 }
 
 impl Terms {
-    /// Those of a whole exploration.
+    /// The terms of an exploration.
     pub(crate) fn of(exploration: &Exploration) -> Self {
         let mut terms = Self::default();
         for situation in &exploration.situations {
-            let grounds = &situation.grounds;
+            let certificate = &situation.certificate;
             terms.add_literals(&situation.condition);
-            terms.add_literals(&grounds.assumed);
-            terms.names.extend(grounds.fresh.iter().cloned());
-            terms.ints.extend(grounds.open.iter().cloned());
-            grounds.claims.iter().for_each(|claim| terms.add_claim(claim));
+            terms.add_literals(&certificate.assumed);
+            terms.names.extend(certificate.fresh.iter().cloned());
+            terms.ints.extend(certificate.open.iter().cloned());
+            certificate.claims.iter().for_each(|claim| terms.add_claim(claim));
         }
-        for impossible in &exploration.impossible {
-            terms.add_literals(&impossible.condition);
-            terms.add_literals(&impossible.assumed);
+        for path in &exploration.infeasible {
+            terms.add_literals(&path.condition);
+            terms.add_literals(&path.assumed);
         }
         add_keys(&mut terms);
         terms
@@ -130,7 +130,7 @@ impl Terms {
         self.ints.extend(labels.into_iter().filter(|label| !label.is_empty()).cloned());
     }
 
-    /// Their declarations.
+    /// The declarations of the terms.
     fn words_differ(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| symbol(word)).collect();
         if words.len() < 2 {

@@ -1,9 +1,9 @@
-//! Explorations, as z3 sees them: an oracle that shares no code with the explorer's own decisions.
+//! z3 as an oracle for explorations. It shares no code with the explorer's decisions.
 //!
-//! Of every pair of operations of every model z3 is asked whether the situations are possible,
-//! disjoint and all there are, and whether each verdict follows from its grounds. The small
-//! interfaces are written in SMT-LIB once more, and there no grounds are believed either. Wrong
-//! verdicts and conditions are planted to see that z3 objects.
+//! For every pair of operations of every model, z3 checks that the situations are satisfiable,
+//! disjoint and exhaustive, and that each verdict follows from its certificate. The small
+//! interfaces are also written in SMT-LIB, so that z3 checks them without relying on the
+//! certificates. Planted wrong verdicts and conditions show that z3 objects.
 
 mod entries;
 mod formula;
@@ -22,7 +22,7 @@ use crate::oracle::Objection;
 use crate::solver::Solver;
 use crate::toys::{TOYS, sets};
 
-/// `None`, and says why, where z3 is not installed.
+/// Prints a message and returns `None` if z3 is not installed.
 fn z3() -> Option<Solver> {
     match Solver::start() {
         Ok(solver) => Some(solver),
@@ -33,8 +33,8 @@ fn z3() -> Option<Solver> {
     }
 }
 
-/// What z3 objects to, as a person reads it.
-fn told(operations: &[&str], exploration: &Exploration, objections: &[Objection]) -> String {
+/// The objections as text.
+fn shown(operations: &[&str], exploration: &Exploration, objections: &[Objection]) -> String {
     let mut text = String::new();
     for objection in objections {
         let (operations, answer) = (operations.join(" and "), objection.answer);
@@ -46,8 +46,8 @@ fn told(operations: &[&str], exploration: &Exploration, objections: &[Objection]
     text
 }
 
-/// Asks about many explorations at once, and demands that nothing is objected to.
-fn assert_believed(
+/// Checks many explorations in parallel and asserts that there is no objection.
+fn assert_confirmed(
     what: &str,
     explorations: &[(Vec<&str>, Exploration)],
     ask: impl Fn(&mut Solver, &[&str], &Exploration) -> Vec<Objection> + Sync,
@@ -59,12 +59,12 @@ fn assert_believed(
         assert_eq!(exploration.extent, Extent::default(), "{operations:?}");
         let mut solver = Solver::start().expect("it could be started before");
         let objections = ask(&mut solver, operations, exploration);
-        (told(operations, exploration, &objections), solver.queries())
+        (shown(operations, exploration, &objections), solver.queries())
     };
-    in_order(explorations.len(), work, |nr, (told, asked)| {
+    in_order(explorations.len(), work, |nr, (shown, asked)| {
         queries += asked;
         situations += explorations[nr].1.situations.len();
-        objections += &told;
+        objections += &shown;
         ControlFlow::Continue(())
     });
     let (sets, seconds) = (explorations.len(), start.elapsed().as_secs_f64());
@@ -74,12 +74,12 @@ fn assert_believed(
     assert_eq!(objections, "");
 }
 
-/// Interfaces that z3 takes a minute for, and brute force does not.
+/// Interfaces that take z3 a minute. The brute-force tests are faster.
 const SLOW: [&str; 1] = ["directories"];
-/// The variable that has them checked too.
+/// The environment variable that includes them.
 const ALL: &str = "KNEE_Z3_ALL";
 
-/// All pairs of a model, and how their operations are called.
+/// All pairs of a model, with the names of their operations.
 fn explored(model: &dyn Model) -> Vec<(Vec<&str>, Exploration)> {
     let names = model.operations();
     let pairs = explore_pairs(model, &Limits::default(), |_, error| panic!("{error}"));
@@ -88,7 +88,7 @@ fn explored(model: &dyn Model) -> Vec<(Vec<&str>, Exploration)> {
 }
 
 #[test]
-fn of_every_pair_z3_believes_the_situations_and_the_verdicts() {
+fn z3_confirms_the_situations_and_verdicts_of_every_pair() {
     let Some(_) = z3() else { return };
     let all = std::env::var_os(ALL).is_some();
     for model in models() {
@@ -96,28 +96,28 @@ fn of_every_pair_z3_believes_the_situations_and_the_verdicts() {
             println!("{} is left out: it takes a minute; {ALL}=1 has it too", model.name());
             continue;
         }
-        assert_believed(model.name(), &explored(&*model), |solver, _, exploration| {
+        assert_confirmed(model.name(), &explored(&*model), |solver, _, exploration| {
             oracle::objections(solver, exploration)
         });
     }
 }
 
-/// z3 found this: that a chosen time was taken to be late enough for a third call too.
+/// z3 found this: the explorer assumed that a chosen time was late enough for a third call, too.
 #[test]
-fn a_choice_for_two_calls_decided_how_times_compare_that_a_third_one_sees() {
+fn a_choice_for_two_calls_does_not_decide_how_times_of_a_third_call_compare() {
     let Some(_) = z3() else { return };
     let posix = &models()[0];
     let all = posix.operations();
     let names = ["rename", "stat", "pwrite"];
     let nr = |name: &str| all.iter().position(|(other, _)| *other == name).unwrap();
     let exploration = posix.explore(&names.map(nr), &Limits::default()).unwrap();
-    assert_believed("three calls", &[(names.to_vec(), exploration)], |solver, _, exploration| {
+    assert_confirmed("three calls", &[(names.to_vec(), exploration)], |solver, _, exploration| {
         oracle::objections(solver, exploration)
     });
 }
 
 #[test]
-fn two_and_three_calls_of_the_small_interfaces_are_explored_as_their_smt_says() {
+fn two_and_three_calls_of_the_small_interfaces_agree_with_their_smt_models() {
     let Some(_) = z3() else { return };
     for toy in &TOYS {
         let model = toy.model();
@@ -129,7 +129,7 @@ fn two_and_three_calls_of_the_small_interfaces_are_explored_as_their_smt_says() 
         };
         let sets: Vec<_> = [2, 3].into_iter().flat_map(|calls| sets(names.len(), calls)).collect();
         let explorations: Vec<_> = sets.into_iter().map(explored).collect();
-        assert_believed(&format!("{} in SMT", toy.name), &explorations, |solver, names, found| {
+        assert_confirmed(&format!("{} in SMT", toy.name), &explorations, |solver, names, found| {
             toy.objections(solver, names, found)
         });
     }

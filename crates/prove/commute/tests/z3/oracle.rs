@@ -1,45 +1,45 @@
-//! What z3 has against an exploration, by what the exploration itself says of its grounds.
+//! Checks an exploration by its certificates.
 
 use std::collections::BTreeMap;
 
-use knee_commute::{Exploration, Grounds, Impossible, Literal, Situation, Verdict};
+use knee_commute::{Certificate, Exploration, InfeasiblePath, Literal, Situation, Verdict};
 
 use crate::entries::{Entry, add_keys, entries, same_key};
 use crate::formula::{Terms, all, and, claim, literal, not, or, symbol};
 use crate::solver::{Answer, Solver};
 
-/// What is wrong.
+/// A fault of an exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// A situation that cannot be.
+    /// A situation that is not satisfiable.
     NoSituation,
-    /// A path that was given up, and can be.
+    /// An infeasible path that is satisfiable.
     GivenUp,
-    /// Two situations that can be at once.
+    /// Two situations that are not disjoint.
     Overlap,
-    /// Something can be that is in no situation.
+    /// The situations are not exhaustive.
     Gap,
-    /// A verdict that does not follow.
+    /// A verdict that does not follow from its certificate.
     Verdict,
-    /// A question about something that is open: its answer would be the explorer's choice.
+    /// A question about an open value. Its answer would be a choice of the explorer.
     AskedOpen,
-    /// One place of a map that is taken for two.
+    /// Two entries of a map with equal keys.
     OnePlaceTwice,
-    /// Something taken for granted that does not follow from the state's being valid.
+    /// An assumption that does not follow from the invariant of the state.
     Unfounded,
 }
 
-/// A fault, and where it is.
+/// A fault and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     pub(crate) fault: Fault,
-    /// By number, unless it is about all of them.
+    /// The number of the situation; `None` if it is about all situations.
     pub(crate) situation: Option<usize>,
-    /// What z3 has answered; not what was expected.
+    /// The answer of z3, which is not the expected one.
     pub(crate) answer: Answer,
 }
 
-/// Objections, as they come up.
+/// Collects objections.
 #[derive(Default)]
 pub(crate) struct Objections(pub(crate) Vec<Objection>);
 
@@ -57,16 +57,16 @@ impl Objections {
     }
 }
 
-/// What z3 has against an exploration.
+/// The objections of z3 to an exploration.
 pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<Objection> {
     let mut objections = Objections::default();
     solver.meanwhile(|solver| {
-        solver.tell(&Terms::of(exploration).declared());
+        solver.command(&Terms::of(exploration).declared());
         partition(solver, exploration, &mut objections);
         for (nr, situation) in exploration.situations.iter().enumerate() {
             solver.meanwhile(|solver| check(solver, nr, situation, &mut objections));
         }
-        for Impossible { condition, assumed } in &exploration.impossible {
+        for InfeasiblePath { condition, assumed } in &exploration.infeasible {
             let answer = solver.check_with(&and([all(condition), all(assumed)]));
             objections.expect(Answer::Unsatisfiable, answer, Fault::GivenUp, None);
         }
@@ -74,26 +74,26 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
     objections.0
 }
 
-/// Of the situations and of what was given up, one has to hold, and no two can.
+/// Of all situations and infeasible paths, exactly one must hold.
 ///
-/// That two hold is one question, not one for each two: some condition holds after another one
-/// has. `any n` says that some of the first n do.
+/// Whether two hold is one query, not one for each pair: a condition holds and an earlier one does,
+/// too. `any n` means that one of the first n conditions holds.
 pub(crate) fn partition(
     solver: &mut Solver,
     exploration: &Exploration,
     objections: &mut Objections,
 ) {
     let situations = exploration.situations.iter().map(|situation| &situation.condition);
-    let impossible = exploration.impossible.iter().map(|impossible| &impossible.condition);
-    let conditions: Vec<_> = situations.chain(impossible).map(|condition| all(condition)).collect();
+    let infeasible = exploration.infeasible.iter().map(|infeasible| &infeasible.condition);
+    let conditions: Vec<_> = situations.chain(infeasible).map(|condition| all(condition)).collect();
     let none = and(conditions.iter().map(|condition| not(condition)));
     objections.expect(Answer::Unsatisfiable, solver.check_with(&none), Fault::Gap, None);
     solver.meanwhile(|solver| {
         let any = |n: usize| symbol(&format!("any {n}"));
-        solver.tell(&format!("(define-fun {} () Bool false)", any(0)));
+        solver.command(&format!("(define-fun {} () Bool false)", any(0)));
         let mut twice = Vec::new();
         for (n, condition) in conditions.iter().enumerate() {
-            solver.tell(&format!("(declare-const {} Bool)", any(n + 1)));
+            solver.command(&format!("(declare-const {} Bool)", any(n + 1)));
             solver.assert(&format!("(= {} (or {} {condition}))", any(n + 1), any(n)));
             twice.push(and([any(n), condition.clone()]));
         }
@@ -103,8 +103,8 @@ pub(crate) fn partition(
 }
 
 fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut Objections) {
-    let Situation { condition, verdict, grounds } = situation;
-    let Grounds { assumed, fresh, agreed, open, claims } = grounds;
+    let Situation { condition, verdict, certificate } = situation;
+    let Certificate { assumed, fresh, agreed, open, claims } = certificate;
     let mut terms = Terms::default();
     terms.add_literals(condition);
     terms.add_literals(assumed);
@@ -135,7 +135,7 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
         objections.expect(Answer::Satisfiable, possible, Fault::NoSituation, Some(nr));
     }
     let answer = match verdict {
-        // With the choice among new names that was made.
+        // With the chosen equalities of fresh names.
         Verdict::Commute if !open.is_empty() => solver.meanwhile(|solver| {
             solver.assert(&chosen);
             solver.assert(&not(&exists(open, &agree)));
@@ -152,13 +152,14 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
     }
 }
 
-/// That some choice of what is open makes `formula` true.
+/// The formula that some choice of the open integers makes `formula` true.
 fn exists(open: &[String], formula: &str) -> String {
     let open: Vec<String> = open.iter().map(|label| format!("({} Int)", symbol(label))).collect();
     format!("(exists ({}) {formula})", open.join(" "))
 }
 
-/// That each of `fresh` equals no name that is not: which of them are apart is assumed.
+/// The formula that each fresh name differs from every name that is not fresh. Which fresh names
+/// differ from each other is among the assumptions.
 fn apart(fresh: &[String], terms: &Terms) -> String {
     let others = |_: &String| {
         let others = terms.names.iter().filter(|other| !fresh.contains(other));
@@ -168,8 +169,8 @@ fn apart(fresh: &[String], terms: &Terms) -> String {
     and(fresh.iter().flat_map(|a| others(a).into_iter().map(move |b| differ(a, &b))))
 }
 
-/// For every two entries of a map that are spoken of, that they are at one place. What is new was
-/// nowhere: it does not matter which of those are one.
+/// For every two entries of a map in these labels, the formula that their keys are equal. Entries
+/// with fresh keys are left out: the initial state does not have them.
 fn one_place(terms: &Terms, fresh: &[String]) -> Vec<String> {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let mut maps: BTreeMap<String, Vec<String>> = BTreeMap::new();

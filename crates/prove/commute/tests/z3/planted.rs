@@ -1,4 +1,4 @@
-//! Explorations with something wrong in them: an oracle that objects to nothing proves nothing.
+//! Explorations with planted faults: an oracle that never objects proves nothing.
 
 use knee_commute::{Difference, Exploration, Limits, Literal, Verdict, models};
 
@@ -7,10 +7,10 @@ use crate::solver::Solver;
 use crate::toys::{TOYS, sets};
 use crate::z3;
 
-/// What can be done to a situation, and what is to be objected.
+/// A fault to plant in a situation, and the expected objection.
 struct Plant {
     fault: Fault,
-    /// `false` if it cannot be done to this one.
+    /// Plants the fault; returns `false` if this situation cannot have it.
     plant: fn(&mut Exploration, usize) -> bool,
 }
 
@@ -41,7 +41,7 @@ const DROPPED: Plant = Plant {
     },
 };
 
-/// The opposite of what was asked last was possible, and led elsewhere.
+/// The opposite of the last answer was possible and led to another situation.
 const WEAKENED: Plant = Plant {
     fault: Fault::Overlap,
     plant: |exploration, nr| exploration.situations[nr].condition.pop().is_some(),
@@ -58,7 +58,7 @@ const CONTRADICTED: Plant = Plant {
     },
 };
 
-/// Plants into each situation, and demands the objection, about the situation or about all.
+/// Plants the fault in each situation and asserts that z3 objects to the situation or to all.
 fn assert_objects(
     solver: &mut Solver,
     exploration: &Exploration,
@@ -92,11 +92,12 @@ fn explored(model: &str, operations: [&str; 2]) -> Exploration {
     model.explore(&operations.map(nr), &Limits::default()).expect("it can be explored")
 }
 
-/// Into all pairs of the small interfaces, for both oracles, and one of POSIX that is about times.
+/// Plants a fault in all pairs of the small interfaces, for both oracles, and in a pair of POSIX
+/// calls that compares times.
 fn assert_objects_everywhere(plant: &Plant) {
     let mut planted = 0;
     for toy in &TOYS {
-        // A solver each: z3 4.8 is confused by a second datatype of one name.
+        // One solver for each: z3 4.8 does not support a second datatype of the same name.
         let Some(mut solver) = z3() else { return };
         let model = toy.model();
         let names = model.operations();
@@ -113,26 +114,26 @@ fn assert_objects_everywhere(plant: &Plant) {
     let posix = explored("posix", ["rename", "stat"]);
     let in_posix = assert_objects(&mut solver, &posix, plant, objections);
     assert!(planted > 0 && in_posix > 0, "nothing was planted");
-    println!("{planted} planted in small interfaces, {in_posix} in posix, all objected to");
+    println!("{planted} faults in small interfaces, {in_posix} in posix; z3 objects to all");
 }
 
 #[test]
-fn z3_objects_where_operations_commute_and_are_said_to_differ() {
+fn z3_objects_if_commuting_operations_are_reported_to_differ() {
     assert_objects_everywhere(&COMMUTE_TO_DIFFER);
 }
 
 #[test]
-fn z3_objects_where_operations_differ_and_are_said_to_commute() {
+fn z3_objects_if_differing_operations_are_reported_to_commute() {
     assert_objects_everywhere(&DIFFER_TO_COMMUTE);
 }
 
 #[test]
-fn z3_objects_to_a_situation_that_is_missing() {
+fn z3_objects_to_a_missing_situation() {
     assert_objects_everywhere(&DROPPED);
 }
 
 #[test]
-fn z3_objects_to_a_condition_that_says_too_little() {
+fn z3_objects_to_a_condition_that_is_too_weak() {
     assert_objects_everywhere(&WEAKENED);
 }
 
@@ -142,18 +143,18 @@ fn z3_objects_to_a_condition_that_contradicts_itself() {
 }
 
 #[test]
-fn z3_objects_to_a_path_that_is_given_up_without_a_reason() {
+fn z3_objects_to_an_infeasible_path_that_is_feasible() {
     let Some(mut solver) = z3() else { return };
     let mut exploration = explored("posix", ["fstat", "pipe"]);
     assert_eq!(objections(&mut solver, &exploration), []);
-    exploration.impossible[0].assumed.clear();
+    exploration.infeasible[0].assumed.clear();
     let faults: Vec<Fault> =
         objections(&mut solver, &exploration).iter().map(|o| o.fault).collect();
     assert_eq!(faults, [Fault::GivenUp]);
 }
 
 #[test]
-fn z3_objects_to_one_place_of_a_map_that_is_taken_for_two() {
+fn z3_objects_to_two_entries_of_a_map_with_equal_keys() {
     let Some(mut solver) = z3() else { return };
     let mut exploration = explored("map", ["swap", "swap"]);
     for situation in &mut exploration.situations {
@@ -164,12 +165,13 @@ fn z3_objects_to_one_place_of_a_map_that_is_taken_for_two() {
 }
 
 #[test]
-fn z3_objects_to_a_question_about_what_is_open() {
+fn z3_objects_to_a_question_about_an_open_value() {
     let Some(mut solver) = z3() else { return };
     let mut exploration = explored("posix", ["stat", "pwrite"]);
     let times = |open: &[String]| open.iter().any(|label| label == "b.time");
     let mut situations = exploration.situations.iter_mut();
-    let situation = situations.find(|situation| times(&situation.grounds.open)).expect("it writes");
+    let situation =
+        situations.find(|situation| times(&situation.certificate.open)).expect("it writes");
     let literal = Literal::AtMost("b.time".to_owned(), 0, String::new());
     situation.condition.push((literal, true));
     let objections = objections(&mut solver, &exploration);

@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What z3 says of the formulas that are asserted.
+/// The answer of z3 for the asserted formulas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Answer {
     Satisfiable,
     Unsatisfiable,
-    /// It gave up.
+    /// z3 gave up.
     Unknown,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Solver {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What it has not been told yet: a pipe is written to as rarely as possible.
+    /// Commands that were not sent yet, to write to the pipe as rarely as possible.
     unsent: String,
     queries: usize,
 }
@@ -33,39 +33,39 @@ impl Solver {
         Ok(Self { process, input, output, unsent: String::new(), queries: 0 })
     }
 
-    /// Gives a command that z3 does not answer.
-    pub(crate) fn tell(&mut self, command: &str) {
+    /// Adds a command that z3 does not answer.
+    pub(crate) fn command(&mut self, command: &str) {
         self.unsent += command;
         self.unsent.push('\n');
     }
 
     pub(crate) fn assert(&mut self, formula: &str) {
-        self.tell(&format!("(assert {formula})"));
+        self.command(&format!("(assert {formula})"));
     }
 
-    /// Forgets afterwards what `ask` has asserted.
+    /// Runs `ask` and retracts its assertions.
     pub(crate) fn meanwhile<T>(&mut self, ask: impl FnOnce(&mut Self) -> T) -> T {
-        self.tell("(push)");
+        self.command("(push)");
         let result = ask(self);
-        self.tell("(pop)");
+        self.command("(pop)");
         result
     }
 
-    /// Whether all that is asserted can hold at once.
+    /// Whether the assertions are satisfiable.
     pub(crate) fn check(&mut self) -> Answer {
         self.answer("(check-sat)")
     }
 
-    /// The same where integers are quantified: they are eliminated first, so that z3 does not have
-    /// to guess them.
+    /// Whether the assertions are satisfiable, for formulas with quantified integers. Eliminates
+    /// the quantifiers first, because z3 would otherwise guess instances.
     pub(crate) fn check_quantified(&mut self) -> Answer {
         self.answer("(check-sat-using (then qe smt))")
     }
 
     fn answer(&mut self, question: &str) -> Answer {
-        self.tell(question);
+        self.command(question);
         self.queries += 1;
-        self.input.write_all(self.unsent.as_bytes()).expect("z3 reads what it is asked");
+        self.input.write_all(self.unsent.as_bytes()).expect("z3 reads its input");
         self.unsent.clear();
         let mut line = String::new();
         self.output.read_line(&mut line).expect("z3 answers");
@@ -73,11 +73,11 @@ impl Solver {
             "sat" => Answer::Satisfiable,
             "unsat" => Answer::Unsatisfiable,
             "unknown" => Answer::Unknown,
-            other => panic!("z3 cannot read what it is asked: {other}"),
+            other => panic!("z3 refuses its input: {other}"),
         }
     }
 
-    /// Whether `formula` can hold as well.
+    /// Whether the assertions are satisfiable together with `formula`.
     pub(crate) fn check_with(&mut self, formula: &str) -> Answer {
         self.meanwhile(|solver| {
             solver.assert(formula);
@@ -85,7 +85,7 @@ impl Solver {
         })
     }
 
-    /// How often it has been asked.
+    /// The number of queries so far.
     pub(crate) fn queries(&self) -> usize {
         self.queries
     }
@@ -93,7 +93,7 @@ impl Solver {
 
 impl Drop for Solver {
     fn drop(&mut self) {
-        // It has nothing left to do; where it has ended already there is nothing to kill.
+        // An error means that z3 has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,8 +1,8 @@
-//! The small interfaces in SMT-LIB: what their operations do, without a word of the explorer's.
+//! The small interfaces in SMT-LIB, independent of the explorer.
 //!
-//! Each has a sort `State` with `start`, `valid` and `same`, and of each operation the state that
-//! it leaves and what its caller sees. A term of a condition is defined by what it stands for in
-//! `start`; arguments are constants.
+//! Each has a sort `State` with `start`, `valid` and `same`, and two functions for each operation:
+//! the state after it, and what its caller sees. A term of a condition is defined by its value in
+//! `start`. Arguments are constants.
 
 use knee_commute::{Exploration, Model, Situation, Verdict, call_label, models};
 
@@ -11,7 +11,7 @@ use crate::oracle::Objection;
 use crate::oracle::{Fault, Objections, partition};
 use crate::solver::{Answer, Solver};
 
-/// What operations see, whichever interface.
+/// The results of operations of all interfaces.
 const RESULTS: &str = "
     (declare-sort Name 0)
     (declare-datatypes ((Result 0)) (((nothing) (word (text String)) (number (of Int))
@@ -21,10 +21,10 @@ const RESULTS: &str = "
 /// A small interface.
 pub(crate) struct Toy {
     pub(crate) name: &'static str,
-    /// Of every operation, whether it looks at them or not.
+    /// The arguments, which are the same for every operation.
     arguments: &'static [&'static str],
     definitions: &'static str,
-    /// Terms that each call has of its own: `CALL` is what it is called.
+    /// The terms of each call. `CALL` stands for its label.
     of_calls: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub(crate) const TOYS: [Toy; 5] = [
         "#,
         of_calls: "",
     },
-    // Elements by number, the lowest first; what lies above the top is nobody's business.
+    // Elements by number, the lowest first. Elements above the top have no meaning.
     Toy {
         name: "stack",
         arguments: &["element"],
@@ -131,7 +131,7 @@ pub(crate) const TOYS: [Toy; 5] = [
             (define-fun |table[CALL.key]| () Name (content (select start |CALL.key|)))
         ",
     },
-    // There is room for two.
+    // The capacity is two.
     Toy {
         name: "queue",
         arguments: &["message"],
@@ -162,7 +162,7 @@ pub(crate) const TOYS: [Toy; 5] = [
     },
 ];
 
-/// All ways to take so many of `0..operations`, an operation possibly more than once.
+/// All combinations of `0..operations` with repetition, of the given length.
 pub(crate) fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
     for _ in 0..calls {
@@ -180,7 +180,7 @@ impl Toy {
         models().into_iter().find(|model| model.name() == self.name).expect("it is a model")
     }
 
-    /// What z3 has against an exploration of these operations.
+    /// The objections of z3 to an exploration of these operations.
     pub(crate) fn objections(
         &self,
         solver: &mut Solver,
@@ -189,11 +189,11 @@ impl Toy {
     ) -> Vec<Objection> {
         let mut objections = Objections::default();
         solver.meanwhile(|solver| {
-            solver.tell(&self.defined(operations.len()));
+            solver.command(&self.defined(operations.len()));
             solver.assert("(valid start)");
             partition(solver, exploration, &mut objections);
             let agree = self.orders_agree(operations);
-            for (nr, Situation { condition, verdict, grounds }) in
+            for (nr, Situation { condition, verdict, certificate }) in
                 exploration.situations.iter().enumerate()
             {
                 solver.meanwhile(|solver| {
@@ -202,7 +202,7 @@ impl Toy {
                         objections.expect(expected, answer, fault, Some(nr));
                     };
                     expect(Answer::Satisfiable, solver.check(), Fault::NoSituation);
-                    let unfounded = solver.check_with(&not(&all(&grounds.assumed)));
+                    let unfounded = solver.check_with(&not(&all(&certificate.assumed)));
                     expect(Answer::Unsatisfiable, unfounded, Fault::Unfounded);
                     let wrong = match verdict {
                         Verdict::Commute => not(&agree),
@@ -227,7 +227,8 @@ impl Toy {
         text
     }
 
-    /// That of every set of the calls all orders have the same results and leave the same state.
+    /// The formula that for every set of the calls, all orders have the same results and final
+    /// state.
     fn orders_agree(&self, operations: &[&str]) -> String {
         let mut agree = Vec::new();
         for set in 1..1usize << operations.len() {
@@ -243,7 +244,7 @@ impl Toy {
         and(agree)
     }
 
-    /// The state that is left, and what each call has seen.
+    /// The final state, and what each call has returned.
     fn run(&self, operations: &[&str], order: &[usize]) -> (String, Vec<String>) {
         let (mut state, mut results) = ("start".to_owned(), vec![String::new(); operations.len()]);
         for &nr in order {

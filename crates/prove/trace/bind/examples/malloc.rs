@@ -37,9 +37,9 @@ fn allocator() -> Interface<Heap> {
                 about: "(address): which is in use",
                 apply: |state, call| {
                     let address = call.term("address");
-                    state.used.know(&address, true, call.world)?;
-                    if !state.used.contains(&address, call.world)? {
-                        return Err(Stop::Impossible);
+                    state.used.assume_presence(&address, true, call.execution)?;
+                    if !state.used.contains(&address, call.execution)? {
+                        return Err(Stop::Infeasible);
                     }
                     state.used.remove(address);
                     Ok(Outcome::nothing())

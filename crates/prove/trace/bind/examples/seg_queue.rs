@@ -34,7 +34,7 @@ fn endless_queue() -> Interface<Line> {
                 name: "pop",
                 about: "(): the first message",
                 apply: |state, call| {
-                    let front = state.waiting.pop(call.world)?;
+                    let front = state.waiting.pop(call.execution)?;
                     Ok(front.map_or(Outcome::of("empty"), Outcome::of))
                 },
             },

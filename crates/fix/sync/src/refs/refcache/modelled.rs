@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cache::{self, Refcache, WeakRef};
 use crate::model::{Model, RawLock, check, interrupt, thread};
-use crate::primitive::Cell;
+use crate::primitive::Guarded;
 
 type Header = cache::Header<RawLock>;
 type Local<'a> = cache::Local<'a, Model, RawLock>;
@@ -15,7 +15,7 @@ type Local<'a> = cache::Local<'a, Model, RawLock>;
 #[repr(C)]
 struct Object {
     header: Header,
-    freed: Cell<bool>,
+    freed: Guarded<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ unsafe fn free(header: NonNull<Header>) {
 impl Pointer {
     /// An object with one reference.
     fn new() -> Pointer {
-        let object = Object { header: Header::new(free), freed: Cell::new(false) };
+        let object = Object { header: Header::new(free), freed: Guarded::new(false) };
         Pointer(NonNull::from(Box::leak(Box::new(object))))
     }
 

@@ -78,7 +78,7 @@ fn task_count(text: &str) -> Result<u32, String> {
 /// How to sample.
 #[derive(clap::Args, Clone)]
 pub(super) struct HowArgs {
-    /// Samples per second and CPU
+    /// Samples per second on each CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = FREQUENCY,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(super) frequency: u64,

@@ -14,7 +14,7 @@ use crate::stdout;
 /// Compare two captures by function
 ///
 /// If both captures contain iteration counts, knee compares the cost per iteration. Otherwise it
-/// compares shares of the samples. It marks differences that exceed the sampling error. The
+/// compares shares of the samples. knee marks differences that exceed the sampling error. The
 /// p-values are corrected for the number of functions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -30,11 +30,11 @@ pub(super) struct Args {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Maximum functions to print
+    /// Maximum number of functions to print
     #[arg(long, value_name = "N", default_value_t = 25)]
     top: usize,
 
-    /// File for a flame graph of the differences, an SVG for a browser
+    /// File for a flame graph of the differences (an SVG for a browser)
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
 

@@ -28,10 +28,11 @@ const SEARCH: f64 = 0.3;
 
 /// Rank functions by how much their cost per iteration grows with the task count
 ///
-/// knee samples a testcase at one task, at its knee and at the maximum task count. For each
-/// function, knee compares the cost per iteration, which is the CPU time of all tasks divided by
-/// the iterations. Growth is the cost that the tasks impose on each other. knee names the callers
-/// of the functions whose cost grew. It also shows the off-CPU time of the tasks.
+/// By default, knee samples a testcase at one task, at the knee (the first task count with an
+/// efficiency below 80%) and at the maximum task count. For each function, knee compares the cost
+/// per iteration: the CPU time that all tasks spend in the function, divided by their iterations.
+/// Growth is the cost that the tasks impose on each other. knee names the callers of the functions
+/// whose cost grew. knee also shows the off-CPU time of the tasks.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
@@ -57,15 +58,15 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
     duration: f64,
 
-    /// Existing captures of `knee profile TESTCASE`, instead of new ones
+    /// Existing captures of `knee profile TESTCASE` to compare, instead of new captures
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
     from: Vec<PathBuf>,
 
-    /// Directory for the captures, named by task count
+    /// Directory for the captures; knee names each file after its task count
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Maximum functions to print
+    /// Maximum number of functions to print
     #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
     top: usize,
 

@@ -18,7 +18,7 @@ use knee_testcases::CATALOGUE;
 use self::args::SampleArgs;
 use crate::exit::{ExitStatus, usage};
 
-/// Sample where cycles go, and rank costs that grow with tasks
+/// Find where cycles go, and which costs grow with the task count
 ///
 /// knee samples kernel and user stacks with perf_event_open. Cycles trigger the samples if the
 /// machine counts cycles, otherwise the CPU clock does. knee writes a capture: one file that

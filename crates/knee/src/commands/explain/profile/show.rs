@@ -56,8 +56,8 @@ pub(super) struct Args {
     #[arg(long)]
     weight: bool,
 
-    /// Annotate functions in folded stacks for flame graph tools: `_[k]` for kernel, `_[i]` for
-    /// inlined
+    /// Annotate functions in folded stacks for flame graph tools: `_[k]` marks kernel
+    /// functions, `_[i]` inlined functions
     #[arg(long)]
     annotate: bool,
 

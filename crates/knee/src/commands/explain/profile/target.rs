@@ -34,7 +34,7 @@ pub(super) fn command<W: Recorder>(
     if !how.quiet {
         watch.describe();
     }
-    held.release().context("the process ended before it could start the command")?;
+    held.release().context("the new process ended before it could start the command")?;
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     // The command may share the terminal.

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
     pub(super) name: &'static str,
-    /// The command that has this requirement, and what it needs it for.
+    /// Why a command has this requirement: a statement that starts with the command.
     pub(super) needed_for: &'static str,
     #[serde(flatten)]
     pub(super) finding: Finding,

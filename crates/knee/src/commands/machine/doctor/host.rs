@@ -190,7 +190,7 @@ pub(super) fn clock(environment: &Environment) -> Finding {
             ),
         ),
         Some(clock) => ok(clock),
-        None => ok("not reported; knee uses the clock unchecked"),
+        None => ok("not reported, so knee uses the clock without checking it"),
     }
 }
 

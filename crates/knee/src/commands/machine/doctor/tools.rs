@@ -59,7 +59,7 @@ pub(super) fn calibration() -> Option<Finding> {
         Ok(()) => ok(format!("all calibration tests gave the expected verdict on Linux {release}")),
         Err(error) => {
             let error = anyhow::Error::from(error);
-            missing(format!("it fails on Linux {release}"), statement(error.to_string()))
+            missing(format!("fails on Linux {release}"), statement(error.to_string()))
         }
     })
 }
@@ -74,9 +74,9 @@ pub(super) fn qemu_user() -> Finding {
             command("sudo apt-get install -y qemu-user"),
         ),
         Err(GuestError::NoPlugins(_)) => limited(
-            "it does not support plugins",
+            "does not support plugins",
             statement("programs run in a guest instead, which takes several seconds to boot"),
         ),
-        Err(error) => missing("it cannot be started", statement(error.to_string())),
+        Err(error) => missing("cannot be started", statement(error.to_string())),
     }
 }

@@ -30,24 +30,25 @@ use crate::args::judgement::JudgementArgs;
 
 A file of numbers contains one number per line. knee skips blank lines and comments, which start \
 with #. knee computes intervals from exact quantiles of Student's t. With --format ministat, knee \
-uses ministat's rounded table of quantiles. Its column for 99.5% holds the quantiles for 99.8%.
+uses ministat's rounded table of quantiles. In this table, the column labelled 99.5% holds the \
+quantiles for 99.8%, an error of ministat that knee reproduces.
 
 A point is faster or slower if the p-value (corrected for all points compared) shows a \
-difference, the interval of the ratio excludes 1, and the change is at least --threshold. A point \
-is the same if the whole interval lies within --threshold and each side has enough rounds. All \
-other points are inconclusive.
+difference, the interval of the ratio after/before excludes 1, and the change is at least \
+--threshold. A point is the same if the whole interval lies within --threshold of 1 and each side \
+has enough rounds. All other points are inconclusive.
 
-If a testcase has one variant before and another variant after, knee compares the two variants.
+If BEFORE contains one variant of a testcase and AFTER contains another, knee compares the two.
 
 Exit status:
   0  success, even if the results differ
   1  a --fail-on condition matched
-  2  a file has no results or fewer than three numbers, or the runs have no point in common
+  2  a file has no results or fewer than three numbers, or the runs have no points in common
   3  a file cannot be read"
 )]
 pub(crate) struct Args {
-    /// Baseline, followed by the runs or files to compare with it; at most seven in all. Given -
-    /// or no arguments, knee reads numbers from standard input
+    /// Baseline, followed by the runs or files to compare with it; at most seven in all. A
+    /// file named - is standard input. Without arguments, knee reads numbers from standard input
     #[arg(value_name = "BEFORE AFTER", num_args = 0..=MAX_DATA_SETS)]
     pub(super) files: Vec<PathBuf>,
 

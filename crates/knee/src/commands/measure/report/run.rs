@@ -93,7 +93,8 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
         None => "neither mode nor task count",
     };
     format!(
-        "{}: {what}. The output contains {unknown}. Name the file like mmap1_threads-4.txt.",
+        "{}: {what}. The output contains {unknown}. To show it on a chart, name the file like \
+         mmap1_threads-4.txt.",
         key.case
     )
 }

@@ -30,7 +30,7 @@ const MOST_CPUS: u32 = 64;
 /// transferred between CPUs
 ///
 /// knee runs the unmodified kernel in a guest under QEMU. By default, 1 to 16 virtual CPUs take
-/// turns to run the same operation, each with its own arguments, round after round. For each
+/// turns running the same operation, each with its own arguments, round after round. For each
 /// operation, knee counts the instructions that the kernel executes, and the cache lines (64 bytes)
 /// that it reads and writes, excluding interrupts and other tasks. knee also counts the lines that
 /// must be transferred from another CPU. When real cores run the operation at the same time, they
@@ -44,7 +44,7 @@ const MOST_CPUS: u32 = 64;
   knee commute cost open -m processes --cpus 2,32
   knee commute cost --list                              list the operations
 
-Exit status 4: a guest ended before its last experiment.")]
+Exit status 4: a guest ended before knee had measured every operation.")]
 pub(super) struct Args {
     /// Operations [default: all]; mmap_churn selects mmap_churn1 and mmap_churn2
     #[arg(value_name = "OP", add = complete::costs())]
@@ -60,7 +60,7 @@ pub(super) struct Args {
     #[arg(short, long, value_parser = one_mode(), default_value = "threads")]
     mode: Mode,
 
-    /// Measured rounds, after the warm-up
+    /// Number of measured rounds, after the warm-up rounds
     #[arg(short, long, value_name = "N", default_value_t = 32,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -70,8 +70,8 @@ pub(super) struct Args {
     #[arg(long = "kernel", value_name = "FILE|RELEASE")]
     kernels: Vec<PathBuf>,
 
-    /// Maximum cache lines to print for each operation, hottest first, with the functions that
-    /// access them
+    /// Maximum number of cache lines to print for each operation, hottest first, with the
+    /// functions that access them
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
     top: usize,
 

@@ -10,13 +10,13 @@ use crate::input::checks;
 use crate::present::commute::diff::text;
 use crate::stdout;
 
-/// Compare two checks test by test, such as those of two kernels
+/// Compare two checks test by test, such as checks of two kernels
 ///
 /// knee matches tests by their ids. A test is worse if it was conflict-free and now conflicts in
 /// every run. A test is inconclusive if it conflicts only in some runs, was disturbed, or crashed
 /// its guest. knee lists inconclusive tests, but they do not affect the exit status. Verdicts can
-/// depend on the versions of QEMU and of the plugin. knee prints a note if the two checks used
-/// different versions.
+/// depend on the versions of QEMU and of knee's QEMU plugin. knee prints a note if the two checks
+/// used different versions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute diff 6.1 6.12
@@ -28,7 +28,7 @@ Exit status 1: a conflict-free test now conflicts.
 Exit status 3: no compared test is worse, but AFTER is incomplete.")]
 pub(super) struct Args {
     /// Earlier record from `knee commute check -o DIR`. For a check in shards, a comma-separated
-    /// list of their directories, or a directory that contains them
+    /// list of the shards' directories, or a directory that contains all shards
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
@@ -36,11 +36,12 @@ pub(super) struct Args {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Repetition of the check AFTER; a difference counts only if both checks show it
+    /// Record of a repetition of AFTER; a test is inconclusive if AFTER and the repetition give it
+    /// different verdicts
     #[arg(long, value_name = "DIR")]
     again: Option<PathBuf>,
 
-    /// Maximum lines of each list; 0 means all
+    /// Maximum number of lines to print in each list; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 

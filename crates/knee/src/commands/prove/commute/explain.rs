@@ -13,10 +13,10 @@ use crate::stdout;
 /// Rank the causes of conflicts: what to fix to make the most tests conflict-free
 ///
 /// For each shared data item, knee prints how many tests share it, and how many tests would become
-/// conflict-free if only this item were fixed. Then knee suggests an order of fixes. In most
-/// tests, the calls share more than one data item, so one step may combine several fixes that help
-/// only together. If knee cannot identify a data item, it names the functions that write the cache
-/// line.
+/// conflict-free if only this item were fixed. Then knee suggests steps: which items to fix first,
+/// second, and so on. In most tests, the calls share more than one data item, so a step may combine
+/// several fixes that help only together. If knee cannot identify a data item, it names the
+/// functions that write the cache line.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(value_name = "DIR", required = true)]
     records: Vec<PathBuf>,
 
-    /// Operations whose tests to rank
+    /// Pair of operations; knee ranks only the causes of conflicts in tests of this pair
     #[arg(long, value_name = "OP,OP", value_delimiter = ',', conflicts_with = "test")]
     pair: Vec<String>,
 
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Maximum data items to print, and maximum steps; 0 means all
+    /// Maximum number of data items to print, and maximum number of steps; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 

@@ -24,7 +24,8 @@ pub(super) struct From {
     #[arg(long, value_name = "FILE", conflicts_with = "interface")]
     model: Option<PathBuf>,
 
-    /// Maximum number of situations to explore for one set of operations
+    /// Maximum number of situations to explore for one set of operations; a situation is a set of
+    /// initial states and arguments for which the model behaves the same
     #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
           value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -54,10 +55,10 @@ pub(super) fn warn(names: &str, extent: &Extent, from: &From) {
     if extent.too_deep > 0 {
         let of = if extent.cut { "the first " } else { "" };
         tell!(
-            "knee: {names}: {of}{} abandoned, because the model asks more than {} questions",
+            "knee: {names}: {of}{} on more than {} conditions",
             match extent.too_deep {
-                1 => "situation was".to_owned(),
-                n => format!("{n} situations were"),
+                1 => "situation was abandoned, because it depends".to_owned(),
+                n => format!("{n} situations were abandoned, because each depends"),
             },
             from.limits().questions
         );
@@ -89,7 +90,7 @@ fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
     let hint = match nearest(name, known).join(" or ") {
         names if names.is_empty() => names,
-        names => format!(": did you mean {names}?"),
+        names => format!(" (did you mean {names}?)"),
     };
-    usage(format!("no {what} is named {name}{hint}; `knee commute list` (--model FILE) shows all"))
+    usage(format!("no {what} is named {name}{hint}; to list all: knee commute list [--model FILE]"))
 }

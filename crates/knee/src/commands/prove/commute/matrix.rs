@@ -105,7 +105,7 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     });
     if failed > 0 {
         let of = plural(failed + pairs.len(), "pair");
-        tell!("knee: the model failed for {failed} of {of}, which the matrix leaves out");
+        tell!("knee: the model failed for {failed} of {of}; the matrix leaves out failed pairs");
     }
     let not_all = pairs.iter().filter(|(_, exploration)| exploration.extent != Extent::default());
     match not_all.clone().count() {

@@ -24,8 +24,8 @@ const STDOUT: &str = "-";
 
 /// Generate tests, one line of JSON each: set-up, calls and expected results
 ///
-/// For each situation in which a pair of operations commutes, knee generates one test for each
-/// pattern of equal and different values, up to isomorphism (conflict coverage).
+/// For each situation in which a pair of operations commutes, knee generates one test for each way
+/// in which names and integers can be equal or different, up to isomorphism (conflict coverage).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute tests -o tests.jsonl                  every pair of the interface
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long)]
     sequential: bool,
 
-    /// Maximum number of equality patterns per situation
+    /// Maximum number of tests to generate for one situation
     #[arg(long, value_name = "N", default_value_t = Wanted::default().patterns as u32,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     patterns: u32,
@@ -122,9 +122,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
     if capped > 0 {
         tell!(
-            "knee: {} exceeded the limit on patterns of equal values ({}); raise --patterns to \
-             generate all",
-            plural(capped, "situation"),
+            "knee: {} than the limit of {} for one situation; raise --patterns to generate all",
+            match capped {
+                1 => "1 situation has more tests".to_owned(),
+                n => format!("{n} situations have more tests"),
+            },
             args.patterns
         );
     }

@@ -33,15 +33,15 @@ const MOST_SHOWN: usize = 3;
 /// Run the tests on this kernel, one call at a time, and compare the results with the model
 ///
 /// For each test, knee sets up the initial state, makes the calls, and compares their results with
-/// the model. If the calls commute, knee tries every order; otherwise it tries each order that
-/// the test gives. The comparison shows whether the model describes this kernel correctly. To
+/// the model. If the calls commute, knee tries every order; otherwise knee tries each order
+/// that the test lists. The comparison shows whether the model describes this kernel correctly. To
 /// find memory conflicts, use `knee commute check`. The tests work in a directory of their own and
 /// need no privileges.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute verify                         every operation and every pair
   knee commute verify rename link             only this pair
-  knee commute verify --dir /mnt/scratch      on that file system
+  knee commute verify --dir /mnt/scratch      on another file system
   knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
 
 Exit status 1: a result differs from the model.")]
@@ -88,18 +88,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             Err(RecvTimeoutError::Timeout) if last_line.elapsed() < HANGS_AFTER => continue,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = HANGS_AFTER.as_secs();
-                tell!("knee: the test after {} hung for {seconds} s", seen.last());
+                tell!("knee: {} hung for {seconds} s", seen.next());
                 return Ok(ExitStatus::TestcaseDied);
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = agent.child.wait()?;
-                tell!("knee: the test after {} terminated the agent: {status}", seen.last());
+                tell!("knee: {} ended the process that runs the tests: {status}", seen.next());
                 return Ok(ExitStatus::TestcaseDied);
             }
         };
         last_line = Instant::now();
-        let parsed: Line = serde_json::from_str(&line)
-            .with_context(|| format!("the agent wrote a line that is not an outcome: {line}"))?;
+        let parsed: Line = serde_json::from_str(&line).with_context(|| {
+            format!("the process that runs the tests wrote an invalid line: {line}")
+        })?;
         if args.json {
             stdout::print(&(line + "\n"))?;
         }
@@ -183,8 +184,9 @@ impl Seen {
         self.last = Some(id);
     }
 
-    fn last(&self) -> &str {
-        self.last.as_deref().unwrap_or("none")
+    /// Describes the test that runs now.
+    fn next(&self) -> String {
+        self.last.as_ref().map_or("the first test".to_owned(), |id| format!("the test after {id}"))
     }
 
     fn text(&self, summary: &Summary) -> String {

@@ -114,15 +114,15 @@ fn row(
 
 fn legend(view: &View<'_>) -> String {
     let mut text = format!(
-        "\n{DIM}instr.: instructions in the kernel; read, written: distinct 64-byte lines; medians \
-         on one CPU\n"
+        "\n{DIM}instr.: instructions in the kernel; read, written: distinct 64-byte lines (medians \
+         on one CPU)\n"
     );
     if let Some(&most) = more(view).last() {
         let _ = writeln!(
             text,
-            "N CPUs: lines that an operation writes and that another CPU held last; mean\n\
-             fetched: lines that an operation only reads and that another CPU modified; mean, \
-             with {}",
+            "N CPUs: lines that an operation writes and that another CPU held last (mean)\n\
+             fetched: lines that an operation only reads and that another CPU modified (mean, \
+             with {})",
             plural(most as usize, "CPU")
         );
     }

@@ -1,39 +1,37 @@
-//! Directories in directories: a name in one refers to a file or to another directory.
+//! Nested directories: a name in a directory refers to a file or to another directory.
 //!
-//! What is surprising: operations on different names of one directory commute, although most file
-//! systems lock the directory for each. What does not is whatever asks about the directory as a
-//! whole. `rmdir` has to know that it is empty: one that succeeds commutes with no `create` in it.
-//! Two `mkdir` in one directory commute, but neither does with an `fstat` of it: st_nlink of a
-//! directory counts its sub-directories. An `fstatx` that leaves it out commutes with both.
+//! Operations on different names of one directory commute, although most file systems lock the
+//! directory for each. Operations that depend on the directory as a whole do not. `rmdir` depends
+//! on it being empty, so an `rmdir` that succeeds commutes with no `create` in that directory. Two
+//! `mkdir` in one directory commute with each other but not with an `fstat` of it, because st_nlink
+//! of a directory counts its sub-directories. `fstatx`, which leaves it out, commutes with both.
 //!
-//! Calls take a directory and a name in it, as openat and its like do; a directory that rmdir has
-//! removed can still be meant, and nothing is found in it. Times are left out: they are open, and
-//! would be chosen so that orders agree. A directory is renamed only within the one that it is in
-//! (else EXDEV): to move it elsewhere one has to see that it does not move into itself, which
-//! depends on every directory between the two.
+//! Calls take a directory and a name in it, as openat does. A call may still refer to a directory
+//! that `rmdir` has removed, and finds nothing in it. Times are left out: they are open, and would
+//! be chosen so that orders agree. A directory is renamed only within its parent (otherwise EXDEV).
+//! A move elsewhere must not make a directory its own ancestor, which depends on every directory in
+//! between.
 
-mod tree;
+pub mod tree;
 
-use crate::models::directories::tree::{Counts, Found, Node, Path, Tree};
-use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth, sort};
+use crate::models::directories::tree::{Counts, Directory, Found, Node, Path, Tree};
+use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth};
 
-sort!(Directory, EntryName, File);
-
-/// The directory of an argument, unless it has been removed.
+/// The directory of the argument `name`; `None` if it was removed.
 fn dir_argument(
     state: &Tree,
     name: &str,
     call: &mut Call<'_>,
 ) -> Result<Option<Term<Directory>>, Stop> {
     let dir = call.term(name);
-    Ok(state.dirs.contains(&dir, call.world)?.then_some(dir))
+    Ok(state.dirs.contains(&dir, call.execution)?.then_some(dir))
 }
 
-/// The path of a call, and what is there; `None`: its directory has been removed.
+/// The path of a call, and what it refers to; `None` if its directory was removed.
 fn path(state: &Tree, call: &mut Call<'_>) -> Result<Option<(Path, Option<Found>)>, Stop> {
     let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(None) };
     let path = Path { dir, name: call.term("name") };
-    let found = state.look_up(&path, call.world)?;
+    let found = state.look_up(&path, call.execution)?;
     Ok(Some((path, found)))
 }
 
@@ -43,11 +41,11 @@ fn mkdir(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
         return Ok(Outcome::of("EEXIST"));
     }
     let (dir, zero) = (call.fresh("new directory")?, Natural(0.into()));
-    let depth = Natural::unknown(call.world, "depth of a new directory");
+    let depth = Natural::unknown(call.execution, "depth of a new directory");
     state.dirs.insert(dir, Counts { files: zero, subdirs: zero, depth });
-    let node = Node { is_dir: Truth::Known(true), dir, ..Node::unknown(call.world, "no file") };
+    let node = Node { is_dir: Truth::Known(true), dir, ..Node::unknown(call.execution, "no file") };
     state.entries.insert(path, node);
-    state.count(path.dir, [0, 1], call.world)?;
+    state.count(path.dir, [0, 1], call.execution)?;
     Ok(Outcome::of("0"))
 }
 
@@ -57,7 +55,7 @@ fn rmdir(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
         Some((_, Some(Found::File(_)))) => return Ok(Outcome::of("ENOTDIR")),
         Some((path, Some(Found::Dir(dir)))) => (path, dir),
     };
-    let removed = state.remove_dir(path, dir, call.world)?;
+    let removed = state.remove_dir(path, dir, call.execution)?;
     Ok(Outcome::of(if removed { "0" } else { "ENOTEMPTY" }))
 }
 
@@ -67,9 +65,10 @@ fn create(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
         return Ok(Outcome::of("EEXIST"));
     }
     let file = call.fresh("new file")?;
-    let node = Node { is_dir: Truth::Known(false), file, ..Node::unknown(call.world, "no dir") };
+    let node =
+        Node { is_dir: Truth::Known(false), file, ..Node::unknown(call.execution, "no dir") };
     state.entries.insert(path, node);
-    state.count(path.dir, [1, 0], call.world)?;
+    state.count(path.dir, [1, 0], call.execution)?;
     Ok(Outcome::of("0"))
 }
 
@@ -80,7 +79,7 @@ fn unlink(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
         Some((path, Some(Found::File(_)))) => path,
     };
     state.entries.remove(path);
-    state.count(path.dir, [-1, 0], call.world)?;
+    state.count(path.dir, [-1, 0], call.execution)?;
     Ok(Outcome::of("0"))
 }
 
@@ -91,36 +90,36 @@ fn rename(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     };
     let Some(found) = found else { return Ok(Outcome::of("ENOENT")) };
     let new = Path { dir: new_dir, name: call.term("new_name") };
-    let within = new.dir.same(&old.dir, call.world)?;
+    let within = new.dir.same(&old.dir, call.execution)?;
     let moved = match found {
         Found::Dir(_) if !within => return Ok(Outcome::of("EXDEV")),
         Found::Dir(_) => [0, 1],
         Found::File(_) => [1, 0],
     };
-    if within && new.name.same(&old.name, call.world)? {
+    if within && new.name.same(&old.name, call.execution)? {
         return Ok(Outcome::of("0"));
     }
-    match (&found, state.look_up(&new, call.world)?) {
+    match (&found, state.look_up(&new, call.execution)?) {
         (_, None) => {}
         (Found::File(_), Some(Found::Dir(_))) => return Ok(Outcome::of("EISDIR")),
         (Found::Dir(_), Some(Found::File(_))) => return Ok(Outcome::of("ENOTDIR")),
         (Found::File(file), Some(Found::File(replaced))) => {
-            if replaced.same(file, call.world)? {
+            if replaced.same(file, call.execution)? {
                 return Ok(Outcome::of("0"));
             }
-            state.count(new.dir, [-1, 0], call.world)?;
+            state.count(new.dir, [-1, 0], call.execution)?;
         }
         (Found::Dir(_), Some(Found::Dir(replaced))) => {
-            if !state.remove_dir(new, replaced, call.world)? {
+            if !state.remove_dir(new, replaced, call.execution)? {
                 return Ok(Outcome::of("ENOTEMPTY"));
             }
         }
     }
-    let node = state.entries.get(&old, call.world)?.expect("it was found");
+    let node = state.entries.get(&old, call.execution)?.expect("it was found");
     state.entries.remove(old);
     state.entries.insert(new, node);
-    state.count(old.dir, moved.map(|n| -n), call.world)?;
-    state.count(new.dir, moved, call.world)?;
+    state.count(old.dir, moved.map(|n| -n), call.execution)?;
+    state.count(new.dir, moved, call.execution)?;
     Ok(Outcome::of("0"))
 }
 
@@ -134,7 +133,7 @@ fn stat(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn fstat(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let dir = call.term("dir");
-    let counts = state.dirs.get(&dir, call.world)?;
+    let counts = state.dirs.get(&dir, call.execution)?;
     Ok(Outcome::of(dir).and("nlink", counts.map_or(0.into(), |counts| counts.subdirs.0 + 2)))
 }
 
@@ -144,10 +143,10 @@ fn fstatx(_: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
 
 fn list_empty(state: &mut Tree, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(Outcome::of("ENOENT")) };
-    Ok(Outcome::of(if state.is_empty(&dir, call.world)? { "empty" } else { "not empty" }))
+    Ok(Outcome::of(if state.is_empty(&dir, call.execution)? { "empty" } else { "not empty" }))
 }
 
-/// Directories, by what is done in them and to them.
+/// Operations in directories and on directories.
 pub fn directories() -> Interface<Tree> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {

@@ -1,9 +1,12 @@
-//! What directories are made of. What is unknown of them at first is kept to what can be: nothing is
-//! in a directory that is not there, counts are no less than what is known to be counted, and a
-//! directory has one name and is not in itself.
+//! The state of the directories.
+//!
+//! Assumptions keep the initial state to what can be reached. Only an existing directory has
+//! entries, its counts are not less than the number of its known entries, and a directory has one
+//! name and is not its own ancestor.
 
-use super::{Directory, EntryName, File};
-use crate::{Map, Natural, Part, State, Stop, Term, Truth, World, state};
+use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};
+
+sort!(Directory, EntryName, File);
 
 /// A name in a directory.
 #[derive(Debug, Clone, Copy)]
@@ -13,24 +16,24 @@ pub(super) struct Path {
 }
 
 impl State for Path {
-    fn unknown(_: &mut World, _: &str) -> Self {
+    fn unknown(_: &mut Execution, _: &str) -> Self {
         unreachable!("not a part of the state")
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        Ok(self.dir.same(&other.dir, world)? && self.name.same(&other.name, world)?)
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        Ok(self.dir.same(&other.dir, execution)? && self.name.same(&other.name, execution)?)
     }
 
-    fn show(&self, world: &World) -> String {
-        format!("{}/{}", self.dir.show(world), self.name.show(world))
+    fn show(&self, execution: &Execution) -> String {
+        format!("{}/{}", self.dir.show(execution), self.name.show(execution))
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        Part::Fields(vec![("dir", self.dir.part(world)), ("name", self.name.part(world))])
+    fn part(&self, execution: &mut Execution) -> Part {
+        Part::Fields(vec![("dir", self.dir.part(execution)), ("name", self.name.part(execution))])
     }
 }
 
-/// What a name refers to: one of the two.
+/// What a name refers to: a directory or a file.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) is_dir: Truth,
@@ -39,44 +42,44 @@ pub(super) struct Node {
 }
 
 impl State for Node {
-    fn unknown(world: &mut World, label: &str) -> Self {
+    fn unknown(execution: &mut Execution, label: &str) -> Self {
         Self {
-            is_dir: Truth::unknown(world, &format!("{label} is a directory")),
-            dir: Term::unknown(world, &format!("{label}.dir")),
-            file: Term::unknown(world, &format!("{label}.file")),
+            is_dir: Truth::unknown(execution, &format!("{label} is a directory")),
+            dir: Term::unknown(execution, &format!("{label}.dir")),
+            file: Term::unknown(execution, &format!("{label}.file")),
         }
     }
 
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.is_dir.same_in_words(&other.is_dir, ["a directory", "a file"], world)? {
+    fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
+        if !self.is_dir.same_in_words(&other.is_dir, ["a directory", "a file"], execution)? {
             return Ok(false);
         }
-        match self.is_dir.ask(world)? {
-            true => self.dir.same(&other.dir, world),
-            false => self.file.same(&other.file, world),
+        match self.is_dir.ask(execution)? {
+            true => self.dir.same(&other.dir, execution),
+            false => self.file.same(&other.file, execution),
         }
     }
 
-    fn show(&self, world: &World) -> String {
-        self.dir.show(world)
+    fn show(&self, execution: &Execution) -> String {
+        self.dir.show(execution)
     }
 
-    fn part(&self, world: &mut World) -> Part {
-        Part::Fields(match self.is_dir.known(world) {
+    fn part(&self, execution: &mut Execution) -> Part {
+        Part::Fields(match self.is_dir.known(execution) {
             None => Vec::new(),
-            Some(true) => vec![("dir", self.dir.part(world))],
-            Some(false) => vec![("file", self.file.part(world))],
+            Some(true) => vec![("dir", self.dir.part(execution))],
+            Some(false) => vec![("file", self.file.part(execution))],
         })
     }
 }
 
 state! {
-    /// A directory that has not been removed.
+    /// A directory that was not removed.
     pub(super) struct Counts {
         pub(super) files: Natural,
         pub(super) subdirs: Natural,
-        /// How far from the root: greater than that of the directory that it is in. So none is in
-        /// itself.
+        /// The distance from the root. It is greater than that of the parent, so that no directory
+        /// is its own ancestor.
         pub(super) depth: Natural,
     }
 }
@@ -96,83 +99,91 @@ pub(super) enum Found {
 }
 
 impl Tree {
-    /// What is at `path`, which is in a directory that is there.
-    pub(super) fn look_up(&self, path: &Path, world: &mut World) -> Result<Option<Found>, Stop> {
-        let Some((node, initial)) = self.entries.find(path, world)? else { return Ok(None) };
-        let is_dir = node.is_dir.ask(world)?;
+    /// What `path` refers to. Its directory must exist.
+    pub(super) fn look_up(
+        &self,
+        path: &Path,
+        execution: &mut Execution,
+    ) -> Result<Option<Found>, Stop> {
+        let Some((node, initial)) = self.entries.find(path, execution)? else { return Ok(None) };
+        let is_dir = node.is_dir.ask(execution)?;
         if initial {
-            let parent = self.first(&path.dir, world)?;
+            let parent = self.first(&path.dir, execution)?;
             let count = if is_dir { parent.subdirs } else { parent.files };
-            world.witness(count.0, path)?;
+            count.assume_counts(path, execution)?;
             if is_dir {
-                self.is_only_name(path, &node.dir, world)?;
-                self.dirs.know(&node.dir, true, world)?;
-                let child = self.first(&node.dir, world)?;
-                world.assume_at_most(parent.depth.0 + 1, child.depth.0)?;
+                self.is_only_name(path, &node.dir, execution)?;
+                self.dirs.assume_presence(&node.dir, true, execution)?;
+                let child = self.first(&node.dir, execution)?;
+                execution.assume_at_most(parent.depth.0 + 1, child.depth.0)?;
             }
         }
         Ok(Some(if is_dir { Found::Dir(node.dir) } else { Found::File(node.file) }))
     }
 
-    /// A directory as it was at first, when it was there.
-    fn first(&self, dir: &Term<Directory>, world: &mut World) -> Result<Counts, Stop> {
-        self.dirs.know(dir, true, world)?;
-        for (other, counts) in self.dirs.known(world) {
-            if other.same(dir, world)? {
+    /// The initial state of a directory. Assumes that it existed.
+    fn first(&self, dir: &Term<Directory>, execution: &mut Execution) -> Result<Counts, Stop> {
+        self.dirs.assume_presence(dir, true, execution)?;
+        for (other, counts) in self.dirs.known(execution) {
+            if other.same(dir, execution)? {
                 return Ok(counts.expect("it is there"));
             }
         }
         unreachable!("it is known")
     }
 
-    /// A directory has one name, and is in one directory.
+    /// Assumes that no other entry refers to the directory at `path`.
     fn is_only_name(
         &self,
         path: &Path,
         dir: &Term<Directory>,
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<(), Stop> {
-        for (other, node) in self.entries.known(world) {
+        for (other, node) in self.entries.known(execution) {
             let Some(node) = node else { continue };
-            if !other.same(path, world)? && node.is_dir.ask(world)? {
-                node.dir.assume_different(*dir, world)?;
+            if !other.same(path, execution)? && node.is_dir.ask(execution)? {
+                node.dir.assume_different(*dir, execution)?;
             }
         }
         Ok(())
     }
 
-    /// Changes how many files and sub-directories a directory has.
+    /// Changes the numbers of files and sub-directories of a directory.
     pub(super) fn count(
         &mut self,
         dir: Term<Directory>,
         [files, subdirs]: [i64; 2],
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<(), Stop> {
-        let mut counts = self.dirs.get(&dir, world)?.expect("a directory that is there");
+        let mut counts = self.dirs.get(&dir, execution)?.expect("a directory that is there");
         counts.files.0 = counts.files.0 + files;
         counts.subdirs.0 = counts.subdirs.0 + subdirs;
         self.dirs.insert(dir, counts);
         Ok(())
     }
 
-    pub(super) fn is_empty(&self, dir: &Term<Directory>, world: &mut World) -> Result<bool, Stop> {
-        let counts = self.dirs.get(dir, world)?.expect("a directory that is there");
-        Ok(world.at_most(counts.files.0, 0)? && world.at_most(counts.subdirs.0, 0)?)
+    pub(super) fn is_empty(
+        &self,
+        dir: &Term<Directory>,
+        execution: &mut Execution,
+    ) -> Result<bool, Stop> {
+        let counts = self.dirs.get(dir, execution)?.expect("a directory that is there");
+        Ok(execution.at_most(counts.files.0, 0)? && execution.at_most(counts.subdirs.0, 0)?)
     }
 
-    /// Removes a directory if it is empty, and its name from where it is.
+    /// Removes a directory and its name if it is empty, and returns whether it was.
     pub(super) fn remove_dir(
         &mut self,
         path: Path,
         dir: Term<Directory>,
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<bool, Stop> {
-        if !self.is_empty(&dir, world)? {
+        if !self.is_empty(&dir, execution)? {
             return Ok(false);
         }
         self.dirs.remove(dir);
         self.entries.remove(path);
-        self.count(path.dir, [0, -1], world)?;
+        self.count(path.dir, [0, -1], execution)?;
         Ok(true)
     }
 }

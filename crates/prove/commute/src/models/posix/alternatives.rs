@@ -1,18 +1,20 @@
-//! Calls that POSIX might have had, next to those that it has, with the same state.
+//! Alternatives to POSIX calls, next to the originals and with the same state.
 //!
-//! What is surprising is how little has to be given up. `fstatx` tells all that `fstat` does but
+//! A small change of an interface is often enough. `fstatx` returns the same as `fstat` except for
 //! the number of links, and commutes with every `link` and `unlink`. `open_anyfd` and `pipe_anyfd`
-//! return any unused descriptor, where nobody ever needed the lowest. (Clements et al., "The
+//! return any unused descriptor, because few callers need the lowest one. (Clements et al., "The
 //! scalable commutativity rule", SOSP 2013, section 4.) `munmap` takes effect at once, for all
-//! threads of a process, and so does not commute with any access to the page, and every core is
-//! interrupted for it. `munmap_delayed` lets accesses go on until `munmap_wait`, commutes with all
-//! of them, and leaves it to the caller to wait before it relies on the page being gone.
+//! threads of a process. It does not commute with any access to the page, and it must interrupt
+//! every core that runs such a thread. `munmap_delayed` permits accesses until `munmap_wait` and
+//! commutes with all of them. The caller must call `munmap_wait` before it relies on the page being
+//! unmapped.
 //!
-//! Between the two a page is mapped as before, so what an access finds is not left open: it is the
-//! page. That is one of the choices that an implementation has, and one that lets accesses agree
-//! in every order. `mmap` and `munmap` of the page end the delay: it is gone, or another one.
+//! Between the two calls the page is mapped as before, so that accesses return the same in every
+//! order. An implementation could also unmap it earlier. `mmap` and `munmap` of the page end the
+//! delay.
 
-use super::{Posix, fd, file, memory};
+use crate::models::posix::state::Posix;
+use crate::models::posix::{fd, file, memory, setup};
 use crate::{Call, Interface, Operation, Outcome, Stop};
 
 fn open_anyfd(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
@@ -27,7 +29,7 @@ fn fstatx(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     Ok(fd::fstat(state, call)?.without("nlink"))
 }
 
-/// Maps or unmaps a page, which no longer leaves then.
+/// Maps or unmaps a page, which ends a delayed unmapping of that page.
 fn at_once(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -46,7 +48,7 @@ fn munmap_delayed(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Sto
     let process = call.process()?;
     let va = call.term("va");
     let process = state.process(process);
-    if process.memory.contains(&va, call.world)? {
+    if process.memory.contains(&va, call.execution)? {
         process.leaving.insert(va, ());
     }
     Ok(Outcome::of("0"))
@@ -56,15 +58,17 @@ fn munmap_wait(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> 
     let process = call.process()?;
     let va = call.term("va");
     let process = state.process(process);
-    // Only what is mapped can leave.
-    if process.memory.contains(&va, call.world)? && process.leaving.contains(&va, call.world)? {
+    // Only a mapped page can have a delayed unmapping.
+    if process.memory.contains(&va, call.execution)?
+        && process.leaving.contains(&va, call.execution)?
+    {
         process.memory.remove(va);
         process.leaving.remove(va);
     }
     Ok(Outcome::of("0"))
 }
 
-/// What is gained by asking for less.
+/// POSIX calls and alternatives that promise less.
 pub fn posix_plus() -> Interface<Posix> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {
@@ -101,7 +105,7 @@ pub fn posix_plus() -> Interface<Posix> {
             operation("memread", "(va): loads from memory", memory::memread),
             operation("memwrite", "(va, datum): stores to memory", memory::memwrite),
         ],
-        setup: Some(super::setup::setup),
+        setup: Some(setup::setup),
         ..Interface::default()
     }
 }

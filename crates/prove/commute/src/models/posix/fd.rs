@@ -1,102 +1,37 @@
-//! Descriptors, and what is done through them.
+//! Calls that take or return descriptors.
 
-use super::{Datum, Inode, Pipe, Posix};
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
-use crate::{Call, Int, Natural, Outcome, Part, Queue, State, Stop, Term, Truth, World, state};
+use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
+use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
-/// Offsets in arguments that are added to another number are asked one by one.
+/// The values of an offset argument that is added to another integer: one question for each,
+/// because terms have one variable.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
 state! {
-    /// A pipe.
-    pub(super) struct PipeState {
-        pub(super) data: Queue<Term<Datum>>,
-        pub(super) readers: Natural,
-        pub(super) writers: Natural,
-    }
-}
-
-/// What a descriptor refers to.
-#[derive(Debug, Clone)]
-pub(super) struct Fd {
-    pub(super) is_pipe: Truth,
-    pub(super) pipe: Term<Pipe>,
-    pub(super) writer: Truth,
-    pub(super) inode: Term<Inode>,
-    pub(super) off: Natural,
-}
-
-impl State for Fd {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        Self {
-            is_pipe: Truth::unknown(world, &format!("{label} is a pipe")),
-            pipe: Term::unknown(world, &format!("{label}.pipe")),
-            writer: Truth::unknown(world, &format!("{label} is for writing")),
-            inode: Term::unknown(world, &format!("{label}.inode")),
-            off: Natural::unknown(world, &format!("{label}.off")),
-        }
-    }
-
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.is_pipe.same_in_words(&other.is_pipe, ["a pipe", "a file"], world)? {
-            return Ok(false);
-        }
-        Ok(if self.is_pipe.ask(world)? {
-            self.pipe.same(&other.pipe, world)? && self.writer.same(&other.writer, world)?
-        } else {
-            self.inode.same(&other.inode, world)? && self.off.same(&other.off, world)?
-        })
-    }
-
-    fn show(&self, world: &World) -> String {
-        self.inode.show(world)
-    }
-
-    fn part(&self, world: &mut World) -> Part {
-        Part::Fields(match self.is_pipe.known(world) {
-            None => Vec::new(),
-            Some(true) => vec![("pipe", self.pipe.part(world))],
-            Some(false) => vec![("inode", self.inode.part(world))],
-        })
-    }
-}
-
-impl Fd {
-    /// An open file, at its beginning.
-    pub(super) fn file(inode: Term<Inode>, world: &mut World) -> Self {
-        let off = Natural(0.into());
-        Self { is_pipe: Truth::Known(false), inode, off, ..Self::unknown(world, "no pipe") }
-    }
-
-    fn pipe(pipe: Term<Pipe>, writer: bool, world: &mut World) -> Self {
-        let (is_pipe, writer) = (Truth::Known(true), Truth::Known(writer));
-        Self { is_pipe, pipe, writer, ..Self::unknown(world, "no file") }
-    }
-}
-
-state! {
-    /// One of those that a pipe counts as its readers or writers.
+    /// A descriptor that a pipe counts as a reader or a writer.
     struct Holder {
         process: Int,
         fd: Int,
     }
 }
 
-/// What the descriptor of a call refers to.
+/// What a descriptor refers to.
 pub(super) enum Target {
     File(Fd),
     Pipe { pipe: Term<Pipe>, writer: bool },
 }
 
-/// Who calls, the descriptor of the call, and what it refers to; `None`: it is not open.
+/// The calling process, the descriptor of the call, and what it refers to; `None` if it is not
+/// open.
 pub(super) fn target(
     state: &mut Posix,
     call: &mut Call<'_>,
 ) -> Result<(u8, Int, Option<Target>), Stop> {
     let process = call.process()?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
-    let target = look_up(state, process, fd, call.world)?;
+    let target = look_up(state, process, fd, call.execution)?;
     Ok((process, fd, target))
 }
 
@@ -104,35 +39,35 @@ fn look_up(
     state: &mut Posix,
     process: u8,
     fd: Int,
-    world: &mut World,
+    execution: &mut Execution,
 ) -> Result<Option<Target>, Stop> {
-    let Some((open, initial)) = state.process(process).fds.find(fd, world)? else {
+    let Some((open, initial)) = state.process(process).fds.find(fd, execution)? else {
         return Ok(None);
     };
-    if !open.is_pipe.ask(world)? {
+    if !open.is_pipe.ask(execution)? {
         return Ok(Some(Target::File(open)));
     }
-    let writer = open.writer.ask(world)?;
+    let writer = open.writer.ask(execution)?;
     if initial {
-        let first = world.first::<_, PipeState>("pipes", &open.pipe)?;
+        let first = state.pipes.initial(&open.pipe, execution)?;
         let ends = if writer { first.writers } else { first.readers };
         let process = i64::from(process).into();
-        world.witness(ends.0, &Holder { process, fd })?;
+        ends.assume_counts(&Holder { process, fd }, execution)?;
     }
     Ok(Some(Target::Pipe { pipe: open.pipe, writer }))
 }
 
-/// The open file of the descriptor that a mapping is made of.
+/// The file that `mmap` maps, or the error that it returns.
 pub(super) fn file_of(
     state: &mut Posix,
     process: u8,
     fd: Int,
     call: &mut Call<'_>,
 ) -> Result<Result<Term<Inode>, &'static str>, Stop> {
-    Ok(match look_up(state, process, fd, call.world)? {
+    Ok(match look_up(state, process, fd, call.execution)? {
         None => Err("EBADF"),
-        // Who may not read may not map, and who may not write may not map to write; only then it
-        // matters that a pipe cannot be mapped at all.
+        // Linux checks that the descriptor is readable, and writable for a writable mapping, before
+        // it checks that the file can be mapped at all.
         Some(Target::Pipe { writer: true, .. }) => Err("EACCES"),
         Some(Target::Pipe { writer: false, .. }) if call.flag("writable")? => Err("EACCES"),
         Some(Target::Pipe { .. }) => Err("ENODEV"),
@@ -148,7 +83,7 @@ pub(super) fn fstat(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
     Ok(match target(state, call)?.2 {
         None => Outcome::of("EBADF"),
         Some(Target::Pipe { .. }) => Outcome::of("a pipe"),
-        Some(Target::File(open)) => state.status(open.inode, call.world)?,
+        Some(Target::File(open)) => state.status(open.inode, call.execution)?,
     })
 }
 
@@ -156,20 +91,20 @@ pub(super) fn lseek(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
     let (process, fd, target) = target(state, call)?;
     let Some(target) = target else { return Ok(Outcome::of("EBADF")) };
     let whence = call.word("whence", &["SEEK_SET", "SEEK_CUR", "SEEK_END", "other"]);
-    if whence.is("other", call.world)? {
+    if whence.is("other", call.execution)? {
         return Ok(Outcome::of("EINVAL"));
     }
     let Target::File(mut open) = target else { return Ok(Outcome::of("ESPIPE")) };
     let off = call.int("off", -1..=DESCRIPTORS);
-    let new = match whence.which(call.world)? {
+    let new = match whence.which(call.execution)? {
         "SEEK_SET" => off,
-        "SEEK_CUR" => open.off.0 + call.world.concrete(off, STEPS)?,
+        "SEEK_CUR" => open.off.0 + call.execution.concrete(off, STEPS)?,
         _ => {
-            let len = state.inodes.get(&open.inode, call.world)?.data.len.0;
-            len + call.world.concrete(off, STEPS)?
+            let len = state.inodes.get(&open.inode, call.execution)?.data.len.0;
+            len + call.execution.concrete(off, STEPS)?
         }
     };
-    if call.world.at_most(new, -1)? {
+    if call.execution.at_most(new, -1)? {
         return Ok(Outcome::of("EINVAL"));
     }
     open.off.0 = new;
@@ -183,7 +118,7 @@ pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
         None => return Ok(Outcome::of("EBADF")),
         Some(Target::File(_)) => {}
         Some(Target::Pipe { pipe, writer }) => {
-            let mut ends = state.pipes.get(&pipe, call.world)?;
+            let mut ends = state.pipes.get(&pipe, call.execution)?;
             let count = if writer { &mut ends.writers } else { &mut ends.readers };
             count.0 = count.0 - 1;
             state.pipes.insert(pipe, ends);
@@ -194,10 +129,10 @@ pub(super) fn close(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
 }
 
 pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    pipe_as(state, call, |fds, _, call| fds.lowest(call.world))
+    pipe_as(state, call, |fds, _, call| fds.lowest(call.execution))
 }
 
-/// Makes a pipe of the two descriptors that are chosen, one after the other.
+/// Makes a pipe whose two descriptors `choose` selects, one after the other.
 pub(super) fn pipe_as(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -205,13 +140,13 @@ pub(super) fn pipe_as(
 ) -> Result<Outcome, Stop> {
     let process = call.process()?;
     let pipe = call.fresh("pipe")?;
-    let mut ends = state.pipes.get(&pipe, call.world)?;
+    let mut ends = state.pipes.get(&pipe, call.execution)?;
     ends.data = Queue::empty();
     [ends.readers, ends.writers] = [Natural(1.into()); 2];
     state.pipes.insert(pipe, ends);
     let mut numbers = [Int::from(0); 2];
     for (nth, writer) in [false, true].into_iter().enumerate() {
-        let end = Fd::pipe(pipe, writer, call.world);
+        let end = Fd::pipe(pipe, writer, call.execution);
         let fds = &mut state.process(process).fds;
         numbers[nth] = choose(fds, nth, call)?;
         fds.insert(numbers[nth], end);
@@ -219,33 +154,33 @@ pub(super) fn pipe_as(
     Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
 }
 
-/// Reads a page of a file, which changes its atime.
+/// Reads a page of a file and changes its atime.
 fn read_file(
     state: &mut Posix,
     inode: Term<Inode>,
     off: Int,
     call: &mut Call<'_>,
 ) -> Result<Option<Term<Datum>>, Stop> {
-    let mut file = state.inodes.get(&inode, call.world)?;
-    let Some(datum) = file.data.read(off, call.world)? else { return Ok(None) };
+    let mut file = state.inodes.get(&inode, call.execution)?;
+    let Some(datum) = file.data.read(off, call.execution)? else { return Ok(None) };
     let time = call.open_int("time");
-    touch(&mut file.atime, time, call.world)?;
+    touch(&mut file.atime, time, call.execution)?;
     state.inodes.insert(inode, file);
     Ok(Some(datum))
 }
 
-/// Writes a page of a file, which changes its mtime and ctime.
+/// Writes a page of a file and changes its mtime and ctime.
 fn write_file(
     state: &mut Posix,
     inode: Term<Inode>,
     off: Int,
     call: &mut Call<'_>,
 ) -> Result<(), Stop> {
-    let mut file = state.inodes.get(&inode, call.world)?;
+    let mut file = state.inodes.get(&inode, call.execution)?;
     let (datum, time) = (call.term("datum"), call.open_int("time"));
-    file.data.write(off, datum, call.world)?;
-    touch(&mut file.mtime, time, call.world)?;
-    touch(&mut file.ctime, time, call.world)?;
+    file.data.write(off, datum, call.execution)?;
+    touch(&mut file.mtime, time, call.execution)?;
+    touch(&mut file.ctime, time, call.execution)?;
     state.inodes.insert(inode, file);
     Ok(())
 }
@@ -255,12 +190,12 @@ pub(super) fn read(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     match target {
         None | Some(Target::Pipe { writer: true, .. }) => Ok(Outcome::of("EBADF")),
         Some(Target::Pipe { pipe, .. }) => {
-            let mut ends = state.pipes.get(&pipe, call.world)?;
-            if let Some(datum) = ends.data.pop(call.world)? {
+            let mut ends = state.pipes.get(&pipe, call.execution)?;
+            if let Some(datum) = ends.data.pop(call.execution)? {
                 state.pipes.insert(pipe, ends);
                 return Ok(Outcome::of(datum));
             }
-            let more = call.world.at_most(1, ends.writers.0)?;
+            let more = call.execution.at_most(1, ends.writers.0)?;
             Ok(Outcome::of(if more { "EAGAIN" } else { "end" }))
         }
         Some(Target::File(mut open)) => {
@@ -280,8 +215,8 @@ pub(super) fn write(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, S
     match target {
         None | Some(Target::Pipe { writer: false, .. }) => Ok(Outcome::of("EBADF")),
         Some(Target::Pipe { pipe, .. }) => {
-            let mut ends = state.pipes.get(&pipe, call.world)?;
-            if call.world.at_most(ends.readers.0, 0)? {
+            let mut ends = state.pipes.get(&pipe, call.execution)?;
+            if call.execution.at_most(ends.readers.0, 0)? {
                 return Ok(Outcome::of("EPIPE"));
             }
             ends.data.push(call.term("datum"));

@@ -1,91 +1,12 @@
-//! Files and the directory that names them.
+//! Calls on files and on the directory.
 
-use super::{Datum, FileName, Inode, Posix};
 use crate::models::descriptors::Descriptors;
-use crate::models::posix::fd::Fd;
-use crate::{Call, Int, Natural, Outcome, Part, State, Stop, Term, Total, Value, World, state};
+use crate::models::posix::state::{Fd, FileName, Inode, Posix};
+use crate::{Call, Execution, Int, Outcome, State, Stop, Term, Value};
 
-state! {
-    /// A file.
-    pub(super) struct InodeState {
-        pub(super) data: Data,
-        pub(super) nlink: Natural,
-        pub(super) atime: Int,
-        pub(super) mtime: Int,
-        pub(super) ctime: Int,
-    }
-}
-
-/// What is in a file, in pages.
-#[derive(Debug, Clone)]
-pub(super) struct Data {
-    pub(super) len: Natural,
-    pub(super) pages: Total<Int, Term<Datum>>,
-}
-
-impl State for Data {
-    fn unknown(world: &mut World, label: &str) -> Self {
-        // What is in a file is the file's.
-        let label = label.trim_end_matches(".data");
-        Self {
-            len: Natural::unknown(world, &format!("{label}.len")),
-            pages: Total::unknown(world, label),
-        }
-    }
-
-    /// Pages beyond the end cannot be seen, now or later.
-    fn same(&self, other: &Self, world: &mut World) -> Result<bool, Stop> {
-        if !self.len.same(&other.len, world)? {
-            return Ok(false);
-        }
-        for page in self.pages.written().chain(other.pages.written()) {
-            if world.at_most(*page + 1, self.len.0)? {
-                let (a, b) = (self.pages.get(page, world)?, other.pages.get(page, world)?);
-                if !a.same(&b, world)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn show(&self, world: &World) -> String {
-        self.len.show(world)
-    }
-
-    fn part(&self, world: &mut World) -> Part {
-        Part::Fields(vec![("len", self.len.part(world)), ("pages", self.pages.part(world))])
-    }
-}
-
-impl Data {
-    /// The page at `off`; `None` at the end of the file.
-    pub(super) fn read(&self, off: Int, world: &mut World) -> Result<Option<Term<Datum>>, Stop> {
-        if world.at_most(self.len.0, off)? {
-            return Ok(None);
-        }
-        self.pages.get(&off, world).map(Some)
-    }
-
-    /// Writes the page at `off`, which is in the file or right behind it.
-    pub(super) fn write(
-        &mut self,
-        off: Int,
-        datum: Term<Datum>,
-        world: &mut World,
-    ) -> Result<(), Stop> {
-        world.assume_at_most(off, self.len.0)?;
-        if world.at_most(self.len.0, off)? {
-            self.len.0 = self.len.0 + 1;
-        }
-        self.pages.insert(off, datum);
-        Ok(())
-    }
-}
-
-/// Sets a time to one that is not before it.
-pub(super) fn touch(field: &mut Int, time: Int, world: &mut World) -> Result<(), Stop> {
-    world.assume_at_most(*field, time)?;
+/// Sets a time. Assumes that the new time is not earlier.
+pub(super) fn touch(field: &mut Int, time: Int, execution: &mut Execution) -> Result<(), Stop> {
+    execution.assume_at_most(*field, time)?;
     *field = time;
     Ok(())
 }
@@ -95,29 +16,33 @@ impl Posix {
     fn lookup(
         &self,
         name: &Term<FileName>,
-        world: &mut World,
+        execution: &mut Execution,
     ) -> Result<Option<Term<Inode>>, Stop> {
-        let Some((inode, initial)) = self.dir.find(name, world)? else { return Ok(None) };
+        let Some((inode, initial)) = self.dir.find(name, execution)? else { return Ok(None) };
         if initial {
-            let links = world.first::<_, InodeState>("inodes", &inode)?.nlink.0;
-            world.witness(links, name)?;
+            let links = self.inodes.initial(&inode, execution)?.nlink;
+            links.assume_counts(name, execution)?;
         }
         Ok(Some(inode))
     }
 
-    /// Changes the number of links of a file, and its ctime.
+    /// Changes the number of links of a file by `by`, and its ctime.
     fn relink(&mut self, inode: Term<Inode>, by: i64, call: &mut Call<'_>) -> Result<(), Stop> {
         let time = call.open_int("time");
-        let mut file = self.inodes.get(&inode, call.world)?;
+        let mut file = self.inodes.get(&inode, call.execution)?;
         file.nlink.0 = file.nlink.0 + by;
-        touch(&mut file.ctime, time, call.world)?;
+        touch(&mut file.ctime, time, call.execution)?;
         self.inodes.insert(inode, file);
         Ok(())
     }
 
-    /// What stat tells of a file.
-    pub(super) fn status(&self, inode: Term<Inode>, world: &mut World) -> Result<Outcome, Stop> {
-        let file = self.inodes.get(&inode, world)?;
+    /// What `stat` returns for a file.
+    pub(super) fn status(
+        &self,
+        inode: Term<Inode>,
+        execution: &mut Execution,
+    ) -> Result<Outcome, Stop> {
+        let file = self.inodes.get(&inode, execution)?;
         Ok(Outcome::nothing()
             .and("ino", inode)
             .and("size", file.data.len.0)
@@ -131,12 +56,12 @@ impl Posix {
 pub(super) fn open(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let choose = |fds: &Descriptors<Fd>, call: &mut Call<'_>| match call.flag("anyfd")? {
         true => fds.any(0, call),
-        false => fds.lowest(call.world),
+        false => fds.lowest(call.execution),
     };
     open_as(state, call, choose)
 }
 
-/// Opens a file as the descriptor that is chosen.
+/// Opens a file. `choose` selects the descriptor.
 pub(super) fn open_as(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -145,12 +70,12 @@ pub(super) fn open_as(
     let process = call.process()?;
     let name = call.term("name");
     let creat = call.flag("creat")?;
-    let inode = match state.lookup(&name, call.world)? {
+    let inode = match state.lookup(&name, call.execution)? {
         None if !creat => return Ok(Outcome::of("ENOENT")),
         None => {
             let time = call.open_int("time");
             let inode = call.fresh("inode")?;
-            let mut file = state.inodes.get(&inode, call.world)?;
+            let mut file = state.inodes.get(&inode, call.execution)?;
             file.data.len.0 = 0.into();
             file.nlink.0 = 1.into();
             [file.atime, file.mtime, file.ctime] = [time; 3];
@@ -162,10 +87,10 @@ pub(super) fn open_as(
         Some(inode) => {
             if call.flag("trunc")? {
                 let time = call.open_int("time");
-                let mut file = state.inodes.get(&inode, call.world)?;
+                let mut file = state.inodes.get(&inode, call.execution)?;
                 file.data.len.0 = 0.into();
-                touch(&mut file.mtime, time, call.world)?;
-                touch(&mut file.ctime, time, call.world)?;
+                touch(&mut file.mtime, time, call.execution)?;
+                touch(&mut file.ctime, time, call.execution)?;
                 state.inodes.insert(inode, file);
             }
             inode
@@ -173,14 +98,14 @@ pub(super) fn open_as(
     };
     let fds = &mut state.process(process).fds;
     let fd = choose(fds, call)?;
-    fds.insert(fd, Fd::file(inode, call.world));
+    fds.insert(fd, Fd::file(inode, call.execution));
     Ok(Outcome::of(fd))
 }
 
 pub(super) fn link(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let (old, new) = (call.term("old"), call.term("new"));
-    let Some(inode) = state.lookup(&old, call.world)? else { return Ok(Outcome::of("ENOENT")) };
-    if state.lookup(&new, call.world)?.is_some() {
+    let Some(inode) = state.lookup(&old, call.execution)? else { return Ok(Outcome::of("ENOENT")) };
+    if state.lookup(&new, call.execution)?.is_some() {
         return Ok(Outcome::of("EEXIST"));
     }
     state.dir.insert(new, inode);
@@ -190,7 +115,9 @@ pub(super) fn link(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
 
 pub(super) fn unlink(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let name = call.term("name");
-    let Some(inode) = state.lookup(&name, call.world)? else { return Ok(Outcome::of("ENOENT")) };
+    let Some(inode) = state.lookup(&name, call.execution)? else {
+        return Ok(Outcome::of("ENOENT"));
+    };
     state.dir.remove(name);
     state.relink(inode, -1, call)?;
     Ok(Outcome::of("0"))
@@ -198,9 +125,9 @@ pub(super) fn unlink(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, 
 
 pub(super) fn rename(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let (old, new) = (call.term("old"), call.term("new"));
-    let Some(inode) = state.lookup(&old, call.world)? else { return Ok(Outcome::of("ENOENT")) };
-    if let Some(replaced) = state.lookup(&new, call.world)? {
-        if replaced.same(&inode, call.world)? {
+    let Some(inode) = state.lookup(&old, call.execution)? else { return Ok(Outcome::of("ENOENT")) };
+    if let Some(replaced) = state.lookup(&new, call.execution)? {
+        if replaced.same(&inode, call.execution)? {
             return Ok(Outcome::of("0"));
         }
         state.relink(replaced, -1, call)?;
@@ -213,8 +140,8 @@ pub(super) fn rename(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, 
 
 pub(super) fn stat(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     let name = call.term("name");
-    match state.lookup(&name, call.world)? {
+    match state.lookup(&name, call.execution)? {
         None => Ok(Outcome::of("ENOENT")),
-        Some(inode) => state.status(inode, call.world),
+        Some(inode) => state.status(inode, call.execution),
     }
 }

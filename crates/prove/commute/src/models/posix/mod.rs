@@ -1,55 +1,22 @@
-//! The calls of a POSIX kernel that COMMUTER's model has (Clements et al., SOSP 2013, section 5),
-//! with the same state: two processes with descriptors and memory, one directory, files of pages,
-//! and pipes.
+//! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
+//! state: two processes with descriptors and memory, one directory, files of pages, and pipes.
 //!
-//! What it takes for granted: files have no holes (nobody writes beyond the end), neither they nor
-//! pipes are ever full, and whoever is in doubt about its process is in the first one. Where
-//! POSIX and Linux differ, or POSIX leaves a choice, it does as Linux does: a rename onto another
-//! name of the same file does nothing, and changes the ctime of the file otherwise.
+//! The model assumes that files have no holes (no call writes beyond the end), that neither files
+//! nor pipes are ever full, and that the first call is made by the first process. If POSIX and
+//! Linux differ, or POSIX leaves a choice, the model follows Linux: a `rename` to another name of
+//! the same file does nothing, and any other `rename` changes the ctime of the file.
 
 pub mod alternatives;
 mod fd;
 mod file;
 mod memory;
 mod setup;
+pub mod state;
 
-use crate::models::descriptors::Descriptors;
-use crate::models::posix::fd::{Fd, PipeState};
-use crate::models::posix::file::InodeState;
-use crate::models::posix::memory::Area;
-use crate::{Interface, Map, Operation, Term, Total, sort, state};
+use crate::models::posix::state::Posix;
+use crate::{Interface, Operation};
 
-sort!(FileName, Inode, Datum, Va, Pipe);
-
-state! {
-    /// All that the calls can see and change.
-    pub struct Posix {
-        proc0: Process,
-        proc1: Process,
-        // Before the inodes: it says which new ones are the same.
-        dir: Map<Term<FileName>, Term<Inode>>,
-        pipes: Total<Term<Pipe>, PipeState>,
-        inodes: Total<Term<Inode>, InodeState>,
-    }
-}
-
-state! {
-    /// A process.
-    pub struct Process {
-        fds: Descriptors<Fd>,
-        memory: Map<Term<Va>, Area>,
-        /// Those of its pages that [`alternatives`] unmap later.
-        leaving: Map<Term<Va>, ()>,
-    }
-}
-
-impl Posix {
-    fn process(&mut self, nr: u8) -> &mut Process {
-        if nr == 0 { &mut self.proc0 } else { &mut self.proc1 }
-    }
-}
-
-/// The interface of the original: 18 calls.
+/// COMMUTER's interface: 18 calls.
 pub fn posix() -> Interface<Posix> {
     Interface {
         name: "posix",

@@ -1,63 +1,68 @@
-//! How a test comes to its initial state, in steps; before the first, there is nothing at all: no
-//! file, no descriptor, no memory.
+//! The steps that set up the initial state of a test. Each test begins without files, descriptors
+//! and memory.
 //!
-//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file, with hidden
-//!   names if it has more links than names; a page that is `null` may hold anything.
-//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe, with hidden
-//!   ends if it has more than the test opens.
+//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file. If it has more
+//!   links than names, the runner adds hidden names. A page that is `null` may hold anything.
+//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe. If it
+//!   has more readers or writers than the test opens, the runner adds hidden ends.
 //! - `{"do": "open", "process": p, "fd": n, "inode": I, "off": pages}`
 //! - `{"do": "open", "process": p, "fd": n, "pipe": P, "end": "read" or "write"}`
-//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that refer to anything.
+//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that may refer to anything.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "datum": D}`: a page of anonymous
 //!   memory, shared by the threads of the process.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
 //!   file, shared.
-//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of what is mapped there.
+//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of the page at that address.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Posix, Process};
-use crate::models::posix::fd::{Fd, PipeState};
-use crate::models::posix::file::InodeState;
-use crate::{Example, Int, Term, World};
+use crate::models::posix::state::{Fd, Inode, InodeState, PipeState, Posix, Process};
+use crate::{Example, Execution, Int, Term};
 
-/// What is in a map, where something is.
+/// The entries of a map that have a value.
 fn present<K, V>(known: Vec<(K, Option<V>)>) -> impl Iterator<Item = (K, V)> {
     known.into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
 
-pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>) -> Vec<Value> {
+pub(super) fn setup(
+    state: &Posix,
+    execution: &mut Execution,
+    example: &mut Example<'_>,
+) -> Vec<Value> {
     let processes = [(0, &state.proc0), (1, &state.proc1)];
-    let (mut files, mut pipes) = (Files::of(state, world, example), BTreeMap::new());
-    for (pipe, ends) in present(state.pipes.known(world)) {
-        if !world.facts().is_fresh(pipe.0) {
-            pipes.insert(example.term(pipe), pipe_step(example.term(pipe), &ends, world, example));
+    let (mut files, mut pipes) = (Files::of(state, execution, example), BTreeMap::new());
+    for (pipe, ends) in state.pipes.known(execution) {
+        if !execution.facts().is_fresh(pipe.0) {
+            pipes.insert(
+                example.term(pipe),
+                pipe_step(example.term(pipe), &ends, execution, example),
+            );
         }
     }
     let mut later = Vec::new();
     for (nr, process) in processes {
         let mut occupied = Vec::new();
-        for (fd, open) in present(process.fds.known(world)) {
-            match open.is_pipe.known(world) {
+        for (fd, open) in present(process.fds.known(execution)) {
+            match open.is_pipe.known(execution) {
                 None => occupied.push(example.int(fd)),
                 Some(_) => later.push(open_step(nr, example.int(fd), &open, &mut files, example)),
             }
         }
-        occupied.extend(below_unused(process, world, example));
+        occupied.extend(below_unused(process, execution, example));
         if !occupied.is_empty() {
             occupied.sort_unstable();
             later.push(json!({ "do": "occupy", "process": nr, "fds": occupied }));
         }
-        for (va, area) in present(process.memory.known(world)) {
+        for (va, area) in present(process.memory.known(execution)) {
             let mut step = json!({
                 "do": "map",
                 "process": nr,
                 "va": example.term(va),
                 "writable": example.truth(area.writable),
             });
-            if area.anonymous.known(world) == Some(false) {
+            if area.anonymous.known(execution) == Some(false) {
                 step["inode"] = json!(files.named(area.inode, example));
                 step["off"] = json!(example.int(area.off.0));
             } else {
@@ -65,14 +70,14 @@ pub(super) fn setup(state: &Posix, world: &mut World, example: &mut Example<'_>)
             }
             later.push(step);
         }
-        for (va, ()) in present(process.leaving.known(world)) {
+        for (va, ()) in present(process.leaving.known(execution)) {
             later.push(json!({ "do": "leave", "process": nr, "va": example.term(va) }));
         }
     }
     files.steps().chain(pipes.into_values()).chain(later).collect()
 }
 
-/// The files of a test, by what their inodes are called.
+/// The files of a test, by the names of their inodes.
 #[derive(Default)]
 struct Files(BTreeMap<String, File>);
 
@@ -84,29 +89,29 @@ struct File {
 }
 
 impl Files {
-    /// Those that the directory names or that have been looked at.
-    fn of(state: &Posix, world: &World, example: &mut Example<'_>) -> Self {
+    /// The files that the directory names or that a call has used.
+    fn of(state: &Posix, execution: &Execution, example: &mut Example<'_>) -> Self {
         let mut files = Self::default();
-        for (inode, known) in present(state.inodes.known(world)) {
-            if !world.facts().is_fresh(inode.0) {
+        for (inode, known) in state.inodes.known(execution) {
+            if !execution.facts().is_fresh(inode.0) {
                 let file = files.file(inode, example);
                 file.links = example.int(known.nlink.0);
-                file.pages = pages(&known, world, example);
+                file.pages = pages(&known, execution, example);
             }
         }
-        for (name, inode) in present(state.dir.known(world)) {
+        for (name, inode) in present(state.dir.known(execution)) {
             let name = example.term(name);
             files.file(inode, example).names.push(name);
         }
         files
     }
 
-    fn file(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> &mut File {
+    fn file(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> &mut File {
         self.0.entry(example.term(inode)).or_default()
     }
 
-    /// What the inode is called; from now on there is such a file.
-    fn named(&mut self, inode: Term<super::Inode>, example: &mut Example<'_>) -> String {
+    /// The name of an inode. Adds the file if it is not there.
+    fn named(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> String {
         self.file(inode, example);
         example.term(inode)
     }
@@ -125,8 +130,12 @@ impl Files {
     }
 }
 
-fn pages(file: &InodeState, world: &World, example: &mut Example<'_>) -> Vec<Value> {
-    let known: Vec<(i64, String)> = present(file.data.pages.known(world))
+fn pages(file: &InodeState, execution: &Execution, example: &mut Example<'_>) -> Vec<Value> {
+    let known: Vec<(i64, String)> = file
+        .data
+        .pages
+        .known(execution)
+        .into_iter()
         .map(|(page, datum)| (example.int(page), example.term(datum)))
         .collect();
     let page = |nr: i64| known.iter().find(|(at, _)| *at == nr).map(|(_, datum)| json!(datum));
@@ -136,11 +145,11 @@ fn pages(file: &InodeState, world: &World, example: &mut Example<'_>) -> Vec<Val
 fn pipe_step(
     pipe: String,
     ends: &PipeState,
-    world: &mut World,
+    execution: &mut Execution,
     example: &mut Example<'_>,
 ) -> Value {
     let data: Vec<String> =
-        ends.data.initial(world).into_iter().map(|datum| example.term(datum)).collect();
+        ends.data.initial(execution).into_iter().map(|datum| example.term(datum)).collect();
     json!({
         "do": "pipe",
         "pipe": pipe,
@@ -168,12 +177,12 @@ fn open_step(
     step
 }
 
-/// Descriptors that have to be in use so that the lowest unused one is what it is.
-fn below_unused(process: &Process, world: &World, example: &Example<'_>) -> Vec<i64> {
+/// The descriptors that must be in use so that the lowest unused descriptors are the known ones.
+fn below_unused(process: &Process, execution: &Execution, example: &Example<'_>) -> Vec<i64> {
     let unused: Vec<i64> =
-        process.fds.known_unused(world).into_iter().map(|fd: Int| example.int(fd)).collect();
+        process.fds.known_unused(execution).into_iter().map(|fd: Int| example.int(fd)).collect();
     let known: Vec<i64> =
-        process.fds.known(world).into_iter().map(|(fd, _)| example.int(fd)).collect();
+        process.fds.known(execution).into_iter().map(|(fd, _)| example.int(fd)).collect();
     let below = 0..unused.last().copied().unwrap_or(0);
     below.filter(|fd| !unused.contains(fd) && !known.contains(fd)).collect()
 }

@@ -13,11 +13,11 @@ const TMPFS: &str = "tmpfs";
 
 /// Check whether commuting calls share memory in a real kernel or library, traced under QEMU
 ///
-/// On an unmodified kernel, knee runs the `posix` tests whose calls commute. knee makes the calls
-/// of each test one after the other, each on its own virtual CPU, and records what memory the
-/// kernel reads and writes during each call. A conflict is a cache line (64 bytes) that both calls
-/// access and that at least one of them writes. When real cores make these calls at the same time,
-/// such a line makes the cores wait for each other.
+/// knee generates tests of POSIX calls that commute, and runs them on an unmodified kernel. knee
+/// makes the calls of each test one after the other, each on its own virtual CPU, and records what
+/// memory the kernel reads and writes during each call. A conflict is a cache line (64 bytes) that
+/// two calls access and that at least one of the two writes. When real cores make these calls at
+/// the same time, a conflict makes the cores wait for each other.
 ///
 /// If a test shows conflicts, knee runs it again. knee reports conflicts separately if they occur
 /// only in some runs, or only because of where objects happen to lie in memory. The results do not
@@ -60,9 +60,9 @@ pub(crate) struct Args {
     pub(super) kernel: Option<PathBuf>,
 
     /// Program that binds a library to a model of its interface (crate knee-bind); knee checks the
-    /// library with the tests of that model. The program runs under QEMU's user mode. If user mode
-    /// is missing or does not support plugins, the program runs in a guest with the kernel of
-    /// Debian 12
+    /// library with the tests of that model. The program runs under QEMU's user-mode emulator
+    /// (qemu-x86_64). If this emulator is missing or does not support plugins, the program runs in
+    /// a guest with the kernel of Debian 12
     #[arg(long, value_name = "FILE", conflicts_with = "fs")]
     pub(super) program: Option<PathBuf>,
 
@@ -79,11 +79,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     pub(super) shard: Shard,
 
-    /// If DIR contains a record, run only the tests missing from it
+    /// If the --output directory contains a record, run only the tests missing from this record
     #[arg(long, requires = "output")]
     pub(super) resume: bool,
 
-    /// Test to run alone; knee prints every memory access of its calls
+    /// ID of a test to run alone; knee prints every memory access of the test's calls
     #[arg(long, value_name = "TEST", conflicts_with_all = ["output", "shard", "program"])]
     pub(super) trace: Option<String>,
 

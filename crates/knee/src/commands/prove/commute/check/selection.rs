@@ -26,7 +26,7 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
         // serde_json sees a single line, and calls it line 1.
         let no_test = |error: serde_json::Error| {
             let reason = error.to_string().replace(" at line 1 ", " at ");
-            anyhow!("line {} of the tests is not a test: {reason}", nr + 1)
+            anyhow!("line {} of the input is not a test: {reason}", nr + 1)
         };
         let Test { id, commute, calls } =
             serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
@@ -53,7 +53,10 @@ pub(super) fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
         None => Ok(()),
         Some(nr) => {
             let id = &tests[nr].0;
-            Err(usage(format!("test {id} occurs twice; the second is test number {}", nr + 1)))
+            let nr = nr + 1;
+            Err(usage(format!(
+                "test {id} occurs twice; the second occurrence is at position {nr} in the list"
+            )))
         }
     }
 }

@@ -1,0 +1,37 @@
+//! Planted mutants of knee-sync and knee-vm, and the runner that has a test notice each of them.
+//!
+//! A crate marks places where it can be made wrong with `order!` and `is_mutant!` of `knee_sync::shim`.
+//! Built with `--cfg mutants` it is wrong in the place that the environment variable `KNEE_MUTANT` names.
+//! A crate's `tests/mutants` lists its mutants, each with the test that has to notice it. A [`Suite`] builds
+//! the crate for a tool, checks that the real code passes each test, and then that each mutant fails its
+//! test. It runs the whole list before it reports the mutants that survive.
+//!
+//! The tools notice different mistakes:
+//!
+//! | tool | notices |
+//! | --- | --- |
+//! | loom | weak orderings, which x86 does not have, in all orders of a few accesses |
+//! | shuttle | mistakes in any order, in schedules of more threads |
+//! | unit and integration tests | mistakes in any order |
+//! | the torture, on real CPUs | missing fences and system calls that no tool models |
+//! | Miri | weak orderings outside of what loom models |
+
+mod litmus;
+mod program;
+mod sources;
+mod suite;
+
+pub use suite::{Detector, Suite};
+
+/// The [`Suite`] of the calling crate, with this list of mutants.
+#[macro_export]
+macro_rules! suite {
+    ($mutants:expr) => {
+        $crate::Suite {
+            package: env!("CARGO_PKG_NAME"),
+            manifest_dir: env!("CARGO_MANIFEST_DIR"),
+            target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
+            mutants: $mutants,
+        }
+    };
+}

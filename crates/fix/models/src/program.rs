@@ -1,0 +1,162 @@
+//! Programs that are a crate with planted mutants, and runs of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::Suite;
+
+/// How to compile a crate.
+pub(crate) struct Build<'a> {
+    /// `cfg`s of the crates of this workspace alone. Dependencies are shared with other builds.
+    pub(crate) workspace: &'a [&'a str],
+    /// Models with loom: a `cfg` of all crates, as cargo has to select dependencies by it.
+    pub(crate) is_loom: bool,
+    pub(crate) optimised: u8,
+    /// What to build, as cargo's arguments.
+    pub(crate) targets: &'a [&'a str],
+}
+
+/// A program that is wrong in the place that `KNEE_MUTANT` names.
+pub(crate) struct Program(PathBuf);
+
+/// What a run of a program did.
+pub(crate) struct Run {
+    pub(crate) is_success: bool,
+    pub(crate) is_timed_out: bool,
+    pub(crate) time: Duration,
+    /// All that it has printed.
+    pub(crate) printed: String,
+}
+
+/// The status with which timeout(1) ends if it had to end the program.
+const TIMED_OUT: i32 = 124;
+
+impl Program {
+    /// Runs the program as this mutant or as it is, for as long as `limit` at most.
+    pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str], limit: Duration) -> Run {
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", &limit.as_secs().to_string()]).arg(&self.0).args(arguments);
+        command.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
+        // To name the functions of a backtrace takes longer than most models.
+        command.env("RUST_BACKTRACE", "0");
+        let begin = Instant::now();
+        let output = command.output().expect("run timeout(1)");
+        Run {
+            is_success: output.status.success(),
+            is_timed_out: output.status.code() == Some(TIMED_OUT),
+            time: begin.elapsed(),
+            printed: printed(&output),
+        }
+    }
+
+    /// Its tests with this in their path.
+    pub(crate) fn tests(&self, filter: &str) -> Vec<String> {
+        let output = Command::new(&self.0).args([filter, "--list"]).output().expect("list tests");
+        let tests = printed(&output);
+        tests.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+    }
+}
+
+impl Run {
+    /// Whether a test has failed, and not anything else. Under loom a panic while unwinding ends the process
+    /// before the harness prints its result.
+    pub(crate) fn is_failed_test(&self) -> bool {
+        let is_failed = ["test result: FAILED", "panicked at"];
+        !self.is_success
+            && !self.is_timed_out
+            && is_failed.iter().any(|text| self.printed.contains(text))
+    }
+
+    /// Whether the one test that was asked for has passed: a name that no test has passes as well.
+    pub(crate) fn is_passed_test(&self) -> bool {
+        self.is_success && self.printed.contains("1 passed; 0 failed")
+    }
+}
+
+/// Compiles a crate; returns its programs by the names of their targets.
+pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
+    /// One at a time: cargo's builds wait for each other and print that.
+    static CARGO: Mutex<()> = Mutex::new(());
+    let _one = CARGO.lock();
+    let tmpdir = Path::new(suite.target_tmpdir);
+    let mut cargo = Command::new(env!("CARGO"));
+    for package in ["knee-sync", suite.package] {
+        for setting in ["debug=0", &format!("opt-level={}", build.optimised)] {
+            cargo.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+        }
+    }
+    cargo.args(build.targets).args(["--package", suite.package]);
+    cargo.args(["--quiet", "--locked", "--offline", "--message-format", "json", "--target-dir"]);
+    if build.is_loom {
+        // All of it is compiled with other flags, so apart from what the user compiles.
+        cargo.arg(tmpdir.join("loom"));
+        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "--cfg loom");
+    } else {
+        cargo.arg(tmpdir.parent().expect("it is in the target directory"));
+    }
+    if !build.workspace.is_empty() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(tmpdir, build.workspace));
+    }
+    cargo.current_dir(suite.manifest_dir);
+    let output = cargo.output().expect("run cargo");
+    assert!(output.status.success(), "{}", printed(&output));
+    let messages = String::from_utf8_lossy(&output.stdout);
+    messages.lines().filter_map(|message| program(message, tmpdir, build.workspace)).collect()
+}
+
+/// The program of one of cargo's messages, if it has one, by the name of its target. A copy: other builds
+/// replace a program of an example.
+fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
+    let value = |key: &str| message.split_once(key)?.1.split('"').next();
+    let executable = value("\"executable\":\"")?;
+    let (_, target) = message.split_once("\"target\":{")?;
+    let name = target.split_once("\"name\":\"")?.1.split('"').next()?.to_owned();
+    let copy = tmpdir.join(format!("{name}-{}", cfgs.join("-")));
+    // A program that runs cannot be written, but can be replaced.
+    let _ = fs::remove_file(&copy);
+    fs::copy(executable, &copy).expect("copy a program");
+    Some((name, Program(copy)))
+}
+
+/// A compiler that passes these `cfg`s for the crates of this workspace alone. cargo keeps what a wrapper
+/// compiles apart by the wrapper's name.
+fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
+    let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
+    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
+    // cargo compiles everything again if the file changes.
+    if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
+        fs::write(&path, script).expect("write a script");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&path, executable).expect("make a script executable");
+    }
+    path
+}
+
+/// Has Miri run a unit test with some seeds, as this mutant or as it is; returns what it prints if the test
+/// fails.
+pub(crate) fn interpret(suite: &Suite, mutant: Option<&str>, test: &str) -> Result<(), String> {
+    let mut rustup = Command::new("rustup");
+    rustup.args(["run", "nightly", "cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
+    rustup.args(["--", "--exact", test]);
+    rustup.current_dir(suite.manifest_dir);
+    rustup.env("RUSTFLAGS", "--cfg mutants");
+    // parking_lot makes pointers of integers.
+    let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
+    // Miri keeps the environment of the build, so the name goes by a flag.
+    let mutant = mutant.map(|mutant| format!(" -Zmiri-env-set=KNEE_MUTANT={mutant}"));
+    rustup.env("MIRIFLAGS", flags.to_owned() + &mutant.unwrap_or_default());
+    rustup.env_remove("KNEE_MUTANT");
+    let output = rustup.output().expect("run rustup");
+    if output.status.success() { Ok(()) } else { Err(printed(&output)) }
+}
+
+fn printed(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}

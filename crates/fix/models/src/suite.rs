@@ -1,0 +1,342 @@
+//! A crate's mutants, and the tests that have to notice them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use crate::litmus;
+use crate::program::{Build, Program, Run, build, interpret};
+use crate::sources;
+
+/// The test that has to notice a mutant.
+#[derive(Debug, Clone, Copy)]
+pub enum Detector {
+    /// A loom model among the unit tests, by its path.
+    Loom(&'static str),
+    /// A shuttle model among the unit tests, by its path.
+    Shuttle(&'static str),
+    /// A unit test, by its path.
+    Unit(&'static str),
+    /// A test of `tests/`, by its target and its path.
+    Integration(&'static str, &'static str),
+    /// The example `torture` in this mode, with these arguments. It notices a mutant only on a machine whose
+    /// CPUs see each other's stores late.
+    Torture(&'static str, &'static [&'static str]),
+    /// A unit test that Miri runs, by its path.
+    Miri(&'static str),
+}
+
+/// The planted mutants of a crate; see [`suite!`](crate::suite).
+#[derive(Debug, Clone, Copy)]
+pub struct Suite {
+    /// The crate.
+    pub package: &'static str,
+    /// Where its manifest is.
+    pub manifest_dir: &'static str,
+    /// A directory in the target directory, for builds and scripts.
+    pub target_tmpdir: &'static str,
+    /// Mutants by their names in the sources. One may have several detectors.
+    pub mutants: &'static [(&'static str, Detector)],
+}
+
+/// The torture writes here: its threads have to meet, and need two CPUs for themselves.
+static CPUS: RwLock<()> = RwLock::new(());
+
+/// A mutant has this many times the time of the real code, measured on the same machine just before, and at
+/// least this long.
+const PATIENCE: u32 = 10;
+const LEAST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A mutant that does not end is noticed if it took this many times as long as the real code takes just
+/// afterwards. If the real code came nearer, the machine is slow, and the run is repeated.
+const CREDIBLE: u32 = 5;
+const MOST_REPEATS: usize = 3;
+
+/// The most that a test of the real code may take.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// Most mutants of the torture are noticed within a second. Where the system has put both threads on one CPU
+/// it may take forever, so the torture starts again.
+const ATTEMPTS: usize = 6;
+
+/// A mutant and the test of a program that has to notice it.
+struct Job<'a> {
+    mutant: &'static str,
+    program: &'a Program,
+    test: &'static str,
+}
+
+impl Suite {
+    /// Every marked place in the sources is in the list, and the list has no other.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub fn check_list(&self) {
+        let marked = sources::marked(&Path::new(self.manifest_dir).join("src"));
+        let listed = self.mutants.iter().map(|(mutant, _)| (*mutant).to_owned()).collect();
+        let unlisted: Vec<_> = marked.difference(&listed).collect();
+        let unmarked: Vec<_> = listed.difference(&marked).collect();
+        assert!(
+            unlisted.is_empty() && unmarked.is_empty(),
+            "marked in the sources and not listed: {unlisted:?}; listed and not marked: {unmarked:?}"
+        );
+    }
+
+    /// The real code passes all loom models, the tests with `filter` in their path, and each mutant fails its
+    /// model.
+    ///
+    /// # Panics
+    /// If a model of the real code fails, or a mutant survives.
+    pub fn check_loom(&self, filter: &str) {
+        let models = Build {
+            workspace: &["mutants"],
+            is_loom: true,
+            optimised: 1,
+            targets: &["test", "--no-run", "--lib"],
+        };
+        self.check_models(&models, filter, |detector| match detector {
+            Detector::Loom(test) => Some(test),
+            _ => None,
+        });
+    }
+
+    /// The real code passes all shuttle models, the tests with `filter` in their path, and each mutant fails
+    /// its model.
+    ///
+    /// # Panics
+    /// If a model of the real code fails, or a mutant survives.
+    pub fn check_shuttle(&self, filter: &str) {
+        let models = Build {
+            workspace: &["mutants", "shuttle"],
+            is_loom: false,
+            optimised: 1,
+            targets: &["test", "--no-run", "--lib"],
+        };
+        self.check_models(&models, filter, |detector| match detector {
+            Detector::Shuttle(test) => Some(test),
+            _ => None,
+        });
+    }
+
+    fn check_models(
+        &self,
+        models: &Build,
+        filter: &str,
+        test: impl Fn(Detector) -> Option<&'static str>,
+    ) {
+        let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
+        let programs = build(self, models);
+        let program = programs.values().next().expect("cargo names the program");
+        let jobs = self.jobs(|detector| Some((program, test(detector)?)));
+        let tests = program.tests(filter);
+        check(&jobs, tests.iter().map(|test| (program, test.as_str())).collect());
+    }
+
+    /// The real code passes the unit tests that are listed, and each mutant fails its test.
+    ///
+    /// # Panics
+    /// If a test of the real code fails, or a mutant survives.
+    pub fn check_units(&self) {
+        let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
+        let programs = self.build_tests(&["--lib"]);
+        let program = programs.values().next().expect("cargo names the program");
+        let jobs = self.jobs(|detector| match detector {
+            Detector::Unit(test) => Some((program, test)),
+            _ => None,
+        });
+        check(&jobs, Vec::new());
+    }
+
+    /// The real code passes the tests of `tests/` that are listed, and each mutant fails its test.
+    ///
+    /// # Panics
+    /// If a test of the real code fails, or a mutant survives.
+    pub fn check_integration(&self) {
+        let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
+        let target = |detector| match detector {
+            Detector::Integration(target, _) => Some(target),
+            _ => None,
+        };
+        let targets: BTreeSet<_> =
+            self.mutants.iter().filter_map(|&(_, detector)| target(detector)).collect();
+        let arguments: Vec<_> = targets.into_iter().flat_map(|target| ["--test", target]).collect();
+        let programs = self.build_tests(&arguments);
+        let jobs = self.jobs(|detector| match detector {
+            Detector::Integration(target, test) => Some((&programs[target], test)),
+            _ => None,
+        });
+        check(&jobs, Vec::new());
+    }
+
+    fn build_tests(&self, targets: &[&str]) -> BTreeMap<String, Program> {
+        let targets = [&["test", "--no-run"], targets].concat();
+        let tests =
+            Build { workspace: &["mutants"], is_loom: false, optimised: 0, targets: &targets };
+        build(self, &tests)
+    }
+
+    fn jobs<'a>(
+        &self,
+        test: impl Fn(Detector) -> Option<(&'a Program, &'static str)>,
+    ) -> Vec<Job<'a>> {
+        let job = |&(mutant, detector)| {
+            let (program, test) = test(detector)?;
+            Some(Job { mutant, program, test })
+        };
+        self.mutants.iter().filter_map(job).collect()
+    }
+
+    /// The real code survives the torture in each mode that is listed, and no mutant does, on real CPUs.
+    /// `KNEE_TORTURE=long` takes a minute for each.
+    ///
+    /// # Panics
+    /// If the real code fails, or a mutant survives on a machine where stores are late.
+    pub fn check_torture(&self) {
+        let example = |workspace: &[&str]| {
+            let targets = &["build", "--example", "torture"];
+            build(self, &Build { workspace, is_loom: false, optimised: 3, targets })
+        };
+        let (real, mutants) = (example(&[]), example(&["mutants"]));
+        let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
+        let is_long = env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long");
+        let (short, long) = if is_long { (60, 60) } else { (1, 10) };
+        let run = |program: &Program, mutant, (mode, more): (&str, &[&str]), seconds: u32| {
+            let seconds = seconds.to_string();
+            let arguments: Vec<_> = [mode, seconds.as_str()].iter().chain(more).copied().collect();
+            program.run(mutant, &arguments, Duration::from_secs(10 * u64::from(long)))
+        };
+
+        let listed = self.mutants.iter().filter_map(|&(mutant, detector)| match detector {
+            Detector::Torture(mode, arguments) => Some((mutant, (mode, arguments))),
+            _ => None,
+        });
+        let listed: Vec<_> = listed.collect();
+        let modes: BTreeSet<_> = listed.iter().map(|&(_, mode)| mode).collect();
+        for mode in modes {
+            let output = run(&real["torture"], None, mode, short);
+            assert!(output.is_success, "the real code fails {mode:?}: {}", output.printed);
+        }
+
+        let mut late = None;
+        let mut survivors = Vec::new();
+        for (mutant, mode) in listed {
+            let attempts = if late == Some(false) { 1 } else { ATTEMPTS };
+            let survives = |_| run(&mutants["torture"], Some(mutant), mode, long).is_success;
+            if (0..attempts).all(survives) {
+                late.get_or_insert_with(|| litmus::stores_are_late(Duration::from_secs(30)));
+                survivors.push(format!("{mutant} survives {attempts} × {long} s of {mode:?}"));
+            }
+        }
+        if late == Some(false) {
+            eprintln!(
+                "skipped: no CPU here sees the stores of another late, so the torture cannot notice"
+            );
+            eprintln!("{}", survivors.join("\n"));
+        } else {
+            assert!(survivors.is_empty(), "{}", survivors.join("\n"));
+        }
+    }
+
+    /// The real code passes the tests that are listed under Miri, and each mutant has a data race there. Only
+    /// with `KNEE_MIRI` in the environment, as it takes minutes and a nightly compiler.
+    ///
+    /// # Panics
+    /// If the real code fails, or a mutant survives.
+    pub fn check_miri(&self) {
+        if env::var_os("KNEE_MIRI").is_none() {
+            eprintln!("skipped: it takes minutes; the script `sanitize miri` runs it");
+            return;
+        }
+        let (mut held, mut failures) = (BTreeSet::new(), Vec::new());
+        for &(mutant, detector) in self.mutants {
+            let Detector::Miri(test) = detector else { continue };
+            if held.insert(test)
+                && let Err(printed) = interpret(self, None, test)
+            {
+                failures.push(format!("the real code fails {test}: {printed}"));
+            }
+            match interpret(self, Some(mutant), test) {
+                Err(printed) if printed.contains("Undefined Behavior: Data race") => {}
+                Err(printed) => failures.push(format!("{mutant} fails without a race: {printed}")),
+                Ok(()) => failures.push(format!("{mutant} survives {test}")),
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+}
+
+/// Checks that the real code passes `more` tests and those of the jobs, and that each job's mutant fails.
+fn check(jobs: &[Job], more: Vec<(&Program, &str)>) {
+    let mut tests = more;
+    for job in jobs {
+        if !tests.iter().any(|&(_, test)| test == job.test) {
+            tests.push((job.program, job.test));
+        }
+    }
+    let real = in_parallel(&tests, |(program, test)| run_test(program, None, test, LIMIT));
+    let mut failures: Vec<_> = tests
+        .iter()
+        .zip(&real)
+        .filter(|(_, run)| !run.is_passed_test())
+        .map(|((_, test), run)| format!("the real code fails {test}:\n{}", run.printed))
+        .collect();
+    let times: BTreeMap<_, _> =
+        tests.iter().zip(&real).map(|(&(_, test), run)| (test, run.time)).collect();
+    failures.extend(in_parallel(jobs, |job| survives(job, times[job.test])).into_iter().flatten());
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration) -> Run {
+    program.run(mutant, &["--exact", test], limit)
+}
+
+/// Why a mutant does not count as noticed, if it does not. The real code has taken `time` for the test.
+fn survives(job: &Job, time: Duration) -> Option<String> {
+    let Job { mutant, program, test } = job;
+    let mut limit = LEAST_PATIENCE.max(PATIENCE * time);
+    for _ in 0..MOST_REPEATS {
+        let run = run_test(program, Some(mutant), test, limit);
+        if !run.is_timed_out {
+            let survives = || format!("{mutant} survives {test}:\n{}", run.printed);
+            return (!run.is_failed_test()).then(survives);
+        }
+        let time = run_test(program, None, test, LIMIT).time;
+        if limit >= CREDIBLE * time {
+            eprintln!(
+                "{mutant} does not end in {limit:.0?} of {test}: the real code takes {time:.1?}"
+            );
+            return None;
+        }
+        limit = PATIENCE * time;
+    }
+    Some(format!(
+        "{mutant} is inconclusive in {test}: it does not end, and the machine is too slow"
+    ))
+}
+
+/// The results of `of` for all items, in their order, computed on all CPUs.
+fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((at, item)) = {
+            let at = next.fetch_add(1, Relaxed);
+            items.get(at).map(|item| (at, item))
+        } {
+            let result = of(item);
+            results.lock().expect("no thread panics with it").push((at, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, |cpus| cpus.get()) {
+            scope.spawn(work);
+        }
+    });
+    let mut results = results.into_inner().expect("no thread panics with it");
+    results.sort_by_key(|&(at, _)| at);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,15 @@
+//! What knee-sync and knee-vm are compiled with for their tests: atomics that a model checker can replace,
+//! planted mutants, and padding. Not part of the interface, and may change at any time.
+
+#[cfg(loom)]
+pub use crate::model::{Model, check, check_interrupted, check_latest, check_symmetric, thread};
+#[cfg(mutants)]
+pub use crate::mutant::Answer;
+pub use crate::padded::Padded;
+pub use crate::primitive::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Guarded, PublishCheck, fence, pause, test_and_set,
+    yield_in_model,
+};
+#[cfg(feature = "std")]
+pub use crate::primitive::{Mutex, MutexGuard};
+pub use crate::{is_mutant, order};

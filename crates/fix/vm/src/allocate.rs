@@ -1,0 +1,24 @@
+//! Boxes that fail instead of aborting when memory ends.
+
+use alloc::alloc::{Layout, alloc};
+use alloc::boxed::Box;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use crate::error::OutOfMemory;
+
+/// A box, if there is memory for it.
+pub(crate) fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    let mut new = try_box_uninit::<T>()?;
+    new.write(value);
+    // SAFETY: it is written.
+    Ok(unsafe { new.assume_init() })
+}
+
+/// Memory for a box.
+pub(crate) fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
+    // SAFETY: no type that is boxed here has size zero.
+    let new = unsafe { alloc(Layout::new::<T>()) }.cast::<MaybeUninit<T>>();
+    // SAFETY: it was allocated as a box of `T` is, and needs no content.
+    NonNull::new(new).map(|new| unsafe { Box::from_raw(new.as_ptr()) }).ok_or(OutOfMemory)
+}

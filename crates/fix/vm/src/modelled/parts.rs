@@ -1,0 +1,282 @@
+//! Every order of the accesses of small protocols, without a machine around them: who waits for a flush, a
+//! fork or a tick, who is the last owner of a frame, and who has a quota's lock. Memory that one thread uses
+//! after another is a [`Guarded`] cell, in which loom finds two accesses that nothing orders.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
+
+use crate::machine::cpu_set::CpuSet;
+use crate::machine::frame_meta::Note;
+use crate::machine::ticks::Ticks;
+use crate::quota::{Account, Quota};
+use crate::tree::fork_lock::Forking;
+use crate::tree::node::{Branch, Leaf};
+
+/// Switches that no thread asks for.
+const PREEMPTIONS: usize = 3;
+
+/// What two threads share: a part of the crate, and memory that it guards.
+struct Shared<T> {
+    part: T,
+    memory: Guarded<u32>,
+}
+
+// SAFETY: loom has one thread, and sees who uses the memory when.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn new(part: T) -> Arc<Shared<T>> {
+        Arc::new(Shared { part, memory: Guarded::default() })
+    }
+
+    fn use_memory(&self) {
+        // SAFETY: loom panics if another access is not ordered with this one.
+        self.memory.with(|memory| unsafe { *memory += 1 });
+    }
+}
+
+/// Runs `other` on another thread, beside `one`, in all orders.
+fn check<T: 'static>(
+    part: impl Fn() -> T + Sync + Send + Clone + 'static,
+    one: impl Fn(&Shared<T>) + Sync + Send + Copy + 'static,
+    other: impl Fn(&Shared<T>) + Sync + Send + Copy + 'static,
+) {
+    check_symmetric(PREEMPTIONS, move || {
+        let shared = Shared::new(part());
+        let thread = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || other(&shared)
+        });
+        one(&shared);
+        thread.join().unwrap();
+    });
+}
+
+/// A leaf that is being flushed. Its parent is not used.
+fn flushing_leaf() -> Leaf {
+    let leaf = Leaf::new(0, NonNull::<Branch>::dangling());
+    // SAFETY: its maker has locked it.
+    let others = unsafe { leaf.begin_flush(None) };
+    assert!(others.is_some());
+    leaf.unlock();
+    leaf
+}
+
+#[test]
+fn a_leaf_that_is_not_being_flushed_was_flushed_everywhere() {
+    check(
+        flushing_leaf,
+        |one| {
+            // A CPU uses a page that it has not flushed yet.
+            one.use_memory();
+            // SAFETY: the flush began above.
+            unsafe { one.part.end_flush() };
+        },
+        |other| {
+            other.part.lock(&Model);
+            if !other.part.is_flushing() {
+                other.use_memory();
+            }
+            other.part.unlock();
+        },
+    );
+}
+
+#[test]
+fn a_space_that_nobody_forks_was_flushed_everywhere() {
+    check(
+        || {
+            let forking = Forking::new();
+            std::mem::forget(forking.begin());
+            forking
+        },
+        |one| {
+            let alone = one.part.begin();
+            // A CPU writes to a page that the copy has.
+            one.use_memory();
+            drop(alone);
+        },
+        |other| {
+            if !other.part.is_on() {
+                other.use_memory();
+            }
+        },
+    );
+}
+
+/// A page, and the ticks of two CPUs that may use it.
+struct Ticking {
+    ticks: Ticks,
+    on: CpuSet,
+    entry: AtomicU64,
+}
+
+const ABSENT: u64 = 0;
+const PRESENT: u64 = 1;
+
+/// A CPU that uses the page while its TLB has it.
+fn use_page(shared: &Shared<Ticking>, is_known: &mut bool) {
+    *is_known |= shared.part.entry.load(Acquire) == PRESENT;
+    if *is_known {
+        shared.use_memory();
+    }
+}
+
+fn ticking() -> Ticking {
+    let ticking = Ticking {
+        ticks: Ticks::new(1).unwrap(),
+        on: CpuSet::new(1).unwrap(),
+        entry: AtomicU64::new(PRESENT),
+    };
+    ticking.ticks.come(0);
+    ticking.on.add(0);
+    ticking
+}
+
+/// Takes the page out of the table, and uses its frame if no CPU does.
+fn unmap(shared: &Shared<Ticking>) {
+    shared.part.entry.store(ABSENT, Relaxed);
+    let ticket = shared.part.ticks.ticket();
+    if shared.part.ticks.is_over(ticket, &shared.part.on) {
+        shared.use_memory();
+    }
+}
+
+#[test]
+fn a_page_is_unused_when_all_cpus_have_ticked() {
+    check(ticking, unmap, |other| {
+        let mut is_known = false;
+        use_page(other, &mut is_known);
+        other.part.ticks.tick(0, || {
+            // It uses what it knows until the flush.
+            use_page(other, &mut is_known);
+            is_known = false;
+        });
+        use_page(other, &mut is_known);
+    });
+}
+
+#[test]
+fn a_cpu_that_goes_uses_pages_no_more() {
+    check(ticking, unmap, |other| {
+        use_page(other, &mut false);
+        other.part.ticks.go(0);
+    });
+}
+
+#[test]
+fn a_cpu_that_comes_finds_what_was_unmapped_before() {
+    let away = || {
+        let ticking = ticking();
+        ticking.ticks.go(0);
+        ticking
+    };
+    check(away, unmap, |other| {
+        other.part.ticks.come(0);
+        use_page(other, &mut false);
+    });
+}
+
+#[test]
+fn a_cpu_that_is_not_in_a_set_uses_pages_no_more() {
+    let one = || {
+        let cpus = CpuSet::new(1).unwrap();
+        cpus.add(0);
+        cpus
+    };
+    check(
+        one,
+        |one| {
+            if !one.part.contains(0) {
+                one.use_memory();
+            }
+        },
+        |other| {
+            other.use_memory();
+            other.part.remove(0);
+        },
+    );
+    check(
+        one,
+        |one| {
+            if one.part.iter().next().is_none() {
+                one.use_memory();
+            }
+        },
+        |other| {
+            other.use_memory();
+            other.part.remove(0);
+        },
+    );
+}
+
+/// Who has two entries for a frame.
+fn shared_frame() -> Note {
+    let note = Note::default();
+    note.share();
+    note
+}
+
+#[test]
+fn the_last_entry_of_a_frame_comes_after_all_accesses_by_others() {
+    check(
+        shared_frame,
+        |one| {
+            if one.part.release() {
+                one.use_memory();
+            }
+        },
+        |other| {
+            other.use_memory();
+            assert!(!other.part.release() || !other.part.is_shared());
+        },
+    );
+}
+
+#[test]
+fn a_frame_that_is_not_shared_is_accessed_by_nobody_else() {
+    check(
+        shared_frame,
+        |one| {
+            if !one.part.is_shared() {
+                one.use_memory();
+            }
+        },
+        |other| {
+            other.use_memory();
+            other.part.release();
+        },
+    );
+}
+
+/// A space whose quota has eight pages, none of them in a CPU's share.
+struct Limited {
+    account: Account,
+    /// CPUs that were given five pages.
+    granted: AtomicU64,
+}
+
+fn charge_five(shared: &Shared<Limited>, cpu: usize) {
+    if let Ok(charge) = shared.part.account.charge(cpu, 5, &Model) {
+        std::mem::forget(charge);
+        assert_eq!(shared.part.granted.fetch_add(1, Relaxed), 0, "the quota has 8 pages");
+    }
+}
+
+#[test]
+fn two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages() {
+    check(
+        || {
+            let quota = Arc::new(Quota::with_shares(2, 8).unwrap());
+            let account = Account::new(2, Some(quota)).unwrap();
+            Limited { account, granted: AtomicU64::new(0) }
+        },
+        |one| charge_five(one, 0),
+        |other| charge_five(other, 1),
+    );
+}

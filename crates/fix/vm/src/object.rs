@@ -1,0 +1,408 @@
+//! Memory that spaces map together: shared memory, files.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ops::Range;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
+
+use crate::allocate::try_box;
+use crate::backing::Backing;
+use crate::backing::attachments::{Attachments, Visit};
+use crate::backing::index::{Index, State};
+use crate::backing::object_core::{Core, Held};
+use crate::backing::pager::{Pager, PagerError};
+use crate::cpu::Cpu;
+use crate::error::{BeyondCapacity, Fault, OutOfMemory};
+use crate::machine::Machine;
+use crate::page::{Frame, PAGE, Protection};
+use crate::transaction::gather::Removal;
+use crate::tree::Tree;
+
+/// Pages by number from 0 on, which spaces [map](crate::Space::map_object): a file, or memory that is shared.
+///
+/// It lives as long as it is mapped anywhere.
+///
+/// ```
+/// use knee_vm::hosted::Hosted;
+/// use knee_vm::{Object, PAGE, Pages, Protection, Sharing, Space};
+///
+/// let machine = Hosted::new(1024, 2);
+/// let cpu = machine.cpu(0);
+/// let object = Object::new(&cpu, 16)?;
+/// let (one, other) = (Space::new(&cpu)?, Space::new(&cpu)?);
+/// let write = Protection::READ_WRITE;
+/// one.map_object(&cpu, Pages::new(100, 16), &object, 0, write, Sharing::Shared)?;
+/// other.map_object(&cpu, Pages::new(200, 4), &object, 8, write, Sharing::Private)?;
+///
+/// let page = |number| number * PAGE as u64;
+/// cpu.store(&one, page(108), 42).unwrap();
+/// assert_eq!(cpu.load(&other, page(200)), Ok(42));
+/// cpu.store(&other, page(200), 43).unwrap(); // The page is its own now.
+/// assert_eq!(cpu.load(&one, page(108)), Ok(42));
+/// # Ok::<(), knee_vm::MapError>(())
+/// ```
+pub struct Object<'m, M: Machine> {
+    machine: &'m M,
+    core: NonNull<Core>,
+}
+
+// SAFETY: what it is made of is used under locks, or is atomic.
+unsafe impl<M: Machine> Sync for Object<'_, M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Send for Object<'_, M> {}
+
+impl<'m, M: Machine> Held<'m, M> {
+    /// Has the pager bring a page. Without locks, outside of the epoch.
+    pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
+        let core = self.core();
+        let Some(pager) = &core.pager else { return Ok(()) };
+        let slot = loop {
+            match cpu.with_spare(|spare| {
+                spare.frames.has_page()?;
+                Ok(core::ptr::from_ref(core.index.make(index, &mut spare.blocks)?))
+            }) {
+                // SAFETY: slots stay as long as the object.
+                Ok(slot) => break unsafe { &*slot },
+                Err(lack) => cpu.stock(lack)?,
+            }
+        };
+        if !slot.replace(State::Absent, State::Coming) {
+            return Ok(());
+        }
+        let frame = cpu.with_spare(|spare| spare.frames.page());
+        let frame = frame.expect("it was there, and is the CPU's");
+        // SAFETY: the frame is ours.
+        let page = unsafe { self.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
+        let result = pager.page_in(index, page);
+        if result.is_ok() && core.is_within(index) {
+            self.machine().note(frame).set_object(true);
+            slot.set(State::Present(frame));
+            return Ok(());
+        }
+        slot.set(State::Absent);
+        // SAFETY: no CPU has gone there.
+        unsafe { cpu.free(frame) };
+        match result {
+            Ok(()) => Err(Fault::BeyondEnd),
+            Err(PagerError::Later) => Err(Fault::Later),
+            Err(PagerError::Failed) => Err(Fault::Failed),
+        }
+    }
+
+    /// Waits until it takes copies again. Without locks, outside of the epoch.
+    pub(crate) fn wait_for_room(&self, cpu: &Cpu<'m, M>) {
+        let is_crowded = || self.core().attachments.is_crowded();
+        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        unsafe { self.machine().wait_while(cpu.number(), is_crowded) };
+    }
+}
+
+/// Who takes pages out of an object is alone with that.
+struct Busy<'a>(&'a Core);
+
+impl<'a> Busy<'a> {
+    fn new<M: Machine>(core: &'a Core, cpu: &Cpu<'_, M>) -> Busy<'a> {
+        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        unsafe { cpu.machine().wait_while(cpu.number(), || core.is_busy.swap(true, Acquire)) };
+        Busy(core)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.is_busy.store(false, Release);
+    }
+}
+
+/// What is to be done with pages that are taken out of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Out {
+    /// The pager gets those that it does not know, and they go.
+    Evict,
+    /// The pager gets those that it does not know, and they stay.
+    WriteBack,
+    /// They go.
+    Discard,
+}
+
+impl<'m, M: Machine> Object<'m, M> {
+    /// An object of so many pages that are zero at first: shared memory. It may grow up to its
+    /// [`capacity`](Object::capacity).
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn new(cpu: &Cpu<'m, M>, pages: u64) -> Result<Object<'m, M>, OutOfMemory> {
+        Object::new_with(cpu, pages, pages, None)
+    }
+
+    /// An object of so many pages that this pager has, and that may grow to `capacity`, or as far as
+    /// [`capacity`](Object::capacity) says.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn with_pager(
+        cpu: &Cpu<'m, M>,
+        pages: u64,
+        capacity: u64,
+        pager: Box<dyn Pager>,
+    ) -> Result<Object<'m, M>, OutOfMemory> {
+        Object::new_with(cpu, pages, capacity, Some(pager))
+    }
+
+    fn new_with(
+        cpu: &Cpu<'m, M>,
+        pages: u64,
+        capacity: u64,
+        pager: Option<Box<dyn Pager>>,
+    ) -> Result<Object<'m, M>, OutOfMemory> {
+        let index = Index::new(capacity.max(pages))?;
+        let attachments = Attachments::new(cpu.machine().cpus())?;
+        let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
+        let core = try_box(Core { index, len, pager, attachments, is_busy })?;
+        Ok(Object { machine: cpu.machine(), core: NonNull::from(Box::leak(core)) })
+    }
+
+    pub(crate) fn core(&self) -> NonNull<Core> {
+        self.core
+    }
+
+    pub(crate) fn machine(&self) -> &'m M {
+        self.machine
+    }
+
+    fn get(&self) -> &Core {
+        // SAFETY: we hold it.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// How many pages it has.
+    pub fn pages(&self) -> u64 {
+        self.get().len.load(Acquire)
+    }
+
+    /// How many it may have: what was asked for, rounded up to 512, 512² and so on, what tables of its height have
+    /// room for.
+    pub fn capacity(&self) -> u64 {
+        self.get().index.capacity()
+    }
+
+    /// How many of them have frames; exact if nobody changes that meanwhile.
+    pub fn resident(&self) -> u64 {
+        let mut count = 0;
+        self.get().index.for_each(0..self.pages(), |_, slot| {
+            count += u64::from(matches!(slot.get(), State::Present(_) | State::Leaving(_)));
+        });
+        count
+    }
+
+    /// Makes it longer, up to its [`capacity`](Object::capacity), or shorter: pages beyond the end are gone
+    /// everywhere when it returns, `ftruncate`. Copies that spaces have for themselves stay.
+    ///
+    /// # Errors
+    /// It would be longer than it may be. Nothing has changed.
+    pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), BeyondCapacity> {
+        let capacity = self.capacity();
+        if pages > capacity {
+            return Err(BeyondCapacity { capacity });
+        }
+        self.check(cpu);
+        let busy = Busy::new(self.get(), cpu);
+        let before = self.get().len.swap(pages, SeqCst);
+        fence(SeqCst);
+        if pages < before {
+            // Nobody is asked to take them, so nothing can fail.
+            let _ = self.take_out(cpu, &busy, pages..before, Out::Discard);
+        }
+        Ok(())
+    }
+
+    /// Frees the frames of these pages, wherever they are mapped: they are as the pager has them when
+    /// somebody goes there again, or zero if there is none, `fallocate` with `FALLOC_FL_PUNCH_HOLE`. Returns
+    /// how many there were.
+    pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
+        self.take_out_alone(cpu, pages, Out::Discard).unwrap_or_default()
+    }
+
+    /// Gives the pager those of these pages that were written to, and frees the frames: nobody has them
+    /// mapped any more when it returns. Without a pager they stay. Returns how many have gone.
+    ///
+    /// # Errors
+    /// The pager's. Pages that it did not take are where they were.
+    pub fn evict(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
+        match self.get().has_pager() {
+            true => self.take_out_alone(cpu, pages, Out::Evict),
+            false => Ok(0),
+        }
+    }
+
+    /// Gives the pager those of these pages that were written to, `msync`. Returns how many it got.
+    ///
+    /// # Errors
+    /// The pager's.
+    pub fn write_back(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
+        match self.get().has_pager() {
+            true => self.take_out_alone(cpu, pages, Out::WriteBack),
+            false => Ok(0),
+        }
+    }
+
+    /// Calls `with` for each place where this page is mapped and present now, by the number of the space and the page
+    /// there: the reverse mapping. Not for copies that spaces have for themselves.
+    pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, u64)) {
+        self.check(cpu);
+        if index >= self.pages() {
+            return;
+        }
+        let core = self.get();
+        core.attachments.visit_once(self.machine, &(index..index + 1), |visit| {
+            let pages = visit.pages(&(index..index + 1));
+            let found = visit.tree().locked(cpu, pages, |locked, _| {
+                let backing = locked.attributes(pages.start).and_then(|found| found.backing);
+                // The object may have been mapped there before, and again since.
+                let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
+                let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
+                Ok(frame.is_some_and(|frame| core.has(index, frame)))
+            });
+            if found == Ok(true) {
+                with(visit.tree().number(), pages.start);
+            }
+        });
+    }
+
+    /// The frame of a page: for tests.
+    #[cfg(feature = "std")]
+    #[doc(hidden)]
+    pub fn frame(&self, index: u64) -> Option<Frame> {
+        match self.get().index.find(index)?.get() {
+            State::Present(frame) | State::Leaving(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
+    fn check(&self, cpu: &Cpu<'m, M>) {
+        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+    }
+
+    fn take_out_alone(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Range<u64>,
+        out: Out,
+    ) -> Result<u64, PagerError> {
+        self.check(cpu);
+        match pages.is_empty() {
+            true => Ok(0),
+            false => self.take_out(cpu, &Busy::new(self.get(), cpu), pages, out),
+        }
+    }
+
+    fn take_out(
+        &self,
+        cpu: &Cpu<'m, M>,
+        _busy: &Busy<'_>,
+        pages: Range<u64>,
+        out: Out,
+    ) -> Result<u64, PagerError> {
+        let core = self.get();
+        // From now on who faults has to wait, and no new entry is made.
+        core.index.for_each(pages.clone(), |_, slot| {
+            if out == Out::Discard {
+                // SAFETY: a `Cpu` stays on its CPU, and we have no locks but that of who takes pages out.
+                unsafe { self.machine.wait_while(cpu.number(), || slot.get() == State::Coming) };
+            }
+            if let State::Present(frame) = slot.get() {
+                slot.replace(State::Present(frame), State::Leaving(frame));
+            }
+        });
+        fence(SeqCst);
+        core.attachments.visit_all(self.machine, &pages, |visit| {
+            self.take_from(cpu, &visit, &pages, out);
+        });
+        let mut result = Ok(0);
+        core.index.for_each(pages, |index, slot| {
+            let State::Leaving(frame) = slot.get() else { return };
+            let gone = match self.let_go(cpu, index, frame, out) {
+                Ok(is_counted) => {
+                    result = result.map(|count| count + u64::from(is_counted));
+                    out != Out::WriteBack
+                }
+                Err(error) => {
+                    result = Err(error);
+                    false
+                }
+            };
+            if gone {
+                self.machine.note(frame).set_object(false);
+                slot.set(State::Absent);
+                // SAFETY: no space has an entry for it, and all CPUs know.
+                unsafe { cpu.free(frame) };
+            } else {
+                slot.set(State::Present(frame));
+            }
+        });
+        result
+    }
+
+    /// Takes entries out of a space, or writing from them.
+    fn take_from(&self, cpu: &Cpu<'m, M>, visit: &Visit<'m, M>, indexes: &Range<u64>, out: Out) {
+        let pages = visit.pages(indexes);
+        let is_leaving = |page: u64, frame: Frame| {
+            let slot = self.get().index.find(visit.index(page));
+            slot.is_some_and(|slot| slot.get() == State::Leaving(frame))
+        };
+        let tree: &Tree = visit.tree();
+        let mut removal = Removal::new();
+        let done = tree.locked(cpu, pages, |locked, _| {
+            locked.for_each_leaf(|leaf| match out {
+                Out::WriteBack => removal.protect::<M>(leaf, pages, |page, frame, old| {
+                    let is_wanted = is_leaving(page, frame);
+                    if is_wanted { old.without(Protection::WRITE) } else { old }
+                }),
+                _ => removal.take_if(self.machine, leaf, pages, is_leaving),
+            });
+            Ok(())
+        });
+        debug_assert!(done.is_ok(), "it lacks nothing");
+        // SAFETY: the frames are in no table of this space.
+        unsafe { removal.finish(tree, cpu) };
+    }
+
+    /// What is to be done with a page that no CPU writes to. Whether it counts.
+    fn let_go(
+        &self,
+        cpu: &Cpu<'m, M>,
+        index: u64,
+        frame: Frame,
+        out: Out,
+    ) -> Result<bool, PagerError> {
+        let note = cpu.machine().note(frame);
+        if out != Out::Discard && note.is_dirty() {
+            let pager = self.get().pager.as_ref().expect("`evict` and `write_back` have looked");
+            // SAFETY: nobody writes to it until the slot says that it is present.
+            let page = unsafe { cpu.machine().address(frame).cast::<[u8; PAGE]>().as_ref() };
+            pager.page_out(index, page)?;
+            note.set_object(true);
+            return Ok(true);
+        }
+        Ok(out != Out::WriteBack)
+    }
+}
+
+impl<M: Machine> Drop for Object<'_, M> {
+    fn drop(&mut self) {
+        // SAFETY: we have held it.
+        unsafe {
+            if self.core.as_ref().attachments.close(self.machine.epoch().platform()) {
+                Core::free(self.core, self.machine);
+            }
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Object<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("pages", &self.pages()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,14 @@
+//! Memory for one value of each CPU.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::error::OutOfMemory;
+
+/// `count` default values.
+pub(crate) fn for_each<T: Default>(count: usize) -> Result<Box<[T]>, OutOfMemory> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count)?;
+    all.resize_with(count, T::default);
+    Ok(all.into_boxed_slice())
+}

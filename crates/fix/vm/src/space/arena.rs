@@ -1,0 +1,473 @@
+//! Where a CPU looks for virtual addresses: ranges that are probably free.
+//!
+//! A space has an arena for each CPU, with lists of ranges by size. What a CPU unmaps goes into its own
+//! lists, and what it maps comes from there. So pages are used again, with their tables, and CPUs do not
+//! meet. When the lists have nothing an arena takes a *slice*: as many pages as there are in a branch
+//! above leaves, so that no two arenas have a node in common there.
+//!
+//! Lists are hints. What is taken from them may be mapped, as somebody may map what he wants where he
+//! wants, and what is in none of them may be free. Who takes a range maps it, or is told that it was
+//! occupied, and looks again; a search of the whole space finds what lists have forgotten. So a list
+//! that cannot grow forgets, and nothing here can fail.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::cmp::Reverse;
+use core::mem;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::cpu::Cpu;
+use crate::error::OutOfMemory;
+use crate::machine::Machine;
+use crate::page::{BITS, ENTRIES, Pages};
+
+/// Pages of a slice: those of a branch above leaves, 1 GiB.
+pub(crate) const SLICE: u64 = 1 << (2 * BITS);
+
+/// Pages at the start that are never chosen, so that small offsets from null fault. As many as Linux'
+/// `mmap_min_addr` keeps free.
+const LOWEST: u64 = 16;
+
+/// Ranges of up to so many pages have a list for each size: what is unmapped fits exactly then.
+const EXACT: usize = 32;
+
+/// Lists. After those for one size each, those for sizes up to the next power of two.
+const CLASSES: usize = 64;
+
+/// Ranges of its list that a search looks at, where some may be too small.
+const LOOKS: usize = 8;
+
+/// Ranges that an arena has at most: 96 KiB of them.
+const MOST: usize = 4096;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+const EMPTY: Pages = Pages { start: 0, end: 0 };
+
+/// The list for ranges of this size.
+fn class(count: u64) -> usize {
+    match count {
+        0..=32 => (count as usize).saturating_sub(1),
+        _ => (EXACT + count.ilog2() as usize - EXACT.ilog2() as usize).min(CLASSES - 1),
+    }
+}
+
+/// Where `count` pages go in a range that has room for them. Not across the border of two leaves if they
+/// need not, as changes there are changes of the branch above.
+pub(crate) fn place(range: Pages, count: u64) -> Pages {
+    let border = range.start.next_multiple_of(ENTRIES as u64);
+    let crosses = count <= ENTRIES as u64 && border < range.start + count;
+    let fits = border + count <= range.end;
+    Pages::new(if crosses && fits { border } else { range.start }, count)
+}
+
+/// A range in a list, or an entry without one in the list of those.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    pages: Pages,
+    next: u32,
+}
+
+/// Pages that were unmapped lazily.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lingering {
+    pub(super) pages: Pages,
+    /// How many of them were mapped.
+    pub(super) mapped: u64,
+    pub(super) ticket: u64,
+}
+
+/// A CPU's ranges. Nobody else looks at them.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Arena {
+    /// The one that was given last: it grows as long as neighbours are given, as when an area is unmapped
+    /// page by page. It is in no list.
+    last: Pages,
+    /// A bit for each class whose list is not empty.
+    used: u64,
+    /// The first of each list: the one that came last.
+    heads: [u32; CLASSES],
+    /// The first without a range.
+    vacant: u32,
+    /// Ranges that were put into lists since neighbours were joined.
+    listed: usize,
+    entries: Vec<Entry>,
+    /// Ranges that will be free when CPUs have ticked, the oldest first.
+    pub(crate) lingering: VecDeque<Lingering>,
+}
+
+impl Arena {
+    const fn new() -> Arena {
+        Arena {
+            last: EMPTY,
+            used: 0,
+            heads: [NONE; CLASSES],
+            vacant: NONE,
+            listed: 0,
+            entries: Vec::new(),
+            lingering: VecDeque::new(),
+        }
+    }
+
+    /// These pages are free.
+    #[inline]
+    pub(crate) fn give(&mut self, pages: Pages) {
+        if pages.is_empty() {
+            return;
+        }
+        let last = self.last;
+        if last.start <= pages.end && pages.start <= last.end {
+            let (start, end) = (last.start.min(pages.start), last.end.max(pages.end));
+            self.last = Pages { start, end };
+        } else {
+            self.last = pages;
+            self.list(last);
+        }
+    }
+
+    /// A range of so many pages or more, which is the caller's.
+    #[inline]
+    pub(crate) fn take(&mut self, count: u64) -> Option<Pages> {
+        if self.last.count() == count {
+            return Some(mem::replace(&mut self.last, EMPTY));
+        }
+        let class = class(count);
+        if class < EXACT && self.heads[class] != NONE {
+            return Some(self.remove(class, NONE));
+        }
+        let last = mem::replace(&mut self.last, EMPTY);
+        self.list(last);
+        self.find(class, count)
+    }
+
+    /// The same when neighbours have been joined. None if that is not worth it yet: to join takes as long
+    /// as there are ranges.
+    pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
+        if self.listed == 0 || self.listed < self.entries.len() {
+            return None;
+        }
+        self.join(MOST);
+        self.find(class(count), count)
+    }
+
+    fn find(&mut self, class: usize, count: u64) -> Option<Pages> {
+        let (mut previous, mut at) = (NONE, self.heads[class]);
+        for _ in 0..LOOKS {
+            let Some(entry) = self.entries.get(at as usize) else { break };
+            if entry.pages.count() >= count {
+                return Some(self.remove(class, previous));
+            }
+            (previous, at) = (at, entry.next);
+        }
+        // All of the larger classes are large enough: the smallest of them.
+        let larger = self.used & (u64::MAX << class) & !(1 << class);
+        (larger != 0).then(|| self.remove(larger.trailing_zeros() as usize, NONE))
+    }
+
+    /// Takes the range that is next to `previous` out of a list, or the first.
+    #[inline]
+    fn remove(&mut self, class: usize, previous: u32) -> Pages {
+        let at = match previous {
+            NONE => self.heads[class],
+            _ => self.entries[previous as usize].next,
+        };
+        let Entry { pages, next } = self.entries[at as usize];
+        match previous {
+            NONE => self.heads[class] = next,
+            _ => self.entries[previous as usize].next = next,
+        }
+        if self.heads[class] == NONE {
+            self.used &= !(1 << class);
+        }
+        self.entries[at as usize] = Entry { pages: EMPTY, next: self.vacant };
+        self.vacant = at;
+        pages
+    }
+
+    /// Puts a range into its list, or forgets it.
+    #[inline]
+    fn list(&mut self, pages: Pages) {
+        if pages.is_empty() {
+            return;
+        }
+        if self.vacant == NONE && !self.grow() {
+            return;
+        }
+        let at = self.vacant;
+        self.vacant = self.entries[at as usize].next;
+        self.entries[at as usize].pages = pages;
+        self.link(at);
+        self.listed += 1;
+    }
+
+    #[inline]
+    fn link(&mut self, at: u32) {
+        let entry = &mut self.entries[at as usize];
+        let class = class(entry.pages.count());
+        entry.next = mem::replace(&mut self.heads[class], at);
+        self.used |= 1 << class;
+    }
+
+    /// Whether there is an entry without a range now.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        if self.entries.len() == MOST {
+            // Half of them, so that this pays for as many ranges that come.
+            self.join(MOST / 2);
+        }
+        if self.entries.try_reserve(1).is_err() {
+            return false;
+        }
+        self.vacant = self.entries.len() as u32;
+        self.entries.push(Entry { pages: EMPTY, next: NONE });
+        true
+    }
+
+    /// Makes one range of those that are next to each other, or overlap as hints may. Keeps so many at
+    /// most, and forgets the smallest.
+    #[cold]
+    fn join(&mut self, most: usize) {
+        self.entries.retain(|entry| !entry.pages.is_empty());
+        self.entries.sort_unstable_by_key(|entry| entry.pages.start);
+        self.entries.dedup_by(|next, kept| {
+            let joins = next.pages.start <= kept.pages.end;
+            if joins {
+                kept.pages.end = kept.pages.end.max(next.pages.end);
+            }
+            joins
+        });
+        if self.entries.len() > most {
+            self.entries.sort_unstable_by_key(|entry| Reverse(entry.pages.count()));
+            self.entries.truncate(most);
+        }
+        (self.vacant, self.used, self.heads, self.listed) = (NONE, 0, [NONE; CLASSES], 0);
+        (0..self.entries.len() as u32).rev().for_each(|at| self.link(at));
+    }
+}
+
+/// The arenas of a space.
+pub(crate) struct Arenas {
+    window: Pages,
+    /// Where slices have been taken: from here on. They come from the top, away from what programs map at
+    /// the bottom. A multiple of [`SLICE`], or the window's end.
+    taken: AtomicU64,
+    arenas: Box<[RefCell<Arena>]>,
+}
+
+// SAFETY: an arena is used by who has its CPU, as `with` says. Who made the `Cpu` has promised that nobody
+// else is this CPU of the machine at the same time; it is not `Sync`, so it is used by one thread.
+unsafe impl Sync for Arenas {}
+
+impl Arenas {
+    /// Arenas of so many CPUs, in a space of these pages.
+    pub(crate) fn new(cpus: usize, pages: Pages) -> Result<Arenas, OutOfMemory> {
+        let mut arenas = Vec::new();
+        arenas.try_reserve_exact(cpus)?;
+        arenas.resize_with(cpus, || RefCell::new(Arena::new()));
+        let window = Pages { start: LOWEST, ..pages };
+        let (taken, arenas) = (AtomicU64::new(window.end), arenas.into_boxed_slice());
+        Ok(Arenas { window, taken, arenas })
+    }
+
+    /// Pages that may be chosen.
+    pub(crate) fn window(&self) -> Pages {
+        self.window
+    }
+
+    /// Calls `with` with a CPU's arena.
+    ///
+    /// # Safety
+    /// The CPU is one of the space's machine.
+    #[inline]
+    pub(crate) unsafe fn with<M: Machine, R>(
+        &self,
+        cpu: &Cpu<'_, M>,
+        with: impl FnOnce(&mut Arena) -> R,
+    ) -> R {
+        with(&mut self.arenas[cpu.number()].borrow_mut())
+    }
+
+    /// Those of these pages that slices were taken of. Others are not for lists: two arenas might come to
+    /// have them, and who maps at places of his own choice need not pay for lists.
+    #[inline]
+    pub(crate) fn sliced(&self, pages: Pages) -> Pages {
+        pages.and(Pages { start: self.taken.load(Relaxed), end: self.window.end })
+    }
+
+    /// Slices that nobody has had, one after the other, for so many pages; none if there are not as many.
+    #[cold]
+    pub(crate) fn slices(&self, count: u64) -> Option<Pages> {
+        let pages = count.div_ceil(SLICE) * SLICE;
+        let lower = |taken: u64| taken.checked_sub(pages).filter(|&first| first >= SLICE);
+        // Relaxed: whoever has the number has the slice, and nothing else goes with it.
+        let taken = self.taken.fetch_update(Relaxed, Relaxed, lower).ok()?;
+        Some(Pages::new(taken - pages, pages))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    fn all(arena: &Arena) -> Vec<Pages> {
+        let ranges = arena.entries.iter().map(|entry| entry.pages).chain([arena.last]);
+        ranges.filter(|pages| !pages.is_empty()).collect()
+    }
+
+    /// Every range is in the list of its size, and every entry in one list.
+    fn check(arena: &Arena) {
+        let mut seen = BTreeSet::new();
+        for (class, &head) in arena.heads.iter().enumerate() {
+            assert_eq!(arena.used & 1 << class != 0, head != NONE);
+            let mut at = head;
+            while at != NONE {
+                let entry = arena.entries[at as usize];
+                assert_eq!(super::class(entry.pages.count()), class);
+                assert!(seen.insert(at));
+                at = entry.next;
+            }
+        }
+        let mut at = arena.vacant;
+        while at != NONE {
+            assert!(seen.insert(at) && arena.entries[at as usize].pages.is_empty());
+            at = arena.entries[at as usize].next;
+        }
+        assert_eq!(seen.len(), arena.entries.len());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Take(u64),
+        Give(usize, u64, u64),
+        Join,
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            8 => prop_oneof![1_u64..12, 25_u64..300].prop_map(Operation::Take),
+            8 => (any::<usize>(), 0_u64..300, 1_u64..300)
+                .prop_map(|(which, from, count)| Operation::Give(which, from, count)),
+            1 => Just(Operation::Join),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_gives_what_it_was_given_once(
+            operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 50 } else { 200 })
+        ) {
+            const PAGES: u64 = 20_000;
+            let mut arena = Arena::new();
+            arena.give(Pages::new(1000, PAGES));
+            let mut taken: Vec<Pages> = Vec::new();
+            for operation in operations {
+                match operation {
+                    Operation::Take(count) => if let Some(range) = arena.take(count) {
+                        prop_assert!(range.count() >= count);
+                        let pages = place(range, count);
+                        prop_assert!(range.covers(pages) && pages.count() == count);
+                        arena.give(Pages { start: range.start, end: pages.start });
+                        arena.give(Pages { start: pages.end, end: range.end });
+                        taken.push(pages);
+                    },
+                    // Some of a range's pages.
+                    Operation::Give(which, from, count) => if !taken.is_empty() {
+                        let whole = taken.swap_remove(which % taken.len());
+                        let part = Pages::new(whole.start + from % whole.count(), count).and(whole);
+                        arena.give(part);
+                        taken.push(Pages { start: whole.start, end: part.start });
+                        taken.push(Pages { start: part.end, end: whole.end });
+                        taken.retain(|pages| !pages.is_empty());
+                    },
+                    Operation::Join => {
+                        arena.take_joined(u64::MAX);
+                    }
+                }
+                check(&arena);
+                let mut ranges: Vec<Pages> = all(&arena).into_iter().chain(taken.clone()).collect();
+                ranges.sort_by_key(|pages| pages.start);
+                prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+                let count: u64 = ranges.iter().map(|pages| pages.count()).sum();
+                prop_assert_eq!(count, PAGES, "none is forgotten");
+            }
+            // When all is given back and joined it is one again.
+            taken.drain(..).for_each(|pages| arena.give(pages));
+            let last = mem::replace(&mut arena.last, EMPTY);
+            arena.list(last);
+            arena.join(MOST);
+            check(&arena);
+            prop_assert_eq!(all(&arena), vec![Pages::new(1000, PAGES)]);
+        }
+    }
+
+    #[test]
+    fn ranges_of_one_size_come_back_last_first() {
+        let mut arena = Arena::new();
+        for page in [10, 30, 20] {
+            arena.give(Pages::new(page, 3));
+        }
+        arena.give(Pages::new(40, 4));
+        for page in [20, 30, 10] {
+            assert_eq!(arena.take(3), Some(Pages::new(page, 3)));
+        }
+        assert_eq!(arena.take(3), Some(Pages::new(40, 4)), "and then a larger one");
+        assert_eq!(arena.take(1), None);
+    }
+
+    #[test]
+    fn it_forgets_small_ranges_when_there_are_too_many() {
+        let mut arena = Arena::new();
+        let large = Pages::new(1 << 20, 1000);
+        arena.give(large);
+        let times = if cfg!(miri) { 2 } else { 5 };
+        for page in 0..times * MOST as u64 {
+            arena.give(Pages::new(2 * page, 1));
+            assert!(arena.entries.len() <= MOST);
+        }
+        check(&arena);
+        assert_eq!(arena.take(900), Some(large));
+        assert_eq!(arena.take(900), None);
+    }
+
+    #[test]
+    fn neighbours_are_joined_before_a_slice_is_taken() {
+        let mut arena = Arena::new();
+        for page in [2, 0, 6, 4, 3, 7, 1, 5] {
+            arena.give(Pages::new(page, 1));
+        }
+        assert_eq!(arena.take(8), None);
+        assert_eq!(arena.take_joined(8), Some(Pages::new(0, 8)));
+        assert_eq!(arena.take_joined(1), None, "there is nothing to join");
+    }
+
+    #[test]
+    fn small_ranges_are_within_a_leaf_where_there_is_room() {
+        let end = 3 * ENTRIES as u64;
+        let range = Pages { start: 510, end };
+        assert_eq!(place(range, 2), Pages::new(510, 2));
+        assert_eq!(place(range, 3), Pages::new(512, 3));
+        assert_eq!(place(range, 512), Pages::new(512, 512));
+        assert_eq!(place(range, 513), Pages::new(510, 513));
+        assert_eq!(place(Pages { start: 510, end: 514 }, 3), Pages::new(510, 3));
+    }
+
+    #[test]
+    fn slices_are_nobody_elses_and_end() {
+        let arenas = Arenas::new(1, Pages::new(0, 8 * SLICE)).unwrap();
+        assert_eq!(arenas.slices(1), Some(Pages::new(7 * SLICE, SLICE)));
+        assert_eq!(arenas.slices(SLICE + 1), Some(Pages::new(5 * SLICE, 2 * SLICE)));
+        assert_eq!(arenas.slices(5 * SLICE), None, "the lowest slice is nobody's");
+        assert_eq!(arenas.slices(4 * SLICE), Some(Pages::new(SLICE, 4 * SLICE)));
+        assert_eq!(arenas.slices(1), None);
+        assert_eq!(arenas.sliced(Pages::new(0, 2 * SLICE)), Pages::new(SLICE, SLICE));
+    }
+}

@@ -1,0 +1,176 @@
+//! Whether a space is what it has to be: for tests.
+
+use std::collections::HashSet;
+use std::ops::AddAssign;
+use std::ptr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::cpu::Cpu;
+use crate::machine::Machine;
+use crate::machine::format::{ABSENT, Entry, Format};
+use crate::page::{ENTRIES, Frame, Pages};
+use crate::space::Space;
+use crate::tree::extents::Extent;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Any, Branch, Leaf, reach};
+
+/// What a space has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// Pages where something is mapped.
+    pub mapped: u64,
+    /// Pages that have frames.
+    pub present: u64,
+    /// Tables.
+    pub tables: u64,
+}
+
+impl AddAssign for Audit {
+    fn add_assign(&mut self, other: Audit) {
+        self.mapped += other.mapped;
+        self.present += other.present;
+        self.tables += other.tables;
+    }
+}
+
+/// All pages that numbers can say.
+const EVERYWHERE: Pages = Pages { start: 0, end: u64::MAX };
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// The frame of a page that is present.
+    #[doc(hidden)]
+    pub fn frame(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Frame> {
+        let frame = |locked: &Locked<'_>| locked.frame::<M>(page);
+        self.tree().locked(cpu, Pages::new(page, 1), |locked, _| Ok(frame(locked))).ok().flatten()
+    }
+
+    /// Counts what there is, with all nodes locked.
+    ///
+    /// # Panics
+    /// If a page is mapped twice, a table has what is not mapped or allows more than it may, a node's
+    /// table is not where it belongs, or a frame is in two places.
+    #[doc(hidden)]
+    pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
+        self.with_root_locked(cpu, |root| {
+            let mut frames = Frames { machine: cpu.machine(), own: HashSet::new(), objects: 0 };
+            let tree = branch(root, &mut Vec::new(), &mut frames);
+            let all = frames.own.len() as u64 + frames.objects;
+            assert_eq!(all, tree.present + tree.tables, "a frame is in two places");
+            tree
+        })
+    }
+}
+
+/// The frames that were found.
+struct Frames<'m, M: Machine> {
+    machine: &'m M,
+    /// The space's own.
+    own: HashSet<Frame>,
+    /// Entries that have one of an object.
+    objects: u64,
+}
+
+impl<M: Machine> Frames<'_, M> {
+    fn insert(&mut self, frame: Frame) {
+        match self.machine.note(frame).is_object() {
+            true => self.objects += 1,
+            false => _ = self.own.insert(frame),
+        }
+    }
+}
+
+/// Looks at a branch and all below. `above` are the extents of branches above.
+fn branch<M: Machine>(
+    branch: &Branch,
+    above: &mut Vec<Extent>,
+    frames: &mut Frames<'_, M>,
+) -> Audit {
+    let (level, span) = (branch.level(), branch.span());
+    let entries = branch.table().expect("a branch has a table");
+    frames.insert(branch.table_frame());
+    let mut found = Audit { tables: 1, ..Audit::default() };
+
+    let own: Vec<Extent> = branch.extents().iter().collect();
+    assert_eq!(branch.extents().overlapping(EVERYWHERE).len(), own.len());
+    for extent in &own {
+        let pages = extent.pages;
+        assert!(!pages.is_empty() && span.covers(pages), "{pages:?} is not in {span:?}");
+        let twice = above.iter().find(|other| other.pages.overlaps(pages));
+        assert!(twice.is_none(), "{extent:?} of level {level} is in {twice:?} as well");
+        found.mapped += if extent.attributes.is_guard() { 0 } else { pages.count() };
+    }
+    for pair in own.windows(2) {
+        assert!(pair[0].pages.end <= pair[1].pages.start, "{pair:?} overlap");
+    }
+
+    let outer = above.len();
+    above.extend_from_slice(&own);
+    let mut listed = branch.children(span);
+    for (slot, entry) in entries.iter().enumerate() {
+        let first = span.start + slot as u64 * reach(level);
+        if !M::Format::pages().contains(first) {
+            assert!(branch.child(slot).is_none(), "slot {slot} of {span:?} is the kernel's");
+            continue;
+        }
+        let Some(child) = branch.child(slot) else {
+            assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?} has no child");
+            continue;
+        };
+        let node = child.node();
+        let same = listed.next().is_some_and(|listed| ptr::eq(listed.node(), node));
+        assert!(same, "slot {slot} of {span:?} is not marked as used");
+        assert!(node.above().is_some_and(|parent| ptr::eq(parent, branch)) && !node.is_stray());
+        let pages = Pages::new(first, reach(level));
+        assert_eq!((node.span(), node.level()), (pages, level - 1), "slot {slot} of {span:?}");
+        let table = node.table().map_or(ABSENT, |_| M::Format::table(node.table_frame()));
+        assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
+        found += match child {
+            Any::Branch(child) => self::branch(child, above, frames),
+            Any::Leaf(child) => leaf(child, above, frames),
+        };
+    }
+    assert!(listed.next().is_none(), "a slot of {span:?} is marked as used");
+    above.truncate(outer);
+    found
+}
+
+fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {
+    let mut found = Audit::default();
+    if leaf.table().is_some() {
+        frames.insert(leaf.table_frame());
+        found.tables = 1;
+    }
+    let mut leaving = 0;
+    for slot in 0..ENTRIES {
+        let page = leaf.span().start + slot as u64;
+        // SAFETY: it is locked.
+        let own = unsafe { leaf.with_codes(|codes| codes.get(slot)) };
+        let other = above.iter().find(|extent| extent.pages.contains(page));
+        assert!(own.is_none() || other.is_none(), "page {page:#x} is in {other:?} as well");
+        found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
+        let attributes = own.or(other.map(|extent| extent.attributes));
+        let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
+        let (frame, protection) = match M::Format::read(entry, 0) {
+            Entry::Absent => continue,
+            Entry::Page { frame, protection, .. } => (frame, Some(protection)),
+            Entry::Parked(frame) => (frame, None),
+            Entry::Leaving(frame) => {
+                let is_lazy = !leaf.is_flushing();
+                assert!(!is_lazy || attributes.is_none(), "page {page:#x} lingers, and is mapped");
+                frames.insert(frame);
+                (found.present, leaving) = (found.present + 1, leaving + 1);
+                continue;
+            }
+            entry @ Entry::Table(_) => panic!("page {page:#x} is {entry:?}"),
+        };
+        let allowed = attributes.map(|attributes| attributes.protection);
+        let allowed = allowed.unwrap_or_else(|| panic!("page {page:#x} is present, not mapped"));
+        let less = protection.is_none_or(|protection| allowed.allows(protection));
+        assert!(less, "page {page:#x} allows {protection:?}, not {allowed:?}");
+        frames.insert(frame);
+        found.present += 1;
+    }
+    assert_eq!(leaf.leaving().get(), leaving, "leaving in {:?}", leaf.span());
+    assert_eq!(u64::from(leaf.present().get()), found.present, "present in {:?}", leaf.span());
+    found
+}

@@ -1,0 +1,378 @@
+//! The extents of a branch, as others find them without locks.
+//!
+//! There are two copies. Who changes the extents, under the branch's lock, writes the one that is not
+//! current and makes it that; who looks reads the current one, and looks again if another has become current
+//! meanwhile: a sequence lock of two copies, as Linux' `raw_write_seqcount_latch` (`include/linux/seqlock.h`).
+//! So nobody waits for who writes, and to write needs no memory and no grace period, unless there is no room.
+
+use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use knee_sync::epoch::Entry;
+use knee_sync::shim::{AtomicPtr, AtomicU64, PublishCheck, fence, is_mutant, order};
+
+use crate::page::{Pages, Protection};
+use crate::tree::attributes::{Attributes, BackingId};
+use crate::tree::extents::Extent;
+
+/// Extents that share lines with no others.
+pub(crate) const BLOCK: usize = 4;
+
+/// An extent that may be read while it is written.
+#[derive(Debug, Default)]
+struct Cell {
+    start: AtomicU64,
+    end: AtomicU64,
+    protection: AtomicU64,
+    backing: AtomicPtr<()>,
+}
+
+impl Cell {
+    /// Its pages; if it is being written, any.
+    #[inline]
+    fn pages(&self) -> Pages {
+        Pages { start: self.start.load(Relaxed), end: self.end.load(Relaxed) }
+    }
+
+    #[inline]
+    fn get(&self) -> Extent {
+        let protection = Protection::from_bits(self.protection.load(Relaxed) as u8);
+        let backing = NonNull::new(self.backing.load(Relaxed)).map(BackingId::new);
+        Extent { pages: self.pages(), attributes: Attributes { protection, backing } }
+    }
+
+    #[inline]
+    fn set(&self, extent: Extent) {
+        let Extent { pages, attributes: Attributes { protection, backing } } = extent;
+        self.start.store(pages.start, Relaxed);
+        self.end.store(pages.end, Relaxed);
+        self.protection.store(protection.bits().into(), Relaxed);
+        let backing = backing.map_or(ptr::null_mut(), |id| id.pointer().as_ptr());
+        self.backing.store(backing, Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Block([Cell; BLOCK]);
+
+/// Two copies of extents.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Copies {
+    /// First, so that its address is that of the copies. A cell, as others may read when it begins to
+    /// wait.
+    retired: UnsafeCell<Entry>,
+    made: PublishCheck,
+    /// Its lowest bit is which copy is current.
+    version: AtomicU64,
+    copies: [Half; 2],
+}
+
+/// One of the two: extents, from the first on.
+#[derive(Debug)]
+struct Half {
+    len: AtomicU64,
+    blocks: Box<[Block]>,
+}
+
+impl Half {
+    fn with_room(room: usize) -> Result<Half, TryReserveError> {
+        let count = room.div_ceil(BLOCK);
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count)?;
+        blocks.resize_with(count, Block::default);
+        Ok(Half { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
+    }
+}
+
+impl Copies {
+    /// None, with room for this many or more.
+    pub(crate) fn with_room(room: usize) -> Result<Copies, TryReserveError> {
+        Ok(Copies {
+            retired: UnsafeCell::new(Entry::new()),
+            made: PublishCheck::new(),
+            version: AtomicU64::new(0),
+            copies: [Half::with_room(room)?, Half::with_room(room)?],
+        })
+    }
+
+    /// What has copies wait for the end of an epoch, without an allocation.
+    pub(crate) fn entry(copies: NonNull<Copies>) -> NonNull<Entry> {
+        copies.cast()
+    }
+
+    /// Frees copies whose epoch is over.
+    ///
+    /// # Safety
+    /// It is the [`entry`](Copies::entry) of some that came from a box and that nobody finds any more.
+    pub(crate) unsafe fn free(entry: NonNull<Entry>) {
+        // SAFETY: said by the caller; the entry is the first field.
+        drop(unsafe { Box::from_raw(entry.cast::<Copies>().as_ptr()) });
+    }
+
+    /// How many there can be.
+    pub(crate) fn room(&self) -> usize {
+        self.copies[0].blocks.len() * BLOCK
+    }
+
+    /// The copy that is current in a version.
+    #[inline]
+    fn copy(&self, version: u64) -> View<'_> {
+        self.made.found();
+        let Half { len, blocks } = &self.copies[version as usize % 2];
+        View { blocks, first: 0, len: len.load(Relaxed) as usize }
+    }
+
+    /// See [`Published::read`].
+    #[inline]
+    fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> R {
+        loop {
+            let version = self.version.load(order!(Acquire, "extents_version"));
+            let result = with(self.copy(version));
+            if !is_mutant!("extents_no_acquire") {
+                fence(Acquire);
+            }
+            if self.version.load(Relaxed) == version || is_mutant!("extents_read_once") {
+                return result;
+            }
+        }
+    }
+
+    /// Makes these the current ones.
+    ///
+    /// # Safety
+    /// By one at a time, who comes after the one before. There is room.
+    #[inline]
+    pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
+        let version = self.version.load(Relaxed) + 1;
+        // Who finds any of what comes now sees that the version before has come, and looks again if he
+        // has read one that was current before that.
+        if !is_mutant!("extents_no_release") {
+            fence(Release);
+        }
+        self.copies[version as usize % 2].len.store(extents.len() as u64, Relaxed);
+        let all = self.copy(version);
+        extents.enumerate().for_each(|(place, extent)| all.cell(place).set(extent));
+        self.version.store(version, order!(Release, "extents_write"));
+    }
+}
+
+/// The extents of a branch.
+#[derive(Debug)]
+pub(crate) struct Published(AtomicPtr<Copies>);
+
+impl Published {
+    /// None, and no room for any.
+    pub(crate) fn new() -> Published {
+        Published(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Whether there never were any, at this moment.
+    #[inline]
+    pub(crate) fn is_unused(&self) -> bool {
+        // Acquire: as `read` does, where that is all that is read.
+        self.0.load(order!(Acquire, "extents_load")).is_null()
+    }
+
+    /// What `with` finds in them as they are at one moment; none if there never were any. Under an epoch. It
+    /// may be called with what was never so, before it is called once more.
+    #[inline]
+    pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
+        // SAFETY: what is replaced is freed by the epoch, under which the caller is. Acquire: it was
+        // written before it was published.
+        let copies = unsafe { self.0.load(order!(Acquire, "extents_load")).as_ref() };
+        copies.map(|copies| copies.read(with))
+    }
+
+    /// As they are, and as they were when they have changed once. Under the lock.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        self.copies().map_or(View::EMPTY, |copies| copies.copy(copies.version.load(Relaxed)))
+    }
+
+    /// What they are in. Under the lock.
+    #[inline]
+    pub(crate) fn copies(&self) -> Option<&Copies> {
+        // SAFETY: it is replaced under the lock, and freed by the epoch.
+        unsafe { self.0.load(Relaxed).as_ref() }
+    }
+
+    /// How many there can be. Under the lock.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.copies().map_or(0, Copies::room)
+    }
+
+    /// Replaces them; returns those of before, which others may read still.
+    ///
+    /// # Safety
+    /// Under the lock, or by whoever alone knows the branch.
+    pub(crate) unsafe fn replace(&self, new: Box<Copies>) -> Option<NonNull<Copies>> {
+        // Release: readers see what is in it. A swap, as loom takes a load before a store for what the store
+        // depends on, and tries no order with those of readers.
+        NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let copies = NonNull::new(self.0.load(Relaxed));
+        // SAFETY: it came from a box, and who drops the branch has it for himself.
+        copies.into_iter().for_each(|copies| drop(unsafe { Box::from_raw(copies.as_ptr()) }));
+    }
+}
+
+/// Extents in the order of their pages, or some of them that are next to each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    blocks: &'a [Block],
+    first: usize,
+    len: usize,
+}
+
+impl<'a> View<'a> {
+    const EMPTY: View<'static> = View { blocks: &[], first: 0, len: 0 };
+
+    #[inline]
+    fn cell(self, place: usize) -> &'a Cell {
+        let place = self.first + place;
+        &self.blocks[place / BLOCK].0[place % BLOCK]
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(crate) fn first(self) -> Option<Extent> {
+        (self.len > 0).then(|| self.cell(0).get())
+    }
+
+    #[inline]
+    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Extent> + use<'a> {
+        (0..self.len).map(move |place| self.cell(place).get())
+    }
+
+    /// Whether none has any other page.
+    pub(crate) fn are_in(self, pages: Pages) -> bool {
+        self.is_empty()
+            || pages.start <= self.cell(0).pages().start
+                && self.cell(self.len - 1).pages().end <= pages.end
+    }
+
+    /// What the page is in.
+    #[inline]
+    pub(crate) fn find(self, page: u64) -> Option<Attributes> {
+        let after = self.places_until(|pages| pages.end <= page);
+        let found = (after < self.len).then(|| self.cell(after).get())?;
+        found.pages.contains(page).then_some(found.attributes)
+    }
+
+    /// Those that have any of these pages.
+    #[inline]
+    pub(crate) fn overlapping(self, pages: Pages) -> View<'a> {
+        let first = self.places_until(|own| own.end <= pages.start);
+        let rest = View { first: self.first + first, len: self.len - first, ..self };
+        View { len: rest.places_until(|own| own.start < pages.end), ..rest }
+    }
+
+    /// How many from the first on are so, of which those that are so come first.
+    #[inline]
+    fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len);
+        while low < high {
+            let middle = low.midpoint(high);
+            match is_so(self.cell(middle).pages()) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    /// So many extents, with gaps and of two kinds.
+    fn extents() -> impl Strategy<Value = Vec<Extent>> {
+        prop::collection::vec((0_u64..3, 1_u64..9, any::<bool>()), 0..20).prop_map(|parts| {
+            let mut end = 0;
+            let extent = |(gap, count, is_writable)| {
+                let pages = Pages::new(end + gap, count);
+                end = pages.end;
+                let write = if is_writable { Protection::WRITE } else { Protection::NONE };
+                Extent { pages, attributes: Attributes::anonymous(Protection::READ | write) }
+            };
+            parts.into_iter().map(extent).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_last_is_found(lists in prop::collection::vec(extents(), 1..5), at in 0_u64..200) {
+            let published = Published::new();
+            prop_assert!(published.read(|_| ()).is_none() && published.view().is_empty());
+            // SAFETY: nobody else knows them.
+            let old = unsafe { published.replace(Box::new(Copies::with_room(20).unwrap())) };
+            prop_assert!(old.is_none() && published.room() >= 20);
+            for list in lists {
+                // SAFETY: as above.
+                unsafe { published.copies().unwrap().write(list.iter().copied()) };
+                prop_assert_eq!(&published.view().iter().collect::<Vec<_>>(), &list);
+                prop_assert_eq!(published.view().first(), list.first().copied());
+                let found = list.iter().find(|extent| extent.pages.contains(at));
+                let found = found.map(|extent| extent.attributes);
+                prop_assert_eq!(published.read(|extents| extents.find(at)), Some(found));
+                let pages = Pages::new(at, 7);
+                let overlapping: Vec<_> = list.iter().filter(|extent| extent.pages.overlaps(pages)).collect();
+                prop_assert!(published.view().overlapping(pages).iter().eq(overlapping.into_iter().copied()));
+                let are_in = list.iter().all(|extent| pages.covers(extent.pages));
+                prop_assert_eq!(published.view().are_in(pages), are_in);
+            }
+        }
+    }
+
+    /// Readers of what two values at a time are written to, which have to be of one time.
+    #[test]
+    fn who_reads_while_others_write_finds_what_was_written_at_once() {
+        const ROUNDS: usize = if cfg!(miri) { 300 } else { 20_000 };
+        let published = Published::new();
+        let list = |number: u64| {
+            let attributes = Attributes::anonymous(Protection::READ);
+            let extent =
+                move |place| Extent { pages: Pages::new(number + 8 * place, number), attributes };
+            (0..number).map(extent).collect::<Vec<_>>()
+        };
+        // SAFETY: nobody else knows them.
+        unsafe {
+            published.replace(Box::new(Copies::with_room(8).unwrap()));
+            published.copies().unwrap().write(list(1).into_iter());
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in (1..=8).cycle().take(ROUNDS) {
+                    // SAFETY: nobody else writes.
+                    unsafe { published.copies().unwrap().write(list(number).into_iter()) };
+                }
+            });
+            for _ in 0..ROUNDS {
+                let found: Vec<_> = published.read(|extents| extents.iter().collect()).unwrap();
+                assert_eq!(found, list(found.len() as u64));
+            }
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What is mapped, in nodes that are locked and below.
+
+use knee_sync::Platform;
+use knee_sync::shim::is_mutant;
+
+use crate::machine::Machine;
+use crate::page::Pages;
+use crate::tree::attributes::Attributes;
+use crate::tree::node::{Any, Branch, Leaf};
+
+/// Whether anything is mapped there, in a node that is locked or below.
+pub(crate) fn is_used(node: Any<'_>, pages: Pages) -> bool {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| !codes.is_free(leaf.slots(pages))) },
+        Any::Branch(branch) => {
+            branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages))
+        }
+    }
+}
+
+/// How many of these pages are mapped and no guards, in a node that is locked and below.
+#[inline]
+pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe {
+            leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
+        },
+        Any::Branch(branch) => mapped_in_branch(branch, pages),
+    }
+}
+
+fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
+    let extents = branch.extents().overlapping(pages);
+    let own = extents.iter().filter(|extent| !extent.attributes.is_guard());
+    let own: u64 = own.map(|extent| extent.pages.and(pages).count()).sum();
+    let below: u64 = branch.children(pages).map(|child| mapped(child, pages)).sum();
+    own + below
+}
+
+/// What these pages are, all of which are mapped, in a node that is locked and below.
+pub(crate) fn runs_of(top: Any<'_>, mut pages: Pages) -> impl Iterator<Item = (Pages, Attributes)> {
+    core::iter::from_fn(move || {
+        let (run, attributes) = run_at(top, pages).filter(|_| !pages.is_empty())?;
+        pages.start = run.end;
+        Some((run, attributes))
+    })
+}
+
+/// The first of these pages, and those after it that are said to be the same in the same place.
+fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
+    match node {
+        // SAFETY: it is locked.
+        Any::Leaf(leaf) => unsafe {
+            leaf.with_codes(|codes| {
+                let (attributes, count) = codes.run(leaf.slots(pages))?;
+                Some((Pages::new(pages.start, count as u64), attributes))
+            })
+        },
+        Any::Branch(branch) => {
+            let first = branch.extents().overlapping(pages).first();
+            match first.filter(|extent| extent.pages.contains(pages.start)) {
+                Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
+                None => run_at(branch.child(branch.slot(pages.start))?, pages),
+            }
+        }
+    }
+}
+
+/// The first of these pages that are mapped in a node or below, and those after it that are mapped
+/// in the same place. Under an epoch; without locks but for that of a leaf.
+pub(crate) fn first_mapped(node: Any<'_>, pages: Pages, platform: &impl Platform) -> Option<Pages> {
+    let pages = pages.and(node.node().span());
+    match node {
+        Any::Leaf(leaf) => {
+            leaf.lock(platform);
+            // SAFETY: it is locked.
+            let found = unsafe {
+                leaf.with_codes(|codes| {
+                    let is_free = |page: &u64| codes.get(leaf.slot(*page)).is_none();
+                    let start = (pages.start..pages.end).find(|page| !is_free(page))?;
+                    let end = (start..pages.end).find(is_free).unwrap_or(pages.end);
+                    Some(Pages { start, end })
+                })
+            };
+            leaf.unlock();
+            found
+        }
+        Any::Branch(branch) => {
+            let own =
+                branch.published().read(|extents| extents.overlapping(pages).first()).flatten();
+            let own = own.map(|extent| extent.pages.and(pages));
+            // Children have none of the extent's pages.
+            let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
+            if before.is_empty() {
+                return own;
+            }
+            let slots = branch.slot(before.start)..=branch.slot(before.end - 1);
+            let children = slots.filter_map(|slot| branch.child(slot));
+            let below = |child| first_mapped(child, before, platform);
+            children.into_iter().find_map(below).or(own)
+        }
+    }
+}
+
+/// A leaf of which CPUs may know what was there before: it is being flushed, or some of these pages linger. At a
+/// node that is locked or below.
+#[inline]
+pub(crate) fn stale_leaf<M: Machine>(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+    match node {
+        Any::Leaf(leaf) => {
+            let mut lingering = leaf.leaving_in::<M::Format>(pages);
+            let mut lingers = || lingering.next().is_some() && !is_mutant!("maps_what_lingers");
+            (leaf.is_flushing() || lingers()).then_some(leaf)
+        }
+        Any::Branch(branch) => stale_leaf_below::<M>(branch, pages),
+    }
+}
+
+fn stale_leaf_below<M: Machine>(branch: &Branch, pages: Pages) -> Option<&Leaf> {
+    branch.children(pages).find_map(|child| stale_leaf::<M>(child, pages))
+}

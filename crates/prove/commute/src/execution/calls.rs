@@ -1,0 +1,52 @@
+//! The processes and arguments of the calls.
+
+use crate::facts::{Flag, Int, Name};
+
+/// An argument of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Argument {
+    Name(Name),
+    Int(Int),
+    Flag(Flag),
+    /// One of these words.
+    Word(Name, &'static [&'static str]),
+}
+
+/// What is known of a call.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallRecord {
+    /// The process that makes it, from 0.
+    pub(crate) process: u8,
+    /// Its arguments, in the order in which the model asked for them.
+    pub(crate) arguments: Vec<(String, Argument)>,
+}
+
+/// The calls, by number.
+#[derive(Default)]
+pub(crate) struct Calls(Vec<CallRecord>);
+
+impl Calls {
+    pub(crate) fn set_process(&mut self, nr: usize, process: u8) {
+        self.record(nr).process = process;
+    }
+
+    /// Records an argument. A repetition, in another order of the calls, changes nothing.
+    pub(crate) fn add_argument(&mut self, nr: usize, name: &str, argument: Argument) {
+        let arguments = &mut self.record(nr).arguments;
+        if arguments.iter().all(|(known, _)| known != name) {
+            arguments.push((name.to_owned(), argument));
+        }
+    }
+
+    pub(crate) fn get(&self, nr: usize) -> &CallRecord {
+        static NONE: CallRecord = CallRecord { process: 0, arguments: Vec::new() };
+        self.0.get(nr).unwrap_or(&NONE)
+    }
+
+    fn record(&mut self, nr: usize) -> &mut CallRecord {
+        if self.0.len() <= nr {
+            self.0.resize_with(nr + 1, CallRecord::default);
+        }
+        &mut self.0[nr]
+    }
+}

@@ -1,0 +1,116 @@
+//! The path of an execution: the questions that it has decided, in order.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::{Facts, Question};
+use crate::literal::Literal;
+use crate::watch::Progress;
+
+/// Why an execution ended early. Models pass it on with `?`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stop {
+    /// The model asked more questions than the limit allows.
+    TooDeep,
+    /// One of the model's assumptions contradicts the path.
+    Infeasible,
+    /// An assumption of the model rules out every value of an open integer for which the orders
+    /// agreed so far, so the orders do not agree.
+    NoChoice {
+        /// How many comparisons had chosen a value before the comparison that chose this one.
+        choice: usize,
+    },
+    /// On replay, the model asked a different question.
+    NotDeterministic {
+        /// The question of the first run.
+        before: String,
+        /// The question of the replay.
+        now: String,
+    },
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooDeep => f.write_str("it asks more questions than allowed"),
+            Self::Infeasible => f.write_str("one of its assumptions does not hold"),
+            Self::NoChoice { .. } => f.write_str("no choice makes the orders agree"),
+            Self::NotDeterministic { before, now } => write!(
+                f,
+                "the model is not deterministic: it asked {now} where it had asked {before} before"
+            ),
+        }
+    }
+}
+
+/// A question with the answer that an execution took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The question, with this execution's terms.
+    pub question: Question,
+    /// The answer.
+    pub answer: bool,
+    /// The question with labels in place of terms, as it reads in every execution.
+    pub literal: Literal,
+}
+
+impl Decision {
+    /// The formula that holds.
+    pub fn show(&self) -> String {
+        self.literal.show(self.answer)
+    }
+}
+
+/// The decisions of an execution: first those of a script, which lead to the part of the tree that
+/// this execution explores, then its own.
+pub(super) struct Path {
+    script: Rc<[Decision]>,
+    decisions: Vec<Decision>,
+    max_questions: usize,
+    progress: Arc<Progress>,
+}
+
+impl Path {
+    pub(super) fn new(
+        script: Rc<[Decision]>,
+        max_questions: usize,
+        progress: Arc<Progress>,
+    ) -> Self {
+        progress.start();
+        Self { script, decisions: Vec::new(), max_questions, progress }
+    }
+
+    pub(super) fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// Returns the answer to a question. If the facts imply it, it is no decision. Otherwise the
+    /// answer is that of the script, or yes beyond its end, and becomes a fact.
+    pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
+        if let Some(known) = facts.answer(&question) {
+            return Ok(known);
+        }
+        let nr = self.decisions.len();
+        if nr >= self.max_questions {
+            return Err(Stop::TooDeep);
+        }
+        let answer = match self.script.get(nr) {
+            None => true,
+            Some(before) if before.question == question => before.answer,
+            Some(before) => {
+                return Err(Stop::NotDeterministic {
+                    before: before.show(),
+                    now: facts.show(&question, before.answer),
+                });
+            }
+        };
+        let literal = facts.literal(&question);
+        let is_possible = facts.assume(&question, answer);
+        debug_assert!(is_possible, "the answer was open");
+        self.progress.decided(&literal, answer);
+        self.decisions.push(Decision { question, answer, literal });
+        Ok(answer)
+    }
+}

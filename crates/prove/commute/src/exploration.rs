@@ -1,0 +1,143 @@
+//! The result of an exploration.
+
+use serde::{Deserialize, Serialize};
+
+use crate::certificate::Certificate;
+use crate::execution::Stop;
+use crate::literal::Literal;
+
+/// The labels of calls.
+pub(crate) const LABELS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// The label of call `nr`: `a`, `b` …
+pub fn call_label(nr: usize) -> &'static str {
+    LABELS[nr]
+}
+
+/// Limits of an exploration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The most questions of one execution.
+    pub questions: usize,
+    /// The most situations of one set of operations.
+    pub situations: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { questions: 200, situations: 100_000 }
+    }
+}
+
+/// Whether operations commute in a situation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// They commute.
+    Commute,
+    /// They do not commute. This is the first difference between two orders.
+    Differ(Difference),
+}
+
+/// A difference between two orders.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    /// The result of a call.
+    Result {
+        /// The number of the call, from 0.
+        call: usize,
+        /// The field of its outcome.
+        field: String,
+        /// The value in each of the two orders.
+        seen: [String; 2],
+        /// The two orders.
+        orders: [String; 2],
+    },
+    /// The final state.
+    State {
+        /// The two values in the same place.
+        seen: [String; 2],
+        /// The two orders.
+        orders: [String; 2],
+    },
+}
+
+/// A class of initial states and arguments in which the model takes one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Situation {
+    /// The path condition: literals with their answers. The conditions of two situations exclude
+    /// each other.
+    pub condition: Vec<(Literal, bool)>,
+    /// Whether the operations commute.
+    pub verdict: Verdict,
+    /// What an independent checker of the verdict needs.
+    #[serde(rename = "grounds")]
+    pub certificate: Certificate,
+}
+
+/// A path on which an assumption of the model does not hold. It is no situation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InfeasiblePath {
+    /// The path condition.
+    pub condition: Vec<(Literal, bool)>,
+    /// The assumptions of the model. They contradict the condition.
+    pub assumed: Vec<(Literal, bool)>,
+}
+
+/// All situations of a set of operations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exploration {
+    /// The situations, in a fixed order.
+    pub situations: Vec<Situation>,
+    /// The paths that are no situations.
+    #[serde(rename = "impossible")]
+    pub infeasible: Vec<InfeasiblePath>,
+    /// Whether these are all.
+    pub extent: Extent,
+}
+
+/// Whether an exploration is complete.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// How many paths were abandoned because they asked too many questions.
+    pub too_deep: usize,
+    /// Whether a limit ended the exploration.
+    pub cut: bool,
+}
+
+/// A model that cannot be explored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelError {
+    /// The model broke the rules in an execution.
+    Untrusted {
+        /// The operations.
+        operations: Vec<String>,
+        /// The answers until then.
+        path: Vec<String>,
+        /// What the model did.
+        stop: Stop,
+    },
+    /// The program of the model broke the protocol of [`serve`](crate::serve).
+    Program {
+        /// The program.
+        program: String,
+        /// What it did.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for ModelError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Untrusted { operations, path, stop } => {
+                let path = if path.is_empty() { "nothing".to_owned() } else { path.join(", ") };
+                write!(f, "{}: {stop}, after: {path}", operations.join(" and "))
+            }
+            Self::Program { program, what } => write!(f, "{program}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}

@@ -1,0 +1,47 @@
+//! Truth values.
+
+use crate::execution::{Execution, Stop};
+use crate::facts::{Flag, Question};
+
+/// A truth value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// Set by an operation.
+    Known(bool),
+    /// Unchanged since the initial state.
+    Initial(Flag),
+}
+
+impl Truth {
+    /// The value, if it is known.
+    pub fn known(self, execution: &Execution) -> Option<bool> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Initial(flag) => execution.facts().answer(&Question::Is(flag)),
+        }
+    }
+
+    /// Whether two truth values are equal. If they differ, the difference is shown by these words
+    /// for true and for false.
+    pub fn same_in_words(
+        &self,
+        other: &Self,
+        [yes, no]: [&str; 2],
+        execution: &mut Execution,
+    ) -> Result<bool, Stop> {
+        if self == other {
+            return Ok(true);
+        }
+        let [a, b] = [self.ask(execution)?, other.ask(execution)?];
+        let [word_a, word_b] = [a, b].map(|truth| if truth { yes } else { no });
+        Ok(execution.same_thing(word_a, word_b, a == b))
+    }
+
+    /// Whether it is true.
+    pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
+        match self {
+            Self::Known(value) => Ok(value),
+            Self::Initial(flag) => execution.ask(Question::Is(flag)),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Facts about terms that are found by label.
+
+use std::collections::HashMap;
+
+use crate::facts::{Facts, Flag, Int, Name};
+
+/// The terms that a label stands for, and what is known about them. Each method returns the term
+/// with this label and creates it the first time.
+#[derive(Default)]
+pub(crate) struct Terms {
+    pub(crate) facts: Facts,
+    names: HashMap<String, Name>,
+    ints: HashMap<String, Int>,
+    flags: HashMap<String, Flag>,
+}
+
+impl Terms {
+    /// A name of a sort.
+    pub(crate) fn name(&mut self, sort: &'static str, label: &str) -> Name {
+        self.name_or(label, |facts| facts.name(sort, label))
+    }
+
+    /// A literal word, which differs from every other word.
+    pub(crate) fn word(&mut self, word: &str) -> Name {
+        self.name_or(word, |facts| facts.word(word))
+    }
+
+    /// A name that equals no name of the initial state or of an argument.
+    pub(crate) fn fresh(&mut self, sort: &'static str, label: &str) -> Name {
+        self.name_or(label, |facts| facts.fresh(sort, label))
+    }
+
+    /// A name that is printed as its label in every test.
+    pub(crate) fn constant(&mut self, sort: &'static str, label: &str) -> Name {
+        self.name_or(label, |facts| facts.constant(sort, label))
+    }
+
+    fn name_or(&mut self, label: &str, new: impl FnOnce(&mut Facts) -> Name) -> Name {
+        if let Some(&name) = self.names.get(label) {
+            return name;
+        }
+        let name = new(&mut self.facts);
+        self.names.insert(label.to_owned(), name);
+        name
+    }
+
+    /// An integer, and whether this call has created it: only then do the bounds count.
+    pub(crate) fn int(&mut self, label: &str, min: Option<i64>, max: Option<i64>) -> (Int, bool) {
+        if let Some(&int) = self.ints.get(label) {
+            return (int, false);
+        }
+        let int = self.facts.int(label, min, max);
+        self.ints.insert(label.to_owned(), int);
+        (int, true)
+    }
+
+    /// A truth value.
+    pub(crate) fn flag(&mut self, label: &str) -> Flag {
+        if let Some(&flag) = self.flags.get(label) {
+            return flag;
+        }
+        let flag = self.facts.flag(label);
+        self.flags.insert(label.to_owned(), flag);
+        flag
+    }
+}
