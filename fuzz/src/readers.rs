@@ -170,7 +170,7 @@ fn check(dir: &Path) {
     assert_eq!(Tally::of(tests).total().tests, tests.len());
     assert_eq!(Diff::of(tests, tests).worse, [""; 0]);
     let ranking = Ranking::of(tests, usize::MAX);
-    let freed: usize = ranking.fixes.iter().map(|fix| fix.frees).sum();
+    let freed: usize = ranking.fixes.iter().map(|fix| fix.unlocks_tests).sum();
     assert_eq!(freed, ranking.fixes.first().map_or(0, |_| ranking.conflicting));
 }
 

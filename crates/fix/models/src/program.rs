@@ -91,7 +91,8 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
         }
     }
     cargo.args(build.targets).args(["--package", suite.package]);
-    cargo.args(["--quiet", "--locked", "--offline", "--message-format", "json", "--target-dir"]);
+    cargo.args(["--quiet", "--locked", "--offline"]);
+    cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
     if build.is_loom {
         // All of it is compiled with other flags, so apart from what the user compiles.
         cargo.arg(tmpdir.join("loom"));
@@ -104,7 +105,8 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     }
     cargo.current_dir(suite.manifest_dir);
     let output = cargo.output().expect("run cargo");
-    assert!(output.status.success(), "{}", printed(&output));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cannot build {}: {errors}", suite.package);
     let messages = String::from_utf8_lossy(&output.stdout);
     messages.lines().filter_map(|message| program(message, tmpdir, build.workspace)).collect()
 }

@@ -170,7 +170,7 @@ mod scheduled {
     impl<T> Guarded<T> {
         /// A cell of this value.
         pub const fn new(value: T) -> Guarded<T> {
-            Cell { value: UnsafeCell::new(value), busy: AtomicBool::new(false) }
+            Guarded { value: UnsafeCell::new(value), busy: AtomicBool::new(false) }
         }
 
         /// Calls `with` with a pointer to the content.

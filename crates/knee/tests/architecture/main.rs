@@ -90,7 +90,7 @@ fn each_source(folder: &str, check: &mut impl FnMut(&Path, &str)) {
 fn a_crate_depends_on_what_its_floor_allows_only() {
     let crates = dependencies();
     let unlisted = crates.keys().filter(|name| name.starts_with("knee"));
-    let part_of_trace = ["agent", "artefacts", "bind", "marks", "plugin", "probe"];
+    let part_of_trace = ["agent", "artefacts", "bind", "harness", "marks", "plugin", "probe"];
     for name in unlisted {
         let part = name.strip_prefix("knee-").unwrap_or(name);
         let is_listed = ALLOWED.iter().any(|(listed, _)| listed == name);
@@ -133,8 +133,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The roots of crates whose files form no circle. Those of `fix/vm` and trace are not among them yet.
-const WITHOUT_CIRCLES: [&str; 10] = [
+/// The roots of crates of several files, which form no circle. Those of `fix` are not among them yet.
+const WITHOUT_CIRCLES: [&str; 16] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -143,6 +143,12 @@ const WITHOUT_CIRCLES: [&str; 10] = [
     "measure/report/src/lib.rs",
     "explain/profile/src/lib.rs",
     "prove/commute/src/lib.rs",
+    "prove/trace/src/lib.rs",
+    "prove/trace/agent/src/lib.rs",
+    "prove/trace/bind/src/lib.rs",
+    "prove/trace/harness/src/lib.rs",
+    "prove/trace/marks/src/lib.rs",
+    "prove/trace/plugin/src/lib.rs",
     "fix/sync/src/lib.rs",
     "knee/src/main.rs",
 ];
@@ -160,7 +166,7 @@ fn no_files_import_each_other_in_a_circle() {
     let mut found = String::new();
     for root in WITHOUT_CIRCLES {
         let graph = imports_of(root);
-        assert!(graph.len() > 5, "{root}: {} files", graph.len());
+        assert!(graph.len() > 1, "{root}: {} files", graph.len());
         for circle in circles::circles(&graph) {
             found += &format!("\n{root}: {}", circles::shown(&circle));
         }

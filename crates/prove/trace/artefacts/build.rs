@@ -12,7 +12,7 @@ use std::process::Command;
 /// Where they run, whatever knee is built for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates whose change asks for a new build.
-const SOURCES: [&str; 4] = ["../agent", "../marks", "../plugin", "../../commute"];
+const SOURCES: [&str; 5] = ["../agent", "../harness", "../marks", "../plugin", "../../commute"];
 const OVERRIDES: [&str; 6] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",

@@ -1,20 +1,21 @@
-//! Memory that a program has allocated → who writes it: `memory that
+//! Memory that a program has allocated → the code that writes it: `memory that
 //! std::sys::sync::rwlock::futex::RwLock writes`.
 //!
 //! Such memory has no symbol, and where it was allocated cannot be seen: the address that an allocator
 //! returns is in a register, which plugins cannot read before QEMU 9. So it is called after the code
 //! that a call reaches it by first, the innermost that means something: not a primitive of `core` or
-//! a copy of bytes or an allocator that is called by something else, but who uses it. Of a method only the type is told. `read`, `write` and
-//! `write_unlock` of a lock are after the same word, which has one name by that in all tests.
+//! a copy of bytes or an allocator that is called by something else, but their user. A method is named by
+//! its type only: `read`, `write` and `write_unlock` of a lock access the same word, which so has one name
+//! in all tests.
 
-use crate::check::Functions;
+use crate::functions::Functions;
 use crate::record::Touch;
 
-/// What is said of memory of which no code is known.
+/// The name of memory that no known code accesses.
 const ALLOCATED: &str = "allocated memory";
 /// What follows the name of a file in which code is that has no symbol.
 pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
-/// Code of Rust that touches whatever it is told to.
+/// Code of Rust that accesses memory on behalf of its caller.
 const PRIMITIVES: &[&str] =
     &["core::", "compiler_builtins::", "alloc::alloc::", "std::alloc::", "__rustc::"];
 /// Functions of C that do; libraries of C have variants of them, `__memmove_avx_unaligned_erms`.
@@ -42,7 +43,8 @@ pub(crate) fn read<'t>(
     named(sides.into_iter().filter_map(|side| side.called_readers().next()), "reads", functions)
 }
 
-/// Of several who do it the first by name: which call is the first one says nothing.
+/// The memory by the code that accesses it. Of several the first by name, as the order of calls has no
+/// meaning.
 fn named<'t>(
     code: impl Iterator<Item = (u64, &'t [u64])>,
     does: &str,
@@ -57,8 +59,8 @@ fn named<'t>(
     }
 }
 
-/// Who means something of functions that call each other, the innermost first. If it is only the
-/// binding, a library of C says more, even without symbols.
+/// The innermost meaningful function of a call path. If that is only the binding, a library of C is more
+/// specific, even without symbols.
 fn user<'f>(frames: impl Iterator<Item = &'f str>) -> Option<String> {
     let (mut of_c, mut primitive) = (None, None);
     for frame in frames.map(without_line).take_while(|frame| !frame.starts_with(BINDING_CODE)) {
@@ -131,7 +133,7 @@ fn split_last(function: &str) -> Option<(&str, &str)> {
     let bytes = function.as_bytes();
     for at in (1..bytes.len()).rev() {
         match bytes[at] {
-            // Of an arrow it is no bracket.
+            // The `>` of an arrow is not a bracket.
             b'>' if bytes[at - 1] != b'-' => depth += 1,
             b'<' => depth -= 1,
             b':' if depth == 0 && bytes[at - 1] == b':' => {
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_uses_primitives_is_told_and_who_makes_the_calls_is_not() {
+    fn memory_is_named_by_the_user_of_primitives_and_not_by_the_binding() {
         let map = "a::Map<K,V>::insert (a.rs:1)";
         let primitives = [
             "core::ptr::write (mod.rs:1)",

@@ -3,9 +3,8 @@
 //!
 //! apt does the work (proxies, signatures, mirrors, dependencies) below the user's cache directory:
 //! the machine's own configuration is read to learn the mirror and is not touched, so no privilege is
-//! needed. Kernels and QEMUs share the lists, each with the suites that it asks for. Which suites there
-//! are is known here; whether the mirror still has the oldest of them is not, and one that it lacks is
-//! left out.
+//! needed. Kernels and QEMUs share the lists, each with the suites that it asks for. The suites are
+//! listed here. The mirror may not have the oldest of them any more; such a suite is left out.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -39,7 +38,7 @@ const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const CONFIGURATION: &str = "apt.conf";
 /// Where the lists are.
 const LISTS: &str = "state/lists";
-/// What apt says of a suite that the mirror does not have any more.
+/// What apt prints for a suite that the mirror does not have any more.
 const GONE: &str = "does not have a Release file";
 /// The packages that contain apt's programs.
 const APT: &str = "apt dpkg";
@@ -72,8 +71,8 @@ impl Package {
         self.suite == wanted || self.version.strip_prefix(wanted).is_some_and(ends)
     }
 
-    /// Numbers of the version, to tell which of two is newer. Debian's order is more intricate, and
-    /// for versions of kernels and QEMUs the same.
+    /// Numbers of the version, to find the newer one of two. Debian's order is more intricate; for
+    /// versions of kernels and QEMUs it is the same.
     pub(crate) fn order(&self) -> Vec<u64> {
         let numbers = self.version.split(|c: char| !c.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).collect()
@@ -298,7 +297,7 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
 
 /// Takes the place of the machine's directories and preferences, and keeps its proxies. What the
 /// machine does after an update (`Post-Invoke`) is about its own lists and is not done. apt drops
-/// privileges to a user who cannot write here, unless told not to; and it removes lists of suites that
+/// privileges to a user who cannot write here, unless configured not to; and it removes lists of suites that
 /// it is not requested, and takes a list that it cannot fetch for a warning.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();

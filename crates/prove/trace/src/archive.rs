@@ -16,7 +16,7 @@ fn is_cloud(package: &Package) -> bool {
     package.name.contains("-cloud-")
 }
 
-/// Whether a user who says `wanted` may mean a package: its name, with or without the prefix, its
+/// Whether `wanted` may be a user's name for a package: its name, with or without the prefix, its
 /// suite, or the first numbers of its version.
 fn is(package: &Package, wanted: &str) -> bool {
     let name = &package.name;
@@ -68,7 +68,7 @@ impl Archive {
         if let Ok(kernel) = Kernel::open(&file) {
             return Ok((file, kernel));
         }
-        // The newest kernels are split: the image is in a package that this one wants, and modules in
+        // The newest kernels are split: the image is in a package that this one depends on, and modules in
         // another, which has to be beside it.
         let wants = field(&file, "Depends")?;
         let mut image = None;
@@ -116,7 +116,7 @@ fn has_kernel(name: &str) -> bool {
     release.starts_with(|first: char| first.is_ascii_digit()) && release.ends_with("-amd64")
 }
 
-/// Packages of Linux among those that a package wants, with the versions that it wants.
+/// Packages of Linux among the dependencies of a package, with the versions that it depends on.
 fn parts(depends: &str, version: &str) -> Vec<(String, String)> {
     let part = |wanted: &str| {
         let name = wanted.split_whitespace().next().filter(|name| name.starts_with("linux-"))?;

@@ -1,10 +1,10 @@
-//! Whether what QEMU shows is so: the verdicts of trials that are known.
+//! Whether QEMU reports what really happens: trials whose verdicts are known.
 //!
 //! knee rests on how QEMU executes code and calls plugins, some of which is documented nowhere and
 //! changes between versions. So each guest begins with trials (the module `calibration` of crate
 //! knee-agent): pairs of operations that share nothing, and pairs that share one word, one line or one
-//! open file, in both orders and on every virtual CPU. A QEMU that misses what they share, or sees what
-//! they do not, is refused.
+//! open file, in both orders and on every virtual CPU. A QEMU that misses what they share, or reports
+//! what they do not share, is refused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Calibration {
     /// Those whose results have not come.
     expected: VecDeque<Trial>,
     tests: u64,
-    /// Why no trial of an operation has gone as it should, so far.
+    /// Why no trial of an operation has passed so far.
     unshown: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
@@ -29,7 +29,7 @@ pub struct Calibration {
 struct Trial {
     /// What they do.
     what: &'static str,
-    /// The CPU of the side that comes first, and that of the other.
+    /// The CPU of the first side, and that of the other.
     cpus: [usize; 2],
     /// Whether the windows of the plugin show calls of a kernel.
     in_kernel: bool,
@@ -43,7 +43,7 @@ enum Shared {
     Nothing,
     /// Some byte of some line.
     Something,
-    /// One line, of which they write these bytes, in the order of the sides' numbers.
+    /// One line. They write these bytes of it, in the order of the sides' numbers.
     Line([u64; 2]),
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// That of a guest with so many virtual CPUs, whose agent makes calls of its kernel.
+    /// That of a guest with `cpus` virtual CPUs, whose agent makes calls of its kernel.
     pub fn of(cpus: u32) -> Calibration {
         Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
     }
@@ -181,7 +181,7 @@ impl Calibration {
             return Ok(());
         }
         // A window that waits for an interrupt may well see other tasks each time on a busy host. That
-        // is no evidence, neither for this QEMU nor against it.
+        // is evidence neither for this QEMU nor against it.
         let is_fault = |(trial, wrong): &&(Trial, Wrong)| {
             !(trial.interrupted && *wrong == Wrong::AlwaysDisturbed)
         };

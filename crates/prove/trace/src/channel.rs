@@ -1,4 +1,4 @@
-//! Memory that knee shares with the agent in a guest; what is in it where, crate knee-agent says.
+//! Memory that knee shares with the agent in a guest. Its layout is documented in crate knee-agent.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use knee_agent::{Plan, Report, Word, channel, reports};
 use crate::error::GuestError;
 use crate::ram::Ram;
 
-/// The host's end: plans have gone in, reports and the kernel's symbols come out. What a guest wrote
+/// The host's end: it contains the plans, and the guest adds reports and the kernel's symbols. What a guest wrote
 /// may be anything.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -54,7 +54,7 @@ impl Channel {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Tells a guest that stands still whether it is to run the same test again.
+    /// Tells a paused guest whether to run the same test again.
     pub(crate) fn ask_again(&self, again: bool) -> Result<(), GuestError> {
         let failed = GuestError::system("ask for another run of a test");
         self.ram.write(Word::Again.at() as u64, &u64::from(again).to_le_bytes()).map_err(failed)
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_guest_says_of_itself_may_be_anything() {
+    fn invalid_numbers_in_the_header_are_errors() {
         let mut channel = Channel::new(&[]).unwrap();
         assert_eq!(channel.kallsyms().unwrap(), "");
         assert_eq!((channel.begun().unwrap(), channel.reports().unwrap().len()), (0, 0));

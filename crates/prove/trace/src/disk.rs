@@ -1,6 +1,6 @@
 //! File systems for tests, made here by the mkfs of each, to be mounted from a RAM disk in a guest.
 //!
-//! mkfs writes into a memory file, of which a guest gets what is not zero: some hundred KiB.
+//! mkfs writes into a memory file. A guest gets its extents that are not zero: some hundred KiB.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::kernel::{Kernel, KernelError};
 use crate::memfd;
 use crate::modules::Modules;
 
-/// Size of a disk: mkfs.xfs makes nothing below 300 MB. Blocks that nobody writes take no memory.
+/// Size of a disk: mkfs.xfs makes nothing below 300 MB. Blocks that are never written take no memory.
 const KIB: u64 = 384 << 10;
 /// Unit in which what is zero is left out.
 const BLOCK: usize = 4096;
@@ -55,13 +55,13 @@ const MAKERS: [Maker; 4] = [
     },
 ];
 
-/// Why there is no disk.
+/// Why a disk cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// No file system that is known here.
     #[error("the file system {wanted} is not available here; available are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         wanted: String,
         /// What there is.
         known: String,
@@ -82,7 +82,7 @@ pub enum DiskError {
     Mkfs {
         /// The program.
         program: &'static str,
-        /// What it said.
+        /// Its message.
         said: String,
     },
     /// The image could not be kept.
@@ -90,7 +90,7 @@ pub enum DiskError {
     Memory(#[from] io::Error),
 }
 
-/// A RAM disk with a file system, and the modules that a kernel wants for it.
+/// A RAM disk with a file system, and the modules that a kernel needs for it.
 #[derive(Clone, Debug)]
 pub struct Disk {
     file: Vec<u8>,
@@ -104,8 +104,8 @@ impl Disk {
         MAKERS.iter().map(|maker| maker.kind)
     }
 
-    /// Makes an empty file system of this kind, for this kernel. What the kernel has neither built in
-    /// nor as a module is told by the guest.
+    /// Makes an empty file system of this kind, for this kernel. If the kernel has the file system
+    /// neither built in nor as a module, the guest reports it.
     pub fn make(kernel: &Kernel, kind: &str) -> Result<Disk, DiskError> {
         let unknown = || DiskError::Unknown {
             wanted: kind.to_owned(),
@@ -139,7 +139,7 @@ impl Disk {
 }
 
 impl Maker {
-    /// The image, of so many bytes.
+    /// The image, of this size in bytes.
     fn make(&self, bytes: u64) -> Result<File, DiskError> {
         let image = memfd::zeroes("knee-disk", bytes)?;
         let run = |program: &Path| -> io::Result<Output> {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mkfs_that_is_missing_or_fails_is_told() {
+    fn a_mkfs_that_is_missing_or_fails_is_an_error() {
         let maker = |program| Maker { kind: "x", program, package: "x-progs", arguments: &[] };
         let told = |program| maker(program).make(4096).unwrap_err().to_string();
         assert_eq!(told("mkfs.none"), "mkfs.none is not installed: apt-get install x-progs");

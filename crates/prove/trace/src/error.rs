@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use crate::record::RecordError;
 
-/// Why there is no guest, or no more of it.
+/// Why a guest cannot be started or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// QEMU is not installed.
     #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
     NoQemu(String),
-    /// QEMU cannot even tell its version.
+    /// QEMU cannot even print its version.
     #[error("cannot run {program}: {said}", program = program.display())]
     Broken {
         /// The program.
@@ -63,7 +63,7 @@ pub enum GuestError {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_qemu_that_is_missing_is_told_with_its_package() {
+    fn the_error_about_a_missing_qemu_names_its_package() {
         let told = |qemu: &str| GuestError::NoQemu(qemu.to_owned()).to_string();
         assert!(told("qemu-x86_64").ends_with("apt-get install qemu-user"));
         assert!(told("qemu-system-x86_64").ends_with("apt-get install qemu-system-x86"));

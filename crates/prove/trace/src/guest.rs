@@ -1,11 +1,11 @@
-//! A guest under QEMU: its kernel, its console, and how it ends. The module `process` has how QEMU is
-//! started and listened to.
+//! A guest under QEMU: its kernel, its console, and how it ends. The module `process` starts QEMU
+//! and reads its output.
 //!
 //! The kernel's parameters are there for determinism and speed, as research with prototypes found
 //! (5 s from start to power-off): no mitigations, which double the entry code; nothing that wakes
-//! up by itself where it can be turned off; no zeroing of memory that nobody has asked to be zero; no
+//! up by itself where it can be turned off; no zeroing of memory unless it is requested; no
 //! test of the timer that fails when the host is busy; caches of the slab allocator that are not
-//! merged with others of the same size, as a cache's name tells of which type its objects are; a
+//! merged with others of the same size, as a cache's name identifies the type of its objects; a
 //! panic, an oops and the out-of-memory killer all end the guest at once, so that its test is known.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::error::GuestError;
 use crate::kernel::Kernel;
-use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
+use crate::process::{Launch, Qemu, QemuEvent, Tracing, memory_file};
 use crate::qemu::Emulator;
 use crate::ram::Ram;
 use crate::record::Record;
@@ -35,10 +35,10 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   use it, dies of a double fault;
 /// * smap, so that the flag AC means nothing to the kernel: agents mark windows with it.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// How often the patience of a guest it may take to boot: what is 5 s on an idle machine takes as long as
-/// the machine has other work, and all that while nothing is said.
+/// A traced guest may take this many times its patience to boot. What takes 5 s on an idle machine takes
+/// longer on a busy one, and prints nothing meanwhile.
 const BOOT: u32 = 4;
-/// What Linux says last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
+/// What Linux prints last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
 const POWER_DOWN: &str = "reboot: Power down";
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -60,7 +60,8 @@ pub struct GuestOptions {
     pub channel: Option<Arc<Ram>>,
     /// How to trace; without, the plugin is not loaded.
     pub tracing: Option<Tracing>,
-    /// A guest that says nothing for so long hangs. One that is traced may boot for four times as long.
+    /// A guest that prints nothing for this long counts as hung. A traced one may boot for four times as
+    /// long.
     pub patience: Duration,
 }
 
@@ -89,11 +90,11 @@ pub enum End {
     Exited,
     /// It reset itself.
     Rebooted,
-    /// The kernel gave up, and said this.
+    /// The kernel panicked, with this message.
     Panicked(String),
-    /// It said nothing for as long as it was given, and was killed.
+    /// It printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU ended by itself: how, and what it said.
+    /// QEMU ended by itself: how, and what it printed.
     Died(String),
 }
 
@@ -142,7 +143,8 @@ impl Guest {
         options: &GuestOptions,
     ) -> Result<Guest, GuestError> {
         let bytes = u64::from(options.memory) << 20;
-        let ram = Ram::new("knee-ram", bytes).map_err(GuestError::system("make memory"))?;
+        let ram = Ram::new("knee-ram", bytes)
+            .map_err(GuestError::system("allocate memory for a guest"))?;
         let mut launch = Launch::machine(options.emulator.command());
         let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
         let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
@@ -184,8 +186,8 @@ impl Guest {
         self.qemu.id()
     }
 
-    /// Lets a guest go on that stands still after a test with conflicts ([`Tracing::pause`]); to be
-    /// called once for each. That a guest has ended meanwhile is told by its events.
+    /// Resumes a guest that is paused after a test with conflicts ([`Tracing::pause`]); call it once for
+    /// each pause. If the guest has ended meanwhile, this does nothing; the end is an event.
     pub fn resume(&self) -> Result<(), GuestError> {
         self.qemu.resume()
     }
@@ -200,26 +202,26 @@ impl Guest {
         &self.ram
     }
 
-    /// It has said something in memory that it shares with the host: it does not hang.
-    pub(crate) fn heard(&mut self) {
-        self.qemu.heard();
+    /// It has written to memory that it shares with the host, so it does not hang.
+    pub(crate) fn reset_patience(&mut self) {
+        self.qemu.reset_patience();
     }
 
     /// Waits for the next event; none follows the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
-        let said = self.qemu.next()?;
-        Ok(said.map(|said| self.event(said)))
+        let event = self.qemu.next()?;
+        Ok(event.map(|event| self.event(event)))
     }
 
     /// Waits for the next event, but not for longer than this.
     pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Event>>, GuestError> {
-        let said = self.qemu.poll(at_most)?;
-        Ok(said.map(|said| said.map(|said| self.event(said))))
+        let event = self.qemu.poll(at_most)?;
+        Ok(event.map(|event| event.map(|event| self.event(event))))
     }
 
-    fn event(&mut self, said: Said) -> Event {
-        match said {
-            Said::Line(line) => {
+    fn event(&mut self, event: QemuEvent) -> Event {
+        match event {
+            QemuEvent::Line(line) => {
                 // The firmware may have begun the line.
                 if let (None, Some(at)) = (&self.panic, line.find(PANIC)) {
                     self.panic = Some(line[at..].to_owned());
@@ -227,17 +229,17 @@ impl Guest {
                 self.powered_down |= line.contains(POWER_DOWN);
                 Event::Console(line)
             }
-            Said::Result(record) => {
+            QemuEvent::Result(record) => {
                 if let Some(patience) = self.when_up.take() {
                     self.qemu.set_patience(patience);
                 }
                 Event::Result(record)
             }
-            // A kernel that cannot even reset itself has still said why.
-            Said::Silent(patience) => {
+            // A kernel that cannot even reset itself has still printed the reason.
+            QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }
-            Said::Ended(status, complaints) => {
+            QemuEvent::Ended(status, complaints) => {
                 Event::End(match (self.panic.take(), status.code()) {
                     (Some(panic), _) => End::Panicked(panic),
                     (None, Some(0)) if self.powered_down => End::PoweredOff,
@@ -255,9 +257,12 @@ impl Guest {
     }
 }
 
-/// Memory that QEMU shares with knee, as its option `-object` says it.
+/// Memory that QEMU shares with knee, as an argument of its option `-object`.
 fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
-    let file = ram.as_fd().try_clone_to_owned().map_err(GuestError::system("share memory"))?;
+    let file = ram
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(GuestError::system("share memory with a guest"))?;
     let (path, bytes) = (launch.inherit(file), ram.bytes());
     Ok(format!("memory-backend-file,id={id},size={bytes},mem-path={path},share=on"))
 }

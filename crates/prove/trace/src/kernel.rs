@@ -13,12 +13,12 @@ use crate::tool::ToolError;
 
 /// Offset and value of the boot protocol's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
-/// Where the header says where the version's text is, less [`VERSION_BASE`].
+/// Offset in the header of the place of the version's text, less [`VERSION_BASE`].
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
 
-/// Why there is no kernel.
+/// Why a kernel cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// A file could not be read.
@@ -26,7 +26,7 @@ pub enum KernelError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is something else.
@@ -49,7 +49,7 @@ pub enum KernelError {
         /// Where it was looked for.
         places: String,
     },
-    /// A file that is called like a module is none.
+    /// A file with the name of a module is not a module.
     #[error("{} is not a kernel module", .0.display())]
     BrokenModule(PathBuf),
     /// The running kernel's image is not where distributions put it.
@@ -67,7 +67,7 @@ pub enum KernelError {
     /// No package has that name.
     #[error("no kernel is named {wanted}; available are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         wanted: String,
         /// What there is.
         known: String,
@@ -111,7 +111,7 @@ impl Kernel {
         &self.image
     }
 
-    /// As `uname -r` says in it: `6.1.0-18-cloud-amd64`.
+    /// As `uname -r` prints in it: `6.1.0-18-cloud-amd64`.
     pub fn release(&self) -> &str {
         &self.release
     }

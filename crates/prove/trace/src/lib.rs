@@ -13,10 +13,10 @@
 //! | operations on many CPUs → what one costs | [`cost`](fn@cost), [`Figures`] |
 //! | a line of the plugin → which lines two operations share | [`Record`] |
 //! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
-//! | what tests showed → a record, and what it says | [`findings`] |
+//! | what tests showed → a record, and its evaluation | [`findings`] |
 //!
 //! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
-//! not in crate knee-plugin; crate knee-probe is the smallest init that does it.
+//! not see in crate knee-plugin; crate knee-probe is the smallest init that does it.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -48,9 +48,9 @@ mod check;
 mod cost;
 mod datum;
 mod disk;
-mod emulators;
 mod error;
 pub mod findings;
+mod functions;
 mod guest;
 mod initramfs;
 mod kernel;
@@ -73,19 +73,19 @@ mod tool;
 pub use apt::Package;
 pub use archive::Archive;
 pub use calibration::{Calibration, Fault};
-pub use check::{CheckError, CheckOptions, Checked, Functions, calibrate, check};
+pub use check::{CheckError, CheckOptions, Checked, calibrate, check};
 pub use cost::{Cost, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};
-pub use emulators::Emulators;
 pub use error::GuestError;
+pub use functions::Functions;
 pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
 pub use package::PackageError;
 pub use process::Tracing;
 pub use program::{ProgramHost, check_program, user_mode};
-pub use qemu::{Emulator, EmulatorError, qemu_user_version};
+pub use qemu::{Emulator, EmulatorError, Emulators, qemu_user_version};
 pub use ram::Ram;
 pub use record::{
     Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,

@@ -1,6 +1,6 @@
 //! Lines of what arrives in pieces.
 
-/// A line that is longer is cut into several: who writes no line ends costs no memory.
+/// A longer line is cut into several, so output without line ends takes no more memory.
 const MAX_LINE: usize = 16 << 20;
 
 /// What has come after the last end of a line.

@@ -14,7 +14,7 @@ pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Nobody can make the file smaller from now on, so that all of it can be mapped.
+/// Seals the file against shrinking, so that all of it can be mapped.
 pub(crate) fn keep_size(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }

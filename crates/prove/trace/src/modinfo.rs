@@ -1,4 +1,4 @@
-//! What a kernel module says of itself: the section `.modinfo`, texts `key=value` that end in a zero
+//! The description of a kernel module in its file: the section `.modinfo`, texts `key=value` that end in a zero
 //! (include/linux/moduleinfo.h of Linux).
 
 use object::read::elf::ElfFile64;
@@ -14,7 +14,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// Reads a module; `None` if it is none.
+    /// Reads a module; `None` if the file is not a module.
     pub(crate) fn of(module: &[u8]) -> Option<Needs> {
         let elf = ElfFile64::<object::Endianness>::parse(module).ok()?;
         Some(Needs::parse(elf.section_by_name(".modinfo")?.data().ok()?))
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_needs_nothing_says_so_and_what_is_no_module_has_no_needs() {
+    fn a_module_may_need_nothing_and_other_files_have_no_needs() {
         assert_eq!(Needs::parse(b"depends=\0"), Needs::default());
         assert_eq!(Needs::of(b"\x7fELF"), None);
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();

@@ -1,8 +1,8 @@
 //! The modules of a kernel, and which of them it takes to have one of them.
 //!
 //! Debian has them in the package of the image, or in one beside it; an image without a package has
-//! them where it is installed, if it is. depmod has not been run on a package, so modules are asked
-//! themselves what they depend on. They stay in memory, and of a package those only that file systems
+//! them where it is installed, if it is. depmod has not been run on a package, so the
+//! dependencies are read from the modules. They stay in memory, and of a package those only that file systems
 //! can need.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::modinfo::{Needs, module_name};
 use crate::package::files;
 use crate::tool::{ToolError, output};
 
-/// The RAM disk's module, and where drivers are, of which it is the only one wanted.
+/// The RAM disk's module, the only one needed of the drivers, and the directory of drivers.
 const RAM_DISK: &str = "brd";
 /// What file systems need is there; the other directories have many times as much.
 const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
@@ -238,7 +238,7 @@ fn decompress(
 mod tests {
     use super::*;
 
-    /// The least ELF file that says what it depends on.
+    /// The smallest ELF file with dependencies.
     fn module(modinfo: &str) -> Vec<u8> {
         let names = b"\0.modinfo\0.shstrtab\0";
         let header_bytes = 64_usize;

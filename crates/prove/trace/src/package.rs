@@ -21,7 +21,7 @@ pub enum PackageError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file or directory could not be written.
@@ -29,7 +29,7 @@ pub enum PackageError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// apt or dpkg-deb is missing or failed.
@@ -50,7 +50,7 @@ pub enum PackageError {
 }
 
 impl PackageError {
-    /// Adds the path to what the system said of writing.
+    /// Adds the path to an error of writing.
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> PackageError + '_ {
         |source| PackageError::Write { path: path.to_owned(), source }
     }

@@ -17,7 +17,7 @@ const LOADED: &str = "knee-plugin: API versions ";
 /// What QEMU prints of a plugin that claims a version below its oldest (plugins/loader.c).
 const REFUSED: &str = "supports only a minimum version of ";
 
-/// The version to claim, from what QEMU and the plugin printed; none if the plugin's own choice is
+/// The version to claim, from what QEMU and the plugin printed; `None` if the plugin's own choice is
 /// right.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! QEMU as a process: started with what it reads, listened to, and ended whatever happens.
 //!
 //! All that QEMU reads is handed to it as memory files that it inherits, so there is nothing to clean
-//! up. What it says comes over three pipes: standard output, the plugin's results, and complaints.
+//! up. Its output comes over three pipes: standard output, the plugin's results, and standard error.
 //! The thread that starts it also reads it, with [`Qemu::next`]; when that thread ends, the kernel
 //! kills QEMU.
 
@@ -27,12 +27,12 @@ use crate::memfd;
 use crate::plugin_api;
 use crate::record::Record;
 
-/// What is read of a pipe at once: as much as one holds.
+/// Bytes read from a pipe at once: as much as one holds.
 const READ_BYTES: usize = 1 << 16;
 /// How much of QEMU's complaints is kept.
 pub(crate) const MAX_COMPLAINTS: usize = 4 << 10;
 
-/// What the plugin is told; see crate knee-plugin.
+/// Settings of the plugin; see crate knee-plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracing {
     /// What happens in user mode counts too.
@@ -42,21 +42,20 @@ pub struct Tracing {
     pub program: bool,
     /// The test whose every access is reported.
     pub trace: Option<u64>,
-    /// After a test with conflicts the guest stands still, with all that the test has made, until
-    /// [`Guest::resume`](crate::Guest::resume) is called: its memory can be looked at.
+    /// After a test with conflicts the guest pauses, with all that the test has made, until
+    /// [`Guest::resume`](crate::Guest::resume) is called: its memory can be read.
     pub pause: bool,
     /// Lines that sides get from other CPUs are reported, of which there are at most 64.
     pub moves: bool,
     /// What kernel code pushes to its stack, pops off it and accesses relative to the stack pointer
-    /// is left out, and is a third of all: the stack is the task's own, so nobody shares it, and who
-    /// only wants to know what is shared need not wait for it.
+    /// is left out. It is a third of all accesses, and shares nothing: each task has a stack of its own.
     pub without_stack: bool,
 }
 
 /// A QEMU to be started.
 pub(crate) struct Launch {
     command: Command,
-    /// The words that start QEMU, without any that say what it is to do.
+    /// The words that start QEMU, without those that configure it.
     words: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     /// … and those with which it does nothing.
@@ -103,7 +102,7 @@ impl Launch {
     /// Loads the plugin.
     pub(crate) fn trace(&mut self, tracing: Tracing) -> Result<(), GuestError> {
         let (results, writer) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
+            pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("create a pipe"))?;
         let file = self.inherit(memory_file("knee-plugin", knee_artefacts::PLUGIN)?);
         let out = self.inherit(writer);
         let user = if tracing.user { "on" } else { "off" };
@@ -116,7 +115,7 @@ impl Launch {
         );
         if tracing.pause {
             let (paused, resume) =
-                pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("make a pipe"))?;
+                pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("create a pipe"))?;
             arguments.push_str(&format!(",resume={}", self.inherit(paused)));
             self.resume = Some(resume);
         }
@@ -147,10 +146,10 @@ impl Launch {
             resume,
             streams,
             buffer: vec![0; READ_BYTES],
-            said: VecDeque::new(),
+            events: VecDeque::new(),
             complaints: Vec::new(),
             patience,
-            heard: Instant::now(),
+            last_output: Instant::now(),
             ended: false,
         })
     }
@@ -183,16 +182,16 @@ fn plugin_api(
     Ok(version)
 }
 
-/// Something that QEMU said.
+/// Something that QEMU printed, or its end.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum QemuEvent {
     /// A line on standard output, without its end.
     Line(String),
     /// A result of the plugin.
     Result(Record),
     /// It has ended, with its last complaints; nothing follows.
     Ended(ExitStatus, String),
-    /// It said nothing for as long as it was given, and was killed; nothing follows.
+    /// It printed nothing within its patience, and was killed; nothing follows.
     Silent(Duration),
 }
 
@@ -216,10 +215,11 @@ pub(crate) struct Qemu {
     streams: Vec<Stream>,
     /// What is read into.
     buffer: Vec<u8>,
-    said: VecDeque<Said>,
+    events: VecDeque<QemuEvent>,
     complaints: Vec<u8>,
     patience: Duration,
-    heard: Instant,
+    /// When it printed something last.
+    last_output: Instant,
     ended: bool,
 }
 
@@ -229,40 +229,43 @@ impl Qemu {
         self.child.id()
     }
 
-    /// Lets it go on that stands still ([`Tracing::pause`]). That it has ended is told elsewhere.
+    /// Resumes it after a pause ([`Tracing::pause`]). If it has ended, this does nothing; the end is an event.
     pub(crate) fn resume(&self) -> Result<(), GuestError> {
         let Some(resume) = &self.resume else { return Ok(()) };
         match rustix::io::write(resume, &[0]) {
             Ok(_) | Err(Errno::PIPE) => Ok(()),
-            Err(errno) => Err(GuestError::errno("let a guest go on")(errno)),
+            Err(errno) => Err(GuestError::errno("resume a guest")(errno)),
         }
     }
 
-    /// From now on it hangs if it says nothing for so long.
+    /// From now on it counts as hung if it prints nothing for this long.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// It has said something where this does not listen.
-    pub(crate) fn heard(&mut self) {
-        self.heard = Instant::now();
+    /// It has shown by other means that it does not hang.
+    pub(crate) fn reset_patience(&mut self) {
+        self.last_output = Instant::now();
     }
 
-    /// Waits for what it says next.
-    pub(crate) fn next(&mut self) -> Result<Option<Said>, GuestError> {
+    /// Waits for the next event.
+    pub(crate) fn next(&mut self) -> Result<Option<QemuEvent>, GuestError> {
         loop {
-            if let Poll::Ready(said) = self.poll(Duration::MAX)? {
-                return Ok(said);
+            if let Poll::Ready(event) = self.poll(Duration::MAX)? {
+                return Ok(event);
             }
         }
     }
 
-    /// Waits for what it says next, but not for longer than this.
-    pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Said>>, GuestError> {
+    /// Waits for the next event, for `at_most` at most.
+    pub(crate) fn poll(
+        &mut self,
+        at_most: Duration,
+    ) -> Result<Poll<Option<QemuEvent>>, GuestError> {
         let began = Instant::now();
         loop {
-            if let Some(said) = self.said.pop_front() {
-                return Ok(Poll::Ready(Some(said)));
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Poll::Ready(Some(event)));
             }
             if self.ended {
                 return Ok(Poll::Ready(None));
@@ -271,17 +274,17 @@ impl Qemu {
                 self.ended = true;
                 let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
                 let complaints = String::from_utf8_lossy(&self.complaints).trim().to_owned();
-                return Ok(Poll::Ready(Some(Said::Ended(status, complaints))));
+                return Ok(Poll::Ready(Some(QemuEvent::Ended(status, complaints))));
             }
-            let patience = self.patience.saturating_sub(self.heard.elapsed());
+            let patience = self.patience.saturating_sub(self.last_output.elapsed());
             let left = at_most.saturating_sub(began.elapsed());
             if self.listen(patience.min(left))? {
                 continue;
             }
-            if self.heard.elapsed() >= self.patience {
+            if self.last_output.elapsed() >= self.patience {
                 self.kill();
                 self.ended = true;
-                return Ok(Poll::Ready(Some(Said::Silent(self.patience))));
+                return Ok(Poll::Ready(Some(QemuEvent::Silent(self.patience))));
             }
             if began.elapsed() >= at_most {
                 return Ok(Poll::Pending);
@@ -289,7 +292,7 @@ impl Qemu {
         }
     }
 
-    /// Reads what there is, or waits for something; tells whether something came.
+    /// Reads what there is, or waits for it. Returns whether there was something.
     fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -299,7 +302,7 @@ impl Qemu {
             Err(errno) => return Err(GuestError::errno("wait for QEMU")(errno)),
         }
         let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        self.heard = Instant::now();
+        self.last_output = Instant::now();
         let mut open = Vec::new();
         for (mut stream, ready) in std::mem::take(&mut self.streams).into_iter().zip(ready) {
             if !ready || self.read(&mut stream)? {
@@ -310,12 +313,12 @@ impl Qemu {
         Ok(true)
     }
 
-    /// Reads once; tells whether there may be more.
+    /// Reads once. Returns whether there may be more.
     fn read(&mut self, stream: &mut Stream) -> Result<bool, GuestError> {
         let count = match rustix::io::read(&stream.pipe, &mut self.buffer[..]) {
             Ok(count) => count,
             Err(Errno::INTR) => return Ok(true),
-            Err(errno) => return Err(GuestError::errno("read what QEMU says")(errno)),
+            Err(errno) => return Err(GuestError::errno("read the output of QEMU")(errno)),
         };
         let new = &self.buffer[..count];
         if stream.source == Source::Complaints {
@@ -324,20 +327,20 @@ impl Qemu {
             self.complaints.drain(..excess);
             return Ok(count > 0);
         }
-        let (source, said) = (stream.source, &mut self.said);
-        stream.rest.add(new, |line| say(said, source, line))?;
-        // A guest that died within a line has said it nevertheless, but half a result is none.
+        let (source, events) = (stream.source, &mut self.events);
+        stream.rest.add(new, |line| add(events, source, line))?;
+        // A guest that dies within a line has printed its beginning. A part of a result is dropped.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {
-                say(said, source, &rest)?;
+                add(events, source, &rest)?;
             }
         }
         Ok(count > 0)
     }
 
     fn kill(&mut self) {
-        // That it has ended by itself is as good.
+        // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.streams.clear();
@@ -350,12 +353,12 @@ impl Drop for Qemu {
     }
 }
 
-fn say(said: &mut VecDeque<Said>, source: Source, line: &[u8]) -> Result<(), GuestError> {
+fn add(events: &mut VecDeque<QemuEvent>, source: Source, line: &[u8]) -> Result<(), GuestError> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\r');
-    said.push_back(match source {
-        Source::Results => Said::Result(Record::parse(line)?),
-        Source::Output | Source::Complaints => Said::Line(line.to_owned()),
+    events.push_back(match source {
+        Source::Results => QemuEvent::Result(Record::parse(line)?),
+        Source::Output | Source::Complaints => QemuEvent::Line(line.to_owned()),
     });
     Ok(())
 }
@@ -363,7 +366,7 @@ fn say(said: &mut VecDeque<Said>, source: Source, line: &[u8]) -> Result<(), Gue
 /// A file in memory for QEMU to read.
 pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestError> {
     let file =
-        memfd::holding(name, content).map_err(GuestError::system("make a file in memory"))?;
+        memfd::holding(name, content).map_err(GuestError::system("create a file in memory"))?;
     Ok(file.into())
 }
 

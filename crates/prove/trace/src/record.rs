@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use crate::datum::Datum;
 
 /// A side that enters the kernel executes more instructions than this: Linux has some 60 between
-/// `entry_SYSCALL_64` and the system call's own code, and as many behind it.
+/// `entry_SYSCALL_64` and the system call's own code, and as many after it.
 pub(crate) const LEAST_INSTRUCTIONS: u64 = 50;
 /// Version of the schema that is read.
 const SCHEMA: u32 = 1;
@@ -87,7 +87,7 @@ pub struct TestResult {
     pub conflicts: Vec<Conflict>,
     /// Conflicts that are not listed.
     pub more: u64,
-    /// Marks that came out of order.
+    /// Marks that were out of order.
     pub stray: u64,
     /// Lines that the sides wrote and that other CPUs had; 0 unless [`crate::Tracing::moves`] is set,
     /// as the two below.
@@ -99,8 +99,8 @@ pub struct TestResult {
     /// The first thousand of these lines.
     #[serde(default)]
     pub moves: Vec<Move>,
-    /// A side called the kernel and has fewer instructions than that takes: the plugin was not told
-    /// of all that happened.
+    /// A side called the kernel and has fewer instructions than that takes: QEMU did not report
+    /// everything to the plugin.
     #[serde(skip)]
     pub impossible: bool,
 }
@@ -111,7 +111,7 @@ impl TestResult {
         self.conflicts.is_empty()
     }
 
-    /// Whether an interrupt came inside a window; it was left out.
+    /// Whether an interrupt arrived inside a window; it was left out.
     pub fn is_interrupted(&self) -> bool {
         self.sides.iter().any(|side| side.interrupts > 0)
     }
@@ -121,7 +121,7 @@ impl TestResult {
         self.sides.iter().any(|side| side.switches > 0)
     }
 
-    /// Whether the guest stands still after it, with [`crate::Tracing::pause`].
+    /// Whether the guest pauses after it, with [`crate::Tracing::pause`].
     pub fn is_awaited(&self) -> bool {
         !self.is_conflict_free() || self.is_disturbed()
     }
@@ -182,7 +182,7 @@ pub struct Conflict {
     pub overlap: bool,
     /// The sides that touched it.
     pub sides: Vec<Touch>,
-    /// What the kernel has there, once a [`Resolver`](crate::Resolver) has been asked.
+    /// What the kernel has there, once a [`Resolver`](crate::Resolver) has named it.
     #[serde(skip)]
     pub datum: Option<Datum>,
     /// Whether it is false sharing that depends on where an object happens to lie, as far as a
@@ -228,7 +228,7 @@ pub struct Touch {
     /// Code that read the line.
     #[serde(deserialize_with = "addresses")]
     pub readers: Vec<u64>,
-    /// Of each of the writers, and then of each of the readers, the calls by which the side came there
+    /// For each of the writers, and then for each of the readers, the calls by which the side reached it
     /// first: some of the innermost, and these first.
     #[serde(default, deserialize_with = "chains")]
     pub callers: Vec<Vec<u64>>,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn code_has_its_callers_and_none_where_none_are_told() {
+    fn code_has_the_callers_that_are_recorded() {
         let touch = |callers: &str| -> Touch {
             let line = TEST.replace(r#""readers":[]"#, r#""readers":["0x3"]"#);
             let known = r#","callers":[["0xffffffff81000100","0xffffffff81000200"]]"#;
@@ -380,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_that_lacks_a_piece_or_has_another_is_refused_or_read(
+        fn a_damaged_line_is_refused_or_read(
             from in 0..TEST.len(), length in 0..40_usize, other in "\\PC{0,6}"
         ) {
             let cut = &TEST[(from + length).min(TEST.len())..];

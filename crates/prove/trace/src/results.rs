@@ -1,5 +1,5 @@
-//! Results of the plugin that wait until it is known of what they are: they come through a pipe of
-//! their own, before or after what the guest or the program says of its tests.
+//! Results of the plugin that wait for the report of their test. They come through a pipe of their own,
+//! before or after what the guest or the program reports about its tests.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ impl Results {
         self.0.range(begin..).map(|(_, result)| result)
     }
 
-    /// Those with these numbers, in their order; none before all of them have come.
+    /// Those with these numbers, in their order; `None` before all of them have come.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
         // The last one comes last.
         if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_range_are_taken_or_none() {
+    fn a_range_is_taken_only_as_a_whole() {
         let mut results = Results::default();
         [3, 1, 0].into_iter().for_each(|nr| results.add(result(nr)));
         assert!(results.take(1..4).is_none());

@@ -1,5 +1,4 @@
-//! What code and data of a program are called, from its mappings and what its files say of
-//! themselves.
+//! Names for code and data of a program, from its mappings and the symbols in its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,21 +7,21 @@ use std::path::Path;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::allocated;
-use crate::check::Functions;
 use crate::datum::Datum;
+use crate::functions::Functions;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
-/// What is said of the stack that `/proc/self/maps` names, and of those of the threads that make calls.
+/// Names for the stack that `/proc/self/maps` lists, and for those of the threads that make calls.
 /// The C library has the thread-local variables of a thread in the same mapping.
 const STACK: &str = "the stack of the main thread";
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
-/// Of a program, as far as its files tell.
+/// The names of a program, as far as its files have them.
 #[derive(Default)]
 pub struct ProgramNames {
     functions: Functions,
-    /// By first address: one behind the last, and what it is called.
+    /// By first address: one behind the last, and the name.
     variables: BTreeMap<u64, (u64, String)>,
     /// By first address.
     files: BTreeMap<u64, File>,
@@ -74,8 +73,8 @@ impl ProgramNames {
         self.threads.clear();
     }
 
-    /// Names shared lines, and looks up the names of the code that shares them, which takes longer than
-    /// a test: of code that shares none, names are not needed.
+    /// Names shared lines, and looks up the names of the code that shares them. That takes longer than a
+    /// test, so other code gets no names.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         for code in sides.flat_map(Touch::all_code) {

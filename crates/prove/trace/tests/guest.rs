@@ -1,7 +1,7 @@
 //! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
 //!
-//! They want QEMU and a kernel: `KNEE_KERNEL` names a file, otherwise Debian 12's for virtual
-//! machines is fetched once. Where one of them is not to be had, the tests say so and pass.
+//! They need QEMU and a kernel: `KNEE_KERNEL` names a file, otherwise Debian 12's for virtual
+//! machines is fetched once. Where one of them is not available, the tests print that and pass.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,13 +17,13 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// One test of so many may have a side switched out: the guest's kernel has work of its own.
+/// One test in this number may have a side switched out: the guest's kernel has work of its own.
 const TESTS_PER_SWITCH: usize = 100;
-/// System calls in the windows of the probe's long kinds.
+/// System calls in the windows of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
 /// For each guest that waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// For those that are to hang: four times as long for them to boot.
+/// For guests that are to hang; they have four times as long to boot.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
 
 /// What a guest did.
@@ -44,7 +44,7 @@ impl Run {
         self.results.get(kind).unwrap_or_else(|| panic!("no {kind} in {:?}", self.console))
     }
 
-    /// Asserts that what was not disturbed has no conflict, and that little was disturbed.
+    /// Asserts that undisturbed tests have no conflict, and that few tests were disturbed.
     fn assert_conflict_free(&self, kind: &str) {
         let results = self.results(kind);
         let disturbed = results.iter().filter(|result| result.is_disturbed()).count();
@@ -82,7 +82,7 @@ static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
 /// One guest at a time: each has two busy CPUs.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Starts a guest that runs the probe; none, and a printed reason, where that cannot be.
+/// Starts a guest that runs the probe. If that is impossible, prints the reason and returns `None`.
 fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
     let skip = |reason: &dyn std::fmt::Display| {
         skip("qemu", reason);
@@ -132,7 +132,7 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
             Event::End(end) => run.end = Some(end),
         }
     }
-    // The probe says which tests were of which kind; of those that a crash left unsaid, the order.
+    // The probe prints which tests were of which kind. Tests lost in a crash are assigned by their order.
     let mut results = results.into_iter();
     for line in &run.console {
         let Some((_, said)) = line.split_once("probe ") else { continue };
@@ -205,9 +205,9 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // A window of many calls is that many times a window of one, whatever came in between; except
-    // that an interrupt can make the kernel look for another task before it returns to this one, as
-    // it may in one of the windows of one.
+    // A window of n calls has n times the figures of a window of one, whatever interrupted it. The
+    // exception: an interrupt can make the kernel schedule before it returns to the task, also in a
+    // window of one call.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");
@@ -259,11 +259,11 @@ fn interrupts_hide_no_conflict() {
 }
 
 #[test]
-fn a_task_that_sleeps_is_disturbed_and_what_it_does_afterwards_counts() {
+fn a_task_that_sleeps_is_disturbed_and_its_later_accesses_count() {
     let Some(run) = &*KERNEL_MODE else { return };
     let results = run.results("sleep");
     assert!(results.iter().filter(|result| result.is_disturbed()).count() > results.len() / 2);
-    // The first may have to fault its code in.
+    // The first one may have to fault in its code.
     let calls = run.results("getppid");
     let instructions = calls.iter().flat_map(|result| &result.sides).map(|side| side.instructions);
     let least = instructions.min().expect("some calls");
@@ -326,7 +326,7 @@ fn the_trace_of_a_test_is_all_its_accesses() {
 }
 
 #[test]
-fn a_guest_stands_still_after_a_test_with_conflicts_until_it_may_go_on() {
+fn a_guest_pauses_after_a_test_with_conflicts_until_it_is_resumed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let tracing = Tracing { pause: true, ..Tracing::default() };
     let options = GuestOptions { patience: PATIENCE_WITH_HANGING, ..traced(tracing) };
@@ -336,7 +336,7 @@ fn a_guest_stands_still_after_a_test_with_conflicts_until_it_may_go_on() {
     while let Some(event) = guest.next_event().expect("listen to the guest") {
         match event {
             Event::Result(Record::Test(result)) => {
-                // Of five tests with conflicts it may go on after two.
+                // It is resumed after two of five tests with conflicts.
                 if !result.is_conflict_free() && results.len() < 7 {
                     guest.resume().expect("let it go on");
                 }
@@ -382,7 +382,7 @@ fn a_guest_that_runs_out_of_memory_loses_only_the_test_it_was_in() {
 }
 
 #[test]
-fn a_kernel_that_is_none_is_said_by_what_it_is_not() {
+fn the_error_about_a_file_that_is_not_a_kernel_names_what_it_is() {
     let error = Kernel::open(Path::new(file!().trim_start_matches("crates/prove/trace/")));
     let error = error.err().expect("a source file is no kernel").to_string();
     assert!(error.contains("is not an x86 kernel image"), "{error}");

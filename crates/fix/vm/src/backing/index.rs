@@ -7,6 +7,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 
+use knee_sync::shim::order;
+
 use crate::allocate::try_box;
 use crate::error::OutOfMemory;
 use crate::needed::Lack;
@@ -98,7 +100,7 @@ impl Slot {
     /// Acquire: what was done to the frame before it was said to be there.
     #[inline]
     pub(crate) fn get(&self) -> State {
-        let word = self.0.load(Acquire);
+        let word = self.0.load(order!(Acquire, "slot_get"));
         match word % 4 {
             0 => State::Absent,
             1 => State::Coming,
@@ -109,12 +111,14 @@ impl Slot {
 
     /// Whether it was `old` and is `new` now.
     pub(crate) fn replace(&self, old: State, new: State) -> bool {
-        self.0.compare_exchange(old.word(), new.word(), AcqRel, Relaxed).is_ok()
+        self.0
+            .compare_exchange(old.word(), new.word(), order!(AcqRel, "slot_replace"), Relaxed)
+            .is_ok()
     }
 
     /// By whoever has made it [coming](State::Coming) or [leaving](State::Leaving).
     pub(crate) fn set(&self, state: State) {
-        self.0.store(state.word(), Release);
+        self.0.store(state.word(), order!(Release, "slot_set"));
     }
 }
 
@@ -150,7 +154,7 @@ impl Index {
             // SAFETY: what is above slots are tables, which stay as long as the index.
             let tables = unsafe { block.cast::<Tables>().as_ref() };
             // Acquire: it was zero before it was there.
-            block = NonNull::new(tables[entry(index, level)].load(Acquire))?;
+            block = NonNull::new(tables[entry(index, level)].load(order!(Acquire, "index_find")))?;
         }
         // SAFETY: these are slots, which stay as long as the index.
         Some(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
@@ -163,12 +167,18 @@ impl Index {
             // SAFETY: as in `find`.
             let tables = unsafe { block.cast::<Tables>().as_ref() };
             let table = &tables[entry(index, level)];
-            block = match NonNull::new(table.load(Acquire)) {
+            block = match NonNull::new(table.load(order!(Acquire, "index_make"))) {
                 Some(below) => below,
                 None => {
                     let new = Box::into_raw(pool.block()?);
-                    // Release: it is zero before it is there.
-                    match table.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+                    // Release: it is zero before it is there. The other's Acquire has no mutant: Miri's
+                    // schedules seldom come there.
+                    match table.compare_exchange(
+                        ptr::null_mut(),
+                        new,
+                        order!(AcqRel, "index_add"),
+                        Acquire,
+                    ) {
                         Ok(_) => NonNull::new(new),
                         Err(other) => {
                             // SAFETY: we have just made it a pointer, which nobody else has.
@@ -214,9 +224,9 @@ unsafe fn for_each_below(
         unsafe {
             if height == 0 {
                 with(start, &block.cast::<Slots>().as_ref()[entry]);
-            } else if let Some(below) =
-                NonNull::new(block.cast::<Tables>().as_ref()[entry].load(Acquire))
-            {
+            } else if let Some(below) = NonNull::new(
+                block.cast::<Tables>().as_ref()[entry].load(order!(Acquire, "index_walk")),
+            ) {
                 for_each_below(below, height - 1, start, pages, with);
             }
         }
@@ -248,6 +258,96 @@ impl Drop for Index {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    use std::cell::UnsafeCell;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    /// An index and the content of a frame.
+    struct Shared {
+        index: Index,
+        content: UnsafeCell<u32>,
+    }
+
+    // SAFETY: Miri sees who uses the content when.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        fn new() -> Shared {
+            Shared { index: Index::new(513).unwrap(), content: UnsafeCell::new(0) }
+        }
+
+        fn slot(&self) -> &Slot {
+            let mut pool = BlockPool::default();
+            pool.refill().unwrap();
+            self.index.make(PAGE, &mut pool).expect("the pool has a block")
+        }
+
+        fn use_content(&self) {
+            // SAFETY: said by who calls: it has made the page coming, or found it present.
+            unsafe { *self.content.get() += 1 };
+        }
+    }
+
+    /// Of the second table.
+    const PAGE: u64 = 600;
+
+    fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_frame_is_found_with_its_content() {
+        let shared = Shared::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let slot = shared.slot();
+                assert!(slot.replace(State::Absent, State::Coming));
+                shared.use_content();
+                slot.set(State::Present(Frame(7)));
+            });
+            let slot = wait_for(|| shared.index.find(PAGE));
+            wait_for(|| (slot.get() == State::Present(Frame(7))).then_some(()));
+            shared.use_content();
+        });
+    }
+
+    #[test]
+    fn a_page_comes_again_when_all_is_done_with_its_frame() {
+        let shared = Shared::new();
+        let bring = || {
+            let slot = shared.slot();
+            wait_for(|| slot.replace(State::Absent, State::Coming).then_some(()));
+            shared.use_content();
+            slot.set(State::Absent);
+        };
+        thread::scope(|scope| {
+            scope.spawn(bring);
+            bring();
+        });
+    }
+
+    #[test]
+    fn a_walk_finds_tables_zeroed() {
+        let (shared, is_over) = (Shared::new(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                shared.slot();
+                is_over.store(true, Relaxed);
+            });
+            wait_for(|| {
+                shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
+                is_over.load(Relaxed).then_some(())
+            });
+            // Relaxed says nothing about the table, and it is found now or not.
+            shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
+        });
+    }
 
     #[test]
     fn it_has_room_for_as_many_as_it_was_made_for() {

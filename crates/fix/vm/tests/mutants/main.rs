@@ -23,3 +23,9 @@ fn loom_models_pass_and_notice_each_mutant() {
 fn tests_pass_and_notice_each_mutant() {
     SUITE.check_integration();
 }
+
+/// Orderings of objects, which loom does not model: `crates/fix/vm/sanitize miri`.
+#[test]
+fn miri_passes_and_notices_each_mutant() {
+    SUITE.check_miri();
+}

@@ -29,8 +29,11 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     );
     let _ = writeln!(text, "{DIM}{:>7} {:>7}{DIM:#}", "frees", "tests");
     for datum in ranking.data.iter().take(most) {
-        let _ =
-            writeln!(text, "{:>7} {:>7}  {BOLD}{}{BOLD:#}", datum.frees, datum.tests, datum.datum);
+        let _ = writeln!(
+            text,
+            "{:>7} {:>7}  {BOLD}{}{BOLD:#}",
+            datum.unlocks_tests, datum.tests, datum.datum
+        );
         for (what, functions) in doers(datum) {
             let _ = writeln!(text, "{:>17}{DIM}{what} {functions}{DIM:#}", "");
         }
@@ -50,9 +53,9 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
 pub(crate) fn sentences(ranking: &Ranking) -> Vec<String> {
     let mut now = ranking.free;
     let sentence = |(nr, fix): (usize, &Fix)| {
-        now += fix.frees;
+        now += fix.unlocks_tests;
         let first = if nr == 0 { "fixing" } else { "after that, fixing" };
-        let more = match fix.frees {
+        let more = match fix.unlocks_tests {
             1 => "1 more test".to_owned(),
             n => format!("{n} more tests"),
         };

@@ -4,11 +4,11 @@
 //! QEMU translates code again where the flag AC of the CPU differs, since that flag changes what a
 //! kernel may access where the CPU has SMAP (`cpu_get_tb_cpu_state` of target/i386/cpu.h). These guests'
 //! CPUs have not, and then AC means nothing to a kernel (`arch_enter_from_user_mode` of Linux says
-//! so); nor does it to user mode, as QEMU does not check alignment. So it is free to tell windows.
+//! so); nor does it to user mode, as QEMU does not check alignment. So it is free to mark windows.
 //! A system call clears those flags that the register SFMASK has, AC among them. It is the
 //! only thing that is changed: once, through the driver of such registers. Everything else that
-//! enters the kernel keeps AC. Where there is no such driver, all code has callbacks, which is slower
-//! and otherwise the same.
+//! enters the kernel keeps AC. Without such a driver, all code has callbacks: results are the same, and
+//! the guest is slower.
 //!
 //! AC follows the CPU and not the task, so a task that is switched out in a window is without it when
 //! it comes back, until it is in user mode again. That run is disturbed, and does not count.
@@ -45,7 +45,7 @@ pub fn parameter() -> String {
 pub(crate) fn prepare(cpus: usize) {
     if (0..cpus).try_for_each(keep_ac).is_ok() {
         APART.store(true, Relaxed);
-        Mark::Apart.say();
+        Mark::Apart.emit();
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn prepare(cpus: usize) {
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // It goes without, as well where the driver is built in.
+        // Without it tests are slower, or the driver is built in.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }
@@ -85,7 +85,7 @@ fn keep_ac(cpu: usize) -> io::Result<()> {
 /// Opens the window of a side; if the plugin sees it, with the flag.
 #[inline(always)]
 pub(crate) fn open(side: u8, seen: bool) {
-    Mark::Open(side).say();
+    Mark::Open(side).emit();
     if seen && APART.load(Relaxed) {
         set_ac();
     }
@@ -97,20 +97,20 @@ pub(crate) fn close(side: u8) {
     if APART.load(Relaxed) {
         clear_ac();
     }
-    Mark::Close(side).say();
+    Mark::Close(side).emit();
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn set_ac() {
     // SAFETY: pushes and pops one word, for which the compiler leaves room. AC has no effect where
-    // [`prepare`] has gone well, in a guest of knee's.
+    // [`prepare`] has succeeded, which is in a guest only.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const AC) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn clear_ac() {
-    // SAFETY: as of `set_ac`; AC is clear everywhere else.
+    // SAFETY: as in `set_ac`; AC is clear everywhere else.
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !(AC as i64)) }
 }

@@ -24,7 +24,7 @@ const FEW_CPUS: usize = 4;
 const WARM_UP: usize = 3;
 /// How many system calls wait for a timer at most.
 const MOST_READS: u32 = 100_000;
-/// When a timer of a trial goes off. It is set within the window, so it always goes off there.
+/// When a timer of a trial expires. It is set within the window, so it always expires there.
 const TIMER_NANOS: i64 = 100_000;
 /// Where the shared word begins in its line, in bytes.
 pub const WORD_AT: usize = 16;
@@ -78,7 +78,7 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// The trials of a guest with so many virtual CPUs, in their order. Each CPU is in some of them as the
+/// The trials of a guest with `cpus` virtual CPUs, in their order. Each CPU is in some of them as the
 /// first and in some as the second, beside the CPU before it and the one behind it. None for a guest
 /// with one CPU.
 pub fn trials(cpus: usize) -> Vec<Trial> {
@@ -93,13 +93,13 @@ pub fn trials(cpus: usize) -> Vec<Trial> {
     (0..rounds).flat_map(|_| Kind::ALL).flat_map(of_kind).collect()
 }
 
-/// What is asked of a CPU's process.
+// The requests to a CPU's process.
 const IDLE: u32 = 0;
 const UNSEEN: u32 = 1;
 const SIDE: u32 = 2;
 const EXIT: u32 = 4;
 
-/// A CPU's process, as the one that tells it what to do sees it.
+/// The requests to a CPU's process, in memory that it shares with the agent.
 #[repr(align(128))]
 struct Place {
     request: Word,
@@ -144,10 +144,10 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
         }
     }
     for Trial { kind, first, second } in trials {
-        Mark::Begin.say();
+        Mark::Begin.emit();
         memory.tell(first, kind, SIDE);
         memory.tell(second, kind, SIDE + 1);
-        Mark::End.say();
+        Mark::End.emit();
     }
     for (cpu, child) in children.into_iter().enumerate() {
         memory.ask(cpu, Kind::Nothing, EXIT);
@@ -228,7 +228,7 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // The trial has no windows then, which says enough.
+            // The trial has no windows then, and the calibration fails.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);
@@ -246,7 +246,7 @@ struct Own<'s> {
 impl<'s> Own<'s> {
     fn new(cpu: usize, shared: &'s Shared, one_file: &'s File) -> io::Result<Own<'s>> {
         let file = File::open(file_of(cpu))?;
-        // SAFETY: a new descriptor, which nobody else has.
+        // SAFETY: a new descriptor, which nothing else owns.
         let timer = unsafe {
             match libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -292,8 +292,8 @@ impl<'s> Own<'s> {
     /// belong to this trial's side.
     #[inline(always)]
     fn read(&self, to: *mut u8, bytes: usize) {
-        // SAFETY: the callers' memory has so many bytes, and only the sides of this trial, which take
-        // turns, access it.
+        // SAFETY: the callers' memory has at least `bytes` bytes, and only the sides of this trial,
+        // which take turns, access it.
         unsafe { libc::pread(self.file.as_raw_fd(), to.cast(), bytes, 0) };
     }
 
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trial_shares_is_where_it_says() {
+    fn shared_words_are_at_the_documented_offsets() {
         assert_eq!(std::mem::offset_of!(Shared, word), 0);
         assert_eq!(std::mem::offset_of!(Shared, neighbours), LINE);
         assert!(size_of::<Shared>() <= PAGE, "places begin behind the first page");

@@ -30,7 +30,7 @@ const SYMBOLS_BYTES: usize = 32 << 20;
 pub enum Word {
     /// How many plans there are.
     Plans,
-    /// Not 0: the host wants to see another run of the plan.
+    /// Not 0: the host requests another run of the plan.
     Again,
     /// Where reports begin, in bytes.
     ReportsAt,
@@ -51,7 +51,7 @@ impl Word {
     }
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Which.
@@ -62,7 +62,7 @@ pub struct Report {
     pub seen: u64,
 }
 
-/// The channel as the host makes it: its content, and its size, a power of two, of which the rest is
+/// The channel as the host makes it: its content, and its size, a power of two. The rest is
 /// zeroes.
 pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     let mut content = vec![0; HEADER_BYTES];
@@ -88,7 +88,7 @@ pub(crate) fn append(value: &impl Serialize, to: &mut Vec<u8>) {
     to[at..begin].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The first of a list, and the rest; none if there is not all of it.
+/// The first value of a list, and the rest; `None` if the value is incomplete.
 pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -118,7 +118,8 @@ impl Shared {
     /// The memory that begins there.
     ///
     /// # Safety
-    /// It is mapped for reading and writing, for ever, and nothing else in this program uses it.
+    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this program
+    /// uses it.
     pub(crate) unsafe fn new(at: *mut u8, bytes: usize) -> io::Result<Shared> {
         match bytes >= HEADER_BYTES {
             true => Ok(Shared { at, bytes, reported: 0 }),
@@ -128,7 +129,7 @@ impl Shared {
 
     /// A word.
     pub(crate) fn get(&self, word: Word) -> usize {
-        // SAFETY: it is in the header, and aligned. The host changes it only while the guest stands still.
+        // SAFETY: it is in the header, and aligned. The host changes it only while the guest is paused.
         let word = unsafe { self.at.add(word.at()).cast::<u64>().read_volatile() };
         u64::from_le(word) as usize
     }
@@ -136,15 +137,15 @@ impl Shared {
     /// Sets a word, after all that was written before.
     pub(crate) fn set(&mut self, word: Word, value: usize) {
         fence(Release);
-        // SAFETY: it is in the header, and aligned; the host reads it and nobody else writes it.
+        // SAFETY: it is in the header, and aligned; the host only reads it, and the guest has one writer.
         unsafe { self.at.add(word.at()).cast::<u64>().write_volatile((value as u64).to_le()) };
     }
 
     /// The plans, one after the other.
     pub(crate) fn plans(&self) -> impl Iterator<Item = Plan> + use<> {
         let length = self.get(Word::ReportsAt).clamp(HEADER_BYTES, self.bytes) - HEADER_BYTES;
-        // SAFETY: it is inside the mapping, which stays for ever, and nobody writes there once the
-        // guest runs.
+        // SAFETY: it is inside the mapping, which is never unmapped, and neither host nor guest writes
+        // there once the guest runs.
         let mut rest =
             unsafe { std::slice::from_raw_parts(self.at.add(HEADER_BYTES).cast_const(), length) };
         (0..self.get(Word::Plans)).map_while(move |_| {
@@ -187,9 +188,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::{Call, Order};
+    use crate::plan::Order;
     use crate::returned::Returned;
     use crate::run::Run;
+    use crate::script::Call;
 
     /// The guest's end of a channel in ordinary memory.
     fn connected(plans: &[&Plan]) -> (&'static mut [u64], Shared) {
@@ -244,7 +246,7 @@ mod tests {
         fn whatever_a_guest_writes_is_some_reports_or_none(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // A length that may fit, or nobody gets past it.
+            // A length that may fit, since reading ends at one that does not.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -1,6 +1,6 @@
 //! A file system for tests that is not tmpfs: on a RAM disk, as the host has made it.
 //!
-//! The host sends what the kernel lacks for it and what in it is not zero, as one file of the
+//! The host sends the modules that the kernel needs for it and the extents that are not zero, as one file of the
 //! initramfs; the guest needs neither a mkfs nor a modprobe.
 
 use std::ffi::{CStr, CString};
@@ -21,7 +21,7 @@ const DEVICE: (&CStr, u32, u32) = (c"/dev/ram0", 1, 0);
 /// What it takes to have the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk<'a> {
-    /// Its name, as mount(2) wants it.
+    /// Its name, as mount(2) takes it.
     pub kind: &'a str,
     /// Size of the disk in KiB.
     pub kib: u64,
@@ -107,7 +107,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// Mounts the disk that the host has sent there; tells whether it has sent one.
+/// Mounts the disk that the host has sent, and returns whether it has sent one.
 pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
     let path = format!("/{DISK}");
     let bytes = match fs::read(&path) {

@@ -1,8 +1,8 @@
-//! Loads and stores that may raise a signal, and tell so instead of dying of it.
+//! Loads and stores that return the signal that they raise.
 //!
-//! The handler looks at the address of the instruction that was interrupted: if it is one of the
-//! two below, the program goes on behind them, with the signal in a register; any other one dies of
-//! it, as it should.
+//! The handler compares the address of the interrupted instruction with the two below. If it is one of
+//! them, the program continues behind it with the signal in a register. At any other instruction the
+//! signal kills the program.
 
 use std::arch::global_asm;
 
@@ -90,7 +90,7 @@ pub(crate) fn load(at: usize) -> Returned {
 
 /// Stores a byte at an address of a test.
 pub(crate) fn store(at: usize, value: u8) -> Returned {
-    // SAFETY: as of `load`.
+    // SAFETY: as in `load`.
     let stored = unsafe { knee_agent_store(at, value) };
     match stored.signal {
         0 => Returned::Done,

@@ -1,6 +1,6 @@
 //! The agent as the init of a guest: it finds its plans in memory that it shares with the host, runs
-//! them under the eyes of the plugin, reports what the calls returned, and powers off. If the host
-//! has sent a program, it runs that instead.
+//! them traced by the plugin, reports what the calls returned, and powers off. If the host has sent a
+//! program, it runs that instead.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use knee_marks::{Mark, say_entries};
+use knee_marks::{Mark, emit_entries};
 
 use crate::apart;
 use crate::calibration;
@@ -20,19 +20,20 @@ use crate::fault;
 use crate::program;
 use crate::relay::Relay;
 use crate::run::run;
-use crate::workers::{CALLS, Workers};
+use crate::script::CALLS;
+use crate::workers::Workers;
 
 /// Where tests make their files.
 const WORK: &CStr = c"/tmp";
-/// How many tests find a guest whose caches are still cold, and how often each of these is run before
-/// the plugin looks.
+/// How many tests find a guest whose caches are still cold, and how often each of these runs untraced
+/// first.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Vendor and device of ivshmem on the PCI bus (docs/specs/ivshmem-spec of QEMU).
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
-/// What begins a line of the agent on the console, where the kernel writes too: it says why the
-/// agent could not do its work.
+/// What begins a line of the agent on the console, where the kernel writes too. The rest of
+/// the line is the reason why the agent failed.
 pub const CONSOLE: &str = "knee-agent: ";
 
 /// Runs the plans and powers off.
@@ -66,7 +67,7 @@ fn work() -> io::Result<()> {
     let mut shared = unsafe { Shared::new(at, bytes) }?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;
-    say_entries(&kallsyms)?;
+    emit_entries(&kallsyms)?;
     drop(kallsyms);
     if let Some(request) = cost::request()? {
         return cost::run(&request);
@@ -92,7 +93,7 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
     fault::install();
     let cpus = online();
     apart::prepare(cpus);
-    Mark::Arm.say();
+    Mark::Arm.emit();
     std::thread::yield_now();
     calibration::run(cpus)?;
     let workers = Workers::start(CALLS)?;
@@ -101,7 +102,7 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
         let unseen = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
         let (done, seen) = run(&workers, &plan, unseen, |seen| {
             let wanted = seen == 0 || shared.get(Word::Again) != 0;
-            // The host says so while the guest stands still after a run.
+            // The host sets the word while the guest is paused after a run.
             shared.set(Word::Again, 0);
             wanted
         });

@@ -1,26 +1,30 @@
 //! Runs generated tests of the interface `posix` on the kernel below, and compares what the calls
-//! return with what the model says.
+//! return with what the model allows.
 //!
 //! ```text
 //! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ what was returned ─ compare ─▶ outcomes
 //! ```
 //!
 //! Two processes with a thread for each call are made once and do all tests: a fork and a thread for
-//! each test would take longer than the tests. They are told what to do through a shared page, in
+//! each test would take longer than the tests. They receive their commands through a shared page, as
 //! plain data, and after each test close and unmap all that it could have made. Descriptors of the
 //! agent itself are high, so that those of a test may begin with 0.
 //!
 //! In a guest it can do something else instead: have an operation done over and over by tasks on many
-//! CPUs, so that its cost can be counted; or run a program, and tell the host what it prints.
+//! CPUs, so that its cost can be counted; or run a program, and report to the host what it prints.
 
 mod apart;
+mod arguments;
 pub mod calibration;
+mod calls;
 mod channel;
+mod cleanup;
 mod compare;
 mod cost;
 mod disk;
 mod fault;
 mod guest;
+mod layout;
 mod module;
 mod plan;
 mod process;
@@ -28,6 +32,7 @@ mod program;
 mod relay;
 mod returned;
 mod run;
+mod script;
 mod set_up;
 mod steps;
 mod workers;

@@ -1,139 +1,21 @@
-//! A test as plain data, which both processes can read in a shared page.
+//! A test that can be run: its set-up, its calls and the orders of these, as plain data.
 
-use knee_commute::{TEST_SCHEMA, Test};
+use knee_commute::Test;
+use knee_harness::orders;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::arguments::{Unknown, call};
+use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::set_up;
-use crate::workers::{CALLS, PROCESSES};
 
 /// The interface that kernels have.
 const INTERFACE: &str = "posix";
-/// Most files, names, pages, pipes and mapped pages of a test, and data in a pipe or a file.
-pub(crate) const MOST: usize = 8;
-/// Most descriptors that have to be in use so that the lowest unused one is what it is.
-pub(crate) const MOST_OCCUPIED: usize = 16;
-
-/// Numbers of things of a test that are called `name0`, `name1` …
-pub(crate) type Nr = u8;
-
-/// A list of numbers.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct List {
-    items: [Nr; MOST],
-    length: usize,
-}
-
-impl List {
-    pub(crate) fn as_slice(&self) -> &[Nr] {
-        &self.items[..self.length]
-    }
-}
-
-/// What is in a page: zeroes, or anything, or a datum.
-pub(crate) const ZEROES: Nr = Nr::MAX;
-/// What tests call them.
-const ZEROES_NAME: &str = "zeroes";
-
-/// A name under which a file is found during set-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Home {
-    /// One that tests know.
-    Name(Nr),
-    /// The first of the inode's names that tests do not know.
-    Hidden(Nr),
-    /// One of the inode that has to go before the test begins.
-    Own(Nr),
-    /// None at any time.
-    Nowhere,
-}
-
-/// A step to the initial state of a test.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Step {
-    /// A file, and where it is to be open or mapped.
-    File {
-        inode: Nr,
-        home: Home,
-        names: List,
-        links: u8,
-        pages: List,
-        open: Option<Opened>,
-        map: Option<Mapped>,
-    },
-    /// A pipe, and which descriptors of the first process its ends are to be, to read and to write.
-    Pipe { data: List, ends: [i32; 2] },
-    /// A descriptor of a file.
-    OpenFile { home: Home, open: Opened },
-    /// A descriptor of an end of a pipe, of which the first process has `end`.
-    OpenPipe { fd: i32, end: i32, write: bool },
-    /// A descriptor of anything.
-    Occupy { fd: i32 },
-    /// A page of anonymous memory.
-    MapAnonymous { va: Nr, writable: bool, datum: Nr },
-    /// A page of a file.
-    MapFile { home: Home, map: Mapped },
-    /// The number of an inode is needed to tell what a call returned.
-    Learn { inode: Nr, home: Home },
-    /// The same of a file that this process has open.
-    LearnOpen { inode: Nr, fd: i32 },
-    /// A name that only the steps needed goes.
-    Forget { inode: Nr },
-    /// So does a descriptor.
-    Close { fd: i32 },
-}
-
-/// A descriptor of a file; the offset is in pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Opened {
-    pub(crate) fd: i32,
-    pub(crate) off: i64,
-}
-
-/// Where a page of a file is mapped; the offset is in pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mapped {
-    pub(crate) va: Nr,
-    pub(crate) writable: bool,
-    pub(crate) off: i64,
-}
-
-/// How a call of lseek counts.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Whence {
-    Set,
-    Cur,
-    End,
-    Invalid,
-}
-
-/// A call with its arguments; offsets are in pages.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Call {
-    Open { name: Nr, creat: bool, excl: bool, trunc: bool, anyfd: bool },
-    Link { old: Nr, new: Nr },
-    Unlink { name: Nr },
-    Rename { old: Nr, new: Nr },
-    Stat { name: Nr },
-    Fstat { fd: i32 },
-    Lseek { fd: i32, off: i64, whence: Whence },
-    Close { fd: i32 },
-    Pipe,
-    Read { fd: i32 },
-    Write { fd: i32, datum: Nr },
-    Pread { fd: i32, off: i64 },
-    Pwrite { fd: i32, off: i64, datum: Nr },
-    Mmap { fd: Option<i32>, off: i64, writable: bool, va: Option<Nr> },
-    Munmap { va: Nr },
-    Mprotect { va: Nr, writable: bool },
-    Memread { va: Nr },
-    Memwrite { va: Nr, datum: Nr },
-}
 
 /// An order in which the calls are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Which of the test's expectations says what they return.
+    /// Which of the test's expectations has their results.
     pub(crate) expect: usize,
     pub(crate) calls: Vec<usize>,
 }
@@ -149,16 +31,11 @@ pub struct Plan {
     pub(crate) orders: Vec<Order>,
 }
 
-/// Why a test cannot be run: a word that is not known, or too much of something.
-pub(crate) type Unknown = String;
-
 impl Plan {
     /// The plan of a test of the interface `posix`: every order of its calls, or only the first one
     /// of each expectation. Fails with why it cannot be run.
     pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
-        if test.schema != TEST_SCHEMA {
-            return Err(format!("the test has an unknown schema, {}", test.schema));
-        }
+        let of_expectations = orders(test)?;
         if test.interface != INTERFACE {
             return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
         }
@@ -173,10 +50,7 @@ impl Plan {
         let stats = |(_, call): &(u8, Call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. });
         let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
         let mut orders = Vec::new();
-        for (nr, expect) in test.expect.iter().enumerate() {
-            let own = expect
-                .calls(calls.len())
-                .ok_or("an order contains a call that the test does not have")?;
+        for (nr, (expect, own)) in test.expect.iter().zip(of_expectations).enumerate() {
             let of_expect = match every_order && expect.is_of_any_order() {
                 true => permutations(calls.len()),
                 false => vec![own],
@@ -205,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Every order of so many calls.
+/// Every order of this number of calls.
 fn permutations(calls: usize) -> Vec<Vec<usize>> {
     (0..calls).fold(vec![Vec::new()], |orders, _| {
         let longer = |order: &Vec<usize>| {
@@ -215,102 +89,6 @@ fn permutations(calls: usize) -> Vec<Vec<usize>> {
         };
         orders.iter().flat_map(longer).collect()
     })
-}
-
-impl List {
-    pub(crate) fn push(&mut self, nr: Nr) -> Result<(), Unknown> {
-        let place = self.items.get_mut(self.length);
-        *place.ok_or_else(|| format!("more than {MOST} of a kind"))? = nr;
-        self.length += 1;
-        Ok(())
-    }
-}
-
-/// A call by the name of its operation. Arguments that make no difference are absent.
-fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
-    let flag = |what: &str| given[what] == true;
-    let off = || number(given, "off").unwrap_or(0);
-    Ok(match operation {
-        "open" => Call::Open {
-            name: name(given, "name")?,
-            creat: flag("creat"),
-            excl: flag("excl"),
-            trunc: flag("trunc"),
-            anyfd: flag("anyfd"),
-        },
-        "link" => Call::Link { old: name(given, "old")?, new: name(given, "new")? },
-        "unlink" => Call::Unlink { name: name(given, "name")? },
-        "rename" => Call::Rename { old: name(given, "old")?, new: name(given, "new")? },
-        "stat" => Call::Stat { name: name(given, "name")? },
-        "fstat" => Call::Fstat { fd: fd(given)? },
-        "lseek" => {
-            let whence = match given["whence"].as_str() {
-                None | Some("SEEK_SET") => Whence::Set,
-                Some("SEEK_CUR") => Whence::Cur,
-                Some("SEEK_END") => Whence::End,
-                Some(_) => Whence::Invalid,
-            };
-            Call::Lseek { fd: fd(given)?, off: off(), whence }
-        }
-        "close" => Call::Close { fd: fd(given)? },
-        "pipe" => Call::Pipe,
-        "read" => Call::Read { fd: fd(given)? },
-        "write" => Call::Write { fd: fd(given)?, datum: datum(given) },
-        "pread" => Call::Pread { fd: fd(given)?, off: off() },
-        "pwrite" => Call::Pwrite { fd: fd(given)?, off: off(), datum: datum(given) },
-        "mmap" => Call::Mmap {
-            fd: if flag("anonymous") { None } else { Some(fd(given)?) },
-            off: off(),
-            writable: flag("writable"),
-            va: if flag("fixed") { Some(name(given, "va")?) } else { None },
-        },
-        "munmap" => Call::Munmap { va: name(given, "va")? },
-        "mprotect" => Call::Mprotect { va: name(given, "va")?, writable: flag("writable") },
-        "memread" => Call::Memread { va: name(given, "va")? },
-        "memwrite" => Call::Memwrite { va: name(given, "va")?, datum: datum(given) },
-        other => return Err(format!("no operation {other}")),
-    })
-}
-
-pub(crate) fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unknown> {
-    value[field].as_str().ok_or_else(|| format!("no {field}"))
-}
-
-pub(crate) fn number(value: &Value, field: &str) -> Result<i64, Unknown> {
-    value[field].as_i64().ok_or_else(|| format!("no {field}"))
-}
-
-pub(crate) fn fd(value: &Value) -> Result<i32, Unknown> {
-    number(value, "fd").map(|fd| fd as i32)
-}
-
-pub(crate) fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
-    name_nr(text(value, field)?)
-}
-
-pub(crate) fn names(value: &Value, field: &str) -> Result<List, Unknown> {
-    let mut list = List::default();
-    for item in value[field].as_array().ok_or_else(|| format!("no {field}"))? {
-        list.push(item.as_str().map_or(Ok(ZEROES), datum_nr)?)?;
-    }
-    Ok(list)
-}
-
-/// A datum that makes no difference is the first.
-pub(crate) fn datum(given: &Value) -> Nr {
-    given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
-}
-
-/// The number of a datum.
-pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
-    if name == ZEROES_NAME { Ok(ZEROES) } else { name_nr(name) }
-}
-
-/// The number at the end of a name.
-pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
-    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let nr: Nr = digits.parse().map_err(|_| format!("{name} has no number"))?;
-    if usize::from(nr) < MOST { Ok(nr) } else { Err(format!("{name}: more than {MOST} of a kind")) }
 }
 
 #[cfg(test)]
@@ -333,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn an_unknown_word_is_named() {
         let told = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
         let none = || json!([]);
         assert_eq!(told(none(), call("fork", json!({}))), "no operation fork");
@@ -345,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_set_up_and_no_arguments_are_too_odd(
+        fn any_set_up_and_any_arguments_make_a_plan_or_an_error(
             what in "(file|pipe|open|occupy|map|leave)",
             field in "(inode|names|pages|pipe|data|readers|fd|fds|off|va|end|links)",
             value in prop_oneof![

@@ -1,5 +1,5 @@
-//! The agent as a process: tests come from standard input, and what came of each goes to standard
-//! output, a line of JSON each.
+//! The agent as a process: it reads tests from standard input and writes the outcome of each to
+//! standard output, a line of JSON each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,11 +10,13 @@ use knee_commute::Test;
 use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
+use crate::cleanup;
 use crate::fault;
+use crate::layout::OWN;
 use crate::plan::Plan;
 use crate::run::run;
-use crate::steps::{self, OWN};
-use crate::workers::{CALLS, Workers};
+use crate::script::CALLS;
+use crate::workers::Workers;
 
 /// The argument that asks for every order of the calls.
 pub const EVERY_ORDER: &str = "every-order";
@@ -23,7 +25,7 @@ pub const EVERY_ORDER: &str = "every-order";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// A test and what came of it.
+    /// A test and its outcome.
     Test(String, Outcome),
     /// These were all.
     Done(Summary),
@@ -40,7 +42,7 @@ pub struct Summary {
     pub not_run: BTreeMap<String, usize>,
 }
 
-/// The agent: status 0 when it came to the end of the tests. It runs them in the working directory,
+/// The agent: returns status 0 if it has run all tests. It runs them in the working directory,
 /// which has to be empty.
 pub fn main() -> i32 {
     let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
@@ -59,7 +61,7 @@ fn work(every_order: bool) -> io::Result<()> {
     };
     fault::install();
     // What else this process has been given has numbers that tests mean.
-    steps::sweep();
+    cleanup::sweep();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
     for line in BufReader::new(tests).lines() {
@@ -104,7 +106,7 @@ pub(crate) fn own(fd: i32) -> io::Result<File> {
     }
 }
 
-/// Allows for as many descriptors as may be allowed for.
+/// Raises the limit of open descriptors to the hard limit.
 fn raise_limit() {
     // SAFETY: the limit is plain data.
     unsafe {

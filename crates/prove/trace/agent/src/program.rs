@@ -1,4 +1,4 @@
-//! Runs a program in the guest, and tells the host what it prints and how it ended.
+//! Runs a program in the guest, and reports to the host what it prints and how it ended.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -94,7 +94,7 @@ fn pipe_of(file: OwnedFd, kind: fn(Vec<u8>) -> Relayed) -> Pipe {
     Pipe { file: file.into(), kind }
 }
 
-/// Waits until some of the pipes can be read or are closed, and tells which.
+/// Waits until some of the pipes can be read or are closed, and returns their numbers.
 fn ready(pipes: &[Pipe]) -> io::Result<Vec<usize>> {
     let mut polled: Vec<_> =
         pipes.iter().map(|pipe| PollFd::new(&pipe.file, PollFlags::IN)).collect();

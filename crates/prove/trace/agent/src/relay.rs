@@ -1,5 +1,5 @@
-//! Memory that a guest shares with the host while a program runs in it: what the program prints comes
-//! out, and how it ended.
+//! Memory that a guest shares with the host while a program runs in it: the guest writes what the
+//! program prints, and how it ended.
 //!
 //! It is the memory of QEMU's device ivshmem-plain, as in [`crate::channel`]: a serial console is
 //! too slow for what programs may print. Two words of 64 bits, little-endian, count the bytes that the
@@ -28,7 +28,7 @@ const RING_AT: usize = 4096;
 /// How long the guest waits for room before it checks again; the host reads about as often.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a guest tells of the program in it.
+/// What a guest reports about the program in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relayed {
     /// It has written this to standard output.
@@ -71,7 +71,8 @@ impl Relay {
     /// The memory that begins there.
     ///
     /// # Safety
-    /// It is mapped for reading and writing, for ever, and nothing else in this program uses it.
+    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this program
+    /// uses it.
     pub(crate) unsafe fn new(at: *mut u8, bytes: usize) -> io::Result<Relay> {
         match bytes >= RELAY_BYTES {
             true => Ok(Relay { at, written: 0 }),
@@ -79,7 +80,7 @@ impl Relay {
         }
     }
 
-    /// Tells the host, as soon as there is room.
+    /// Sends a message to the host. Waits until there is room.
     pub(crate) fn tell(&mut self, what: &Relayed) -> io::Result<()> {
         let mut bytes = Vec::new();
         append(what, &mut bytes);
@@ -109,7 +110,7 @@ impl Relay {
     fn read(&self) -> u64 {
         // SAFETY: an aligned word of the memory, which the host writes as a whole.
         let read = u64::from_le(unsafe { self.at.add(READ_AT).cast::<u64>().read_volatile() });
-        // What is written over them is written after the host has said so.
+        // The guest overwrites these bytes only after it has read the count.
         fence(Acquire);
         read
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_arrives_in_order_beyond_the_end_of_the_ring() {
+    fn messages_arrive_in_order_beyond_the_end_of_the_ring() {
         let memory = vec![0_u64; RELAY_BYTES / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
         // SAFETY: the memory is large enough, and stays.

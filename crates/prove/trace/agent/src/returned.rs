@@ -1,5 +1,7 @@
 //! What a call returned.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::{Deserialize, Serialize};
 
 /// Of a call, as plain data.
@@ -31,26 +33,26 @@ pub(crate) enum Returned {
     Address(usize),
 }
 
-impl Returned {
-    /// As a person reads it, in the words of the model.
-    pub(crate) fn show(self) -> String {
+/// In the words of the model: `ENOENT`.
+impl Display for Returned {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => "nothing".to_owned(),
-            Self::Done => "0".to_owned(),
-            Self::Error(errno) => error_name(errno),
-            Self::Signal(libc::SIGSEGV) => "SIGSEGV".to_owned(),
-            Self::Signal(libc::SIGBUS) => "SIGBUS".to_owned(),
-            Self::Signal(signal) => format!("signal {signal}"),
-            Self::Number(n) => n.to_string(),
-            Self::Odd(n) => format!("{n} bytes"),
-            Self::Page(byte) => format!("a page of {byte}"),
-            Self::End => "end".to_owned(),
+            Self::Nothing => f.write_str("nothing"),
+            Self::Done => f.write_str("0"),
+            Self::Error(errno) => f.write_str(&error_name(*errno)),
+            Self::Signal(libc::SIGSEGV) => f.write_str("SIGSEGV"),
+            Self::Signal(libc::SIGBUS) => f.write_str("SIGBUS"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Number(n) => write!(f, "{n}"),
+            Self::Odd(n) => write!(f, "{n} bytes"),
+            Self::Page(byte) => write!(f, "a page of {byte}"),
+            Self::End => f.write_str("end"),
             Self::Status { inode, pages, links } => {
-                format!("inode {inode}, size {pages}, nlink {links}")
+                write!(f, "inode {inode}, size {pages}, nlink {links}")
             }
-            Self::APipe => "a pipe".to_owned(),
-            Self::Ends([read, write]) => format!("read end {read}, write end {write}"),
-            Self::Address(at) => format!("{at:#x}"),
+            Self::APipe => f.write_str("a pipe"),
+            Self::Ends([read, write]) => write!(f, "read end {read}, write end {write}"),
+            Self::Address(at) => write!(f, "{at:#x}"),
         }
     }
 }

@@ -1,19 +1,21 @@
-//! One test: its set-up, its calls in each order, and what is left of them taken away.
+//! The runs of a plan: its set-up, its calls in each order, and what they returned.
 
-use knee_commute::{Finding, Test, TestOutcome as Outcome};
-use knee_marks::Mark;
+use knee_commute::{Test, TestOutcome as Outcome};
+use knee_harness::{Names, Session, findings};
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Meaning;
-use crate::plan::{Call, Nr, Order, Plan, Step};
+use crate::cleanup;
+use crate::compare::agrees;
+use crate::plan::Plan;
 use crate::returned::Returned;
+use crate::script::{Call, Nr, Step};
 use crate::steps;
-use crate::workers::{Command, Result as Worked, STEPS_BY, Workers};
+use crate::workers::{Command, Reply, STEPS_BY, Workers};
 
-/// What a plan's calls returned, in plain data: it is compared where the test is known.
+/// What the calls of a plan returned, as plain data. It is compared on the host, which has the test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Done {
-    /// A run for each time of each order.
+    /// All runs of each order.
     Ran(Vec<Run>),
     /// A step of the set-up failed.
     SetupFailed(String),
@@ -26,69 +28,78 @@ pub struct Run {
     pub(crate) order: usize,
     /// Numbers of inodes, where they are needed.
     pub(crate) inodes: Vec<(Nr, u64)>,
-    /// By call.
+    /// In the order of the calls.
     pub(crate) returned: Vec<Returned>,
 }
 
-/// Runs each order of a plan `unseen` times, and then under the eyes of the plugin for as long as one
-/// more run is `wanted` after so many; tells also how many runs the plugin saw.
+/// Runs each order of a plan `untraced` times, then traced while `again`, given the number of traced
+/// runs, is true. Returns also the number of traced runs of all orders.
 pub(crate) fn run(
     workers: &Workers,
     plan: &Plan,
-    unseen: u32,
-    mut wanted: impl FnMut(u32) -> bool,
+    untraced: u32,
+    again: impl FnMut(u32) -> bool,
 ) -> (Done, u64) {
-    let mut runs = Vec::new();
-    let mut count = 0;
-    for nr in 0..plan.orders.len() {
-        let (mut left, mut seen) = (unseen, 0);
-        while left > 0 || wanted(seen) {
-            match once(workers, plan, nr, left == 0) {
-                Ok(run) => runs.push(run),
-                Err(why) => return (Done::SetupFailed(why), count),
-            }
-            match left {
-                0 => {
-                    seen += 1;
-                    count += 1;
-                }
-                _ => left -= 1,
-            }
-        }
-    }
-    (Done::Ran(runs), count)
+    let mut processes = Processes { workers, plan, runs: Vec::new() };
+    let orders = plan.orders.iter().map(|order| order.calls.as_slice());
+    let (ran, traced) = knee_harness::run(&mut processes, orders, untraced, again);
+    let done = match ran {
+        Ok(()) => Done::Ran(processes.runs),
+        Err(why) => Done::SetupFailed(why),
+    };
+    (done, traced)
 }
 
-fn once(workers: &Workers, plan: &Plan, nr: usize, seen: bool) -> Result<Run, String> {
-    let mut run =
-        Run { order: nr, inodes: Vec::new(), returned: vec![Returned::Nothing; plan.calls.len()] };
-    let set_up = set_up(workers, plan, &mut run.inodes);
-    let processes = plan.processes();
-    if set_up.is_err() {
-        for (process, by) in STEPS_BY.iter().enumerate().take(processes) {
-            workers.tell(process, *by, Command::Sweep);
+/// The two processes of the agent, which run a plan.
+struct Processes<'a> {
+    workers: &'a Workers,
+    plan: &'a Plan,
+    runs: Vec<Run>,
+}
+
+impl Session for Processes<'_> {
+    /// Numbers of inodes.
+    type State = Vec<(Nr, u64)>;
+    type Returned = Returned;
+    type Error = String;
+
+    fn set_up(&mut self) -> Result<Self::State, String> {
+        let mut inodes = Vec::new();
+        let set_up = set_up(self.workers, self.plan, &mut inodes);
+        if set_up.is_err() {
+            self.all_processes(Command::Sweep);
+            cleanup::sweep_files();
         }
-        steps::sweep_files();
-        return set_up.map(|()| run);
+        set_up.map(|()| inodes)
     }
-    if seen {
-        Mark::Begin.say();
-    }
-    for &nr in &plan.orders[nr].calls {
-        let (process, call) = plan.calls[nr];
-        let call = Command::Call(call, seen);
-        if let Worked::Returned(returned) = workers.tell(process.into(), nr, call) {
-            run.returned[nr] = returned;
+
+    fn call(&mut self, _: &Self::State, nr: usize, traced: bool) -> Returned {
+        let (process, call) = self.plan.calls[nr];
+        match self.workers.tell(process.into(), nr, Command::Call(call, traced)) {
+            Reply::Returned(returned) => returned,
+            Reply::Done | Reply::Failed(_) => Returned::Nothing,
         }
     }
-    if seen {
-        Mark::End.say();
+
+    fn finish(
+        &mut self,
+        order: usize,
+        inodes: Self::State,
+        returned: Vec<Returned>,
+    ) -> Result<(), String> {
+        self.all_processes(Command::Clean);
+        cleanup::clean_files(&self.plan.steps, &self.plan.calls);
+        self.runs.push(Run { order, inodes, returned });
+        Ok(())
     }
-    for (process, by) in STEPS_BY.iter().enumerate().take(processes) {
-        workers.tell(process, *by, Command::Clean);
+}
+
+impl Processes<'_> {
+    fn all_processes(&self, command: Command) {
+        for (process, by) in STEPS_BY.iter().enumerate().take(self.plan.processes()) {
+            self.workers.tell(process, *by, command);
+        }
     }
-    steps::clean_files(plan);
-    Ok(run)
 }
 
 fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result<(), String> {
@@ -104,12 +115,12 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
             step => Command::Step(step),
         };
         match (workers.tell(process, by, command), *step) {
-            (Worked::Failed((what, errno)), _) => {
+            (Reply::Failed((what, errno)), _) => {
                 let error = std::io::Error::from_raw_os_error(errno);
                 return Err(format!("cannot {what}: {error}"));
             }
             (
-                Worked::Returned(Returned::Status { inode: number, .. }),
+                Reply::Returned(Returned::Status { inode: number, .. }),
                 Step::LearnOpen { inode, .. },
             ) => inodes.push((inode, number)),
             _ => {}
@@ -119,45 +130,27 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 impl Done {
-    /// Whether the calls returned what the test says.
+    /// Whether the calls returned what the test expects.
     pub fn outcome(&self, test: &Test, plan: &Plan) -> Outcome {
         let runs = match self {
             Done::Ran(runs) => runs,
             Done::SetupFailed(why) => return Outcome::SetupFailed(why.clone()),
         };
-        let mut findings = Vec::new();
+        let mut all = Vec::new();
         for run in runs {
-            // What comes out of a guest may be anything.
+            // A guest may have written anything.
             let Some(order) = plan.orders.get(run.order) else { continue };
-            findings.extend(compare(test, plan, order, run));
+            let Some(expect) = test.expect.get(order.expect) else { continue };
+            let mut names = Names::default();
+            for (inode, number) in &run.inodes {
+                names.set(format!("inode{inode}"), *number);
+            }
+            let found =
+                findings(test, expect, &order.calls, &run.returned, |call, expected, returned| {
+                    agrees(&mut names, expected, *returned, call.process)
+                });
+            all.extend(found);
         }
-        if findings.is_empty() { Outcome::AsExpected } else { Outcome::Different(findings) }
+        if all.is_empty() { Outcome::AsExpected } else { Outcome::Different(all) }
     }
-}
-
-fn compare(test: &Test, plan: &Plan, order: &Order, run: &Run) -> Vec<Finding> {
-    let mut meaning = Meaning::default();
-    for (inode, number) in &run.inodes {
-        meaning.learn(&format!("inode{inode}"), *number);
-    }
-    let mut findings = Vec::new();
-    for &nr in &order.calls {
-        let Some(expected) = test.expect.get(order.expect).and_then(|it| it.results.get(nr)) else {
-            continue;
-        };
-        let returned = run.returned.get(nr).copied().unwrap_or(Returned::Nothing);
-        if !meaning.is(expected, returned, plan.calls[nr].0) {
-            findings.push(Finding {
-                order: order.calls.iter().map(|nr| label(*nr)).collect(),
-                call: label(nr).to_string(),
-                expected: expected.to_string(),
-                returned: returned.show(),
-            });
-        }
-    }
-    findings
-}
-
-fn label(nr: usize) -> char {
-    char::from(b'a' + nr as u8)
 }

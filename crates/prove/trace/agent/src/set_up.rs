@@ -1,17 +1,16 @@
 //! The steps to a test's initial state, in an order that takes few system calls.
 //!
 //! Most of what a test takes is its set-up. A kernel gives the lowest descriptor that is not in use,
-//! so descriptors are made in ascending order, and most have the number that they are to have; who
-//! makes a file or a pipe keeps its descriptors where the test wants some, or maps it; and an empty
+//! so descriptors are made in ascending order, and most get the number that they are to have. The step
+//! that makes a file or a pipe keeps its descriptors if the test needs some, or maps it. An empty
 //! file is made by the process that has it, if only one has. So few files need a name for the other process
 //! to find them, which would have to be taken away again.
 
 use serde_json::Value;
 
-use crate::plan::{
-    Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step, Unknown, datum, fd, name, names, number, text,
-};
-use crate::steps::{BASE_ENDS, MOST_HIDDEN, hidden_end};
+use crate::arguments::{Unknown, datum, fd, name, names, number, text};
+use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
+use crate::script::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 
 /// A file or a pipe.
 struct Made {
@@ -24,7 +23,7 @@ struct Made {
     /// Of a file one, of a pipe one of each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
-    /// How many ends of a pipe nobody opens.
+    /// Of a pipe, the number of ends of each kind that no process of the test has open.
     hidden: [i64; 2],
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
     opens.retain(|open| !is_kept(open, &mut made));
     maps.retain(|map| !is_mapped_at_once(map, &mut made));
 
-    // A file that nobody looks for needs no name.
+    // A file that no other step opens or maps needs no name.
     let is_found = |thing: Thing| {
         let opened = opens.iter().any(|open| open.of.is_some_and(|(of, _)| of == thing));
         let mapped = maps.iter().any(|map| map.of.is_some_and(|(of, _)| of == thing));
@@ -222,7 +221,7 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
 }
 
 /// Whether the step that makes a file can map this; then it does. It has its file open once for all,
-/// so a file that stays open is mapped by another step: calls would share more than the test says.
+/// so a file that stays open is mapped by another step: otherwise calls would share more than in the test.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -281,11 +280,11 @@ mod tests {
 
     use super::*;
 
-    fn told(setup: &Value) -> Vec<String> {
-        told_of(setup, false)
+    fn shown(setup: &Value) -> Vec<String> {
+        shown_with(setup, false)
     }
 
-    fn told_of(setup: &Value, stats: bool) -> Vec<String> {
+    fn shown_with(setup: &Value, stats: bool) -> Vec<String> {
         let steps = steps(setup.as_array().expect("a list"), stats).expect("known steps");
         let show = |(process, step): &(u8, Step)| match *step {
             Step::File { home, open, map, .. } => {
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_a_file_keeps_it_open_and_descriptors_ascend() {
+    fn the_step_that_makes_a_file_keeps_it_open_and_descriptors_ascend() {
         let setup = json!([
             file("inode0"),
             file("inode1"),
@@ -325,7 +324,7 @@ mod tests {
             open(0, 2, "inode0"),
         ]);
         assert_eq!(
-            told(&setup),
+            shown(&setup),
             [
                 "0: nameless file at Some(0)",
                 "0: file at Some(1)",
@@ -350,13 +349,13 @@ mod tests {
             map(1, "va0", "inode1"),
         ]);
         assert_eq!(
-            told(&setup),
+            shown(&setup),
             ["1: file at Some(0)", "1: nameless file at Some(1)", "1: map page 0", "0: forget 1"]
         );
     }
 
     #[test]
-    fn who_makes_a_file_maps_it_once_and_no_page_shares_what_a_descriptor_has_open() {
+    fn the_step_that_makes_a_file_maps_it_once_unless_a_descriptor_has_it_open() {
         let setup = json!([
             file("inode0"),
             file("inode1"),
@@ -368,7 +367,7 @@ mod tests {
             map(0, "va3", "inode2"),
         ]);
         assert_eq!(
-            told(&setup),
+            shown(&setup),
             [
                 "0: nameless file at None, page 0",
                 "0: file at None, page 1",
@@ -386,7 +385,7 @@ mod tests {
         let setup =
             json!([file("inode0"), file("inode1"), open(1, 0, "inode0"), map(0, "va0", "inode1"),]);
         assert_eq!(
-            told_of(&setup, true),
+            shown_with(&setup, true),
             [
                 "0: file at None, page 0",
                 "1: nameless file at Some(0)",
@@ -403,7 +402,7 @@ mod tests {
         let reader = json!({ "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" });
         let (hidden, base) = (hidden_end(0, false, 0), base(0, 1));
         assert_eq!(
-            told(&json!([pipe, reader])),
+            shown(&json!([pipe, reader])),
             [
                 format!("0: pipe at [{hidden}, {base}]"),
                 format!("1: open 3 like {hidden}"),
@@ -420,6 +419,6 @@ mod tests {
             { "do": "open", "fd": 1, "pipe": "pipe0", "end": "read" },
             { "do": "open", "fd": 0, "pipe": "pipe0", "end": "write" },
         ]);
-        assert_eq!(told(&setup), ["0: pipe at [1, 0]"]);
+        assert_eq!(shown(&setup), ["0: pipe at [1, 0]"]);
     }
 }

@@ -1,23 +1,23 @@
-//! Who does what: two processes, with a thread for each call, each on a CPU of its own. The first
-//! call of the first process is made by the agent's main thread; all others wait for a word in a
-//! shared page.
+//! Two processes with a worker thread for each call, each on a CPU of its own. The agent's main thread
+//! makes the first call of the first process; all other workers wait for commands in a shared page.
 //!
-//! Who waits spins for a while before it sleeps: a thread that is woken on another CPU takes longer
-//! than most tests. A guest whose virtual CPUs take turns (`tcg,thread=single`) goes to the next one
-//! at each `pause`, so that spinning there is handing over. Two threads of one CPU must not spin
+//! A waiting thread spins for a while before it sleeps, as waking a thread on another CPU takes longer
+//! than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next virtual CPU at
+//! each `pause`, so spinning hands over to the other thread there. Two threads of one CPU must not spin
 //! against each other, so only one of them does: the one that had the last command.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use crate::plan::{Call, Step};
+use crate::calls;
+use crate::cleanup;
 use crate::returned::Returned;
+use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::steps::{self, Failed};
 
-/// Processes, and calls at once.
-pub(crate) const PROCESSES: usize = 2;
-pub(crate) const CALLS: usize = 4;
-/// How often a waiter looks before it sleeps.
+/// Polls of a waiting thread before it sleeps.
 const SPINS: u32 = 1000;
 
 /// Nothing to do.
@@ -31,21 +31,21 @@ const DONE: u32 = 2;
 /// whose CPU is busy with the first.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 
-/// What a worker can be told.
+/// A command for a worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Command {
     Step(Step),
-    /// And whether the plugin sees it.
+    /// A call, and whether the run is traced.
     Call(Call, bool),
     /// After a test.
     Clean,
-    /// After a test that was broken off.
+    /// After a test whose set-up failed.
     Sweep,
 }
 
-/// What came of it.
+/// A worker's reply to a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Result {
+pub(crate) enum Reply {
     Done,
     Failed(Failed),
     Returned(Returned),
@@ -54,8 +54,8 @@ pub(crate) enum Result {
 /// A word that one thread waits for another to set.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// How many sleep, or are about to look once more and sleep. Both sides wait for one word, and
-    /// one may be waking up while the other falls asleep.
+    /// How many threads sleep, or are about to poll once more and sleep. Both sides wait for one word,
+    /// and one may be waking up while the other falls asleep.
     asleep: AtomicU32,
 }
 
@@ -63,7 +63,7 @@ impl Word {
     pub(crate) fn set(&self, value: u32) {
         self.value.store(value, SeqCst);
         if self.asleep.load(SeqCst) != 0 {
-            // SAFETY: the word is in memory that both processes have for ever.
+            // SAFETY: the word is in memory that neither process unmaps.
             unsafe {
                 libc::syscall(libc::SYS_futex, self.value.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
             }
@@ -95,7 +95,7 @@ impl Word {
             self.asleep.fetch_add(1, SeqCst);
             let now = self.value.load(SeqCst);
             if !is_wanted(now) {
-                // SAFETY: as of `set`.
+                // SAFETY: as in `set`.
                 unsafe {
                     let timeout = std::ptr::null::<libc::timespec>();
                     let word = self.value.as_ptr();
@@ -107,27 +107,64 @@ impl Word {
     }
 }
 
+/// A worker's place in the memory that both processes share.
 struct Slot {
     state: Word,
-    command: UnsafeCell<Command>,
-    result: UnsafeCell<Result>,
+    /// Initialized from the first GO on.
+    command: UnsafeCell<MaybeUninit<Command>>,
+    /// Initialized from the first DONE on.
+    reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-/// What both processes see.
+// SAFETY: a slot has two users, and `state` says which of them may access the two cells: from GO to DONE
+// the worker of this slot, the one thread that calls `serve`; otherwise the thread that has the only
+// `Workers`, which is not `Sync`. Each hands over by a store of `state` that the other one reads before
+// it accesses a cell. Both are SeqCst, so the accesses of one happen before those of the other.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Has the worker execute a command, and waits for its reply. Called by the thread that has the
+    /// [`Workers`] only. The state is IDLE before and after.
+    fn request(&self, command: Command, may_spin: impl Fn() -> bool) -> Reply {
+        // SAFETY: the state is IDLE, so this thread alone accesses the cell.
+        unsafe { (*self.command.get()).write(command) };
+        self.state.set(GO);
+        self.state.wait(DONE, may_spin);
+        // SAFETY: the state is DONE, so this thread alone accesses the cell, and the worker has
+        // initialized it. The worker is this program, a fork of this process: the type has the same
+        // layout there, and the text that a reply refers to is at the same address.
+        let reply = unsafe { (*self.reply.get()).assume_init_read() };
+        self.state.set(IDLE);
+        reply
+    }
+
+    /// Waits for a command and executes it. Called by the worker of this slot only.
+    fn serve(&self, may_spin: impl Fn() -> bool, execute: impl FnOnce(Command) -> Reply) {
+        self.state.wait(GO, may_spin);
+        // SAFETY: the state is GO, so this thread alone accesses the cell, and the main thread has
+        // initialized it; as in `request`, the type is the same there. A command is plain data.
+        let command = unsafe { (*self.command.get()).assume_init_read() };
+        let reply = execute(command);
+        // SAFETY: the state is still GO, so this thread alone accesses the cell.
+        unsafe { (*self.reply.get()).write(reply) };
+        self.state.set(DONE);
+    }
+}
+
+/// Memory that both processes share. All bytes of it may be zero: it is atomics and what need not be
+/// initialized.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
     /// By CPU: the process whose worker had the last command there.
     last: [AtomicU32; CALLS],
 }
 
-// SAFETY: the command of a slot is written before `state` becomes GO and read after that, the result
-// before it becomes DONE and after that, with release and acquire: at no time do two have it.
-unsafe impl Sync for Shared {}
-
 /// The workers; the second process ends with this one.
 pub(crate) struct Workers {
     shared: &'static Shared,
     main: i32,
+    /// The agent's main thread alone gives commands: see [`Slot::request`].
+    not_sync: PhantomData<Cell<()>>,
 }
 
 impl Workers {
@@ -136,8 +173,9 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: new memory, shared with the child, which is zeroes: valid `AtomicU32`s, and
-        // nothing else is read before it has been written.
+        // SAFETY: new memory of this size at an address that the kernel chooses, page-aligned and never
+        // unmapped. It is zeroes, which are a valid `Shared`: each of its fields is an `AtomicU32`, or
+        // `MaybeUninit`, which is valid whatever its bytes are.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -166,25 +204,17 @@ impl Workers {
             work(shared, process, 0, main);
         }
         pin(0);
-        Ok(Self { shared, main })
+        Ok(Self { shared, main, not_sync: PhantomData })
     }
 
     /// Has worker `nr` of `process` do `command`, and waits for it.
-    pub(crate) fn tell(&self, process: usize, nr: usize, command: Command) -> Result {
+    pub(crate) fn tell(&self, process: usize, nr: usize, command: Command) -> Reply {
         if (process, nr) == (0, 0) {
             return execute(&command, nr, self.main);
         }
-        let slot = &self.shared.slots[process][nr];
-        // SAFETY: the worker waits for GO.
-        unsafe { *slot.command.get() = command };
         self.shared.last[nr].store(process as u32, SeqCst);
-        slot.state.set(GO);
         // The worker of CPU 0 cannot begin while this thread spins there.
-        slot.state.wait(DONE, || nr != 0);
-        // SAFETY: the worker has written it and waits.
-        let result = unsafe { *slot.result.get() };
-        slot.state.set(IDLE);
-        result
+        self.shared.slots[process][nr].request(command, || nr != 0)
     }
 }
 
@@ -193,30 +223,24 @@ fn work(shared: &Shared, process: usize, nr: usize, main: i32) -> ! {
     let slot = &shared.slots[process][nr];
     let may_spin = || nr != 0 && shared.last[nr].load(SeqCst) == process as u32;
     loop {
-        slot.state.wait(GO, may_spin);
-        // SAFETY: it was written before GO.
-        let command = unsafe { *slot.command.get() };
-        let result = execute(&command, nr, main);
-        // SAFETY: it is read after DONE.
-        unsafe { *slot.result.get() = result };
-        slot.state.set(DONE);
+        slot.serve(may_spin, |command| execute(&command, nr, main));
     }
 }
 
-fn execute(command: &Command, nr: usize, main: i32) -> Result {
+fn execute(command: &Command, nr: usize, main: i32) -> Reply {
     match command {
         Command::Step(step) => match steps::step(step, main) {
-            Ok(()) => Result::Done,
-            Err(failed) => Result::Failed(failed),
+            Ok(()) => Reply::Done,
+            Err(failed) => Reply::Failed(failed),
         },
-        Command::Call(call, seen) => Result::Returned(steps::call(call, nr, *seen)),
+        Command::Call(call, seen) => Reply::Returned(calls::call(call, nr, *seen)),
         Command::Clean => {
-            steps::clean();
-            Result::Done
+            cleanup::clean();
+            Reply::Done
         }
         Command::Sweep => {
-            steps::sweep();
-            Result::Done
+            cleanup::sweep();
+            Reply::Done
         }
     }
 }

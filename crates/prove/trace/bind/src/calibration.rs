@@ -1,5 +1,5 @@
 //! Trials whose verdicts are known, made before the first test by the threads that make its calls:
-//! knee can tell from them whether QEMU shows what threads share, and nothing else.
+//! they show knee whether QEMU reports what threads share, and nothing else.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -63,14 +63,14 @@ static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; LINE]);
 #[inline(never)]
 pub(crate) fn window(kind: Kind, thread: usize) {
     let side = thread as u8;
-    Mark::Open(side).say();
+    Mark::Open(side).emit();
     match kind {
         Kind::Nothing => {}
         Kind::OwnLines => OWN[thread].0[0].store(1, Relaxed),
         Kind::SharedWord => SHARED.0[0].store(1, Relaxed),
         Kind::NeighbouringBytes => NEIGHBOURS.0[NEIGHBOURS_AT + thread].store(1, Relaxed),
     }
-    Mark::Close(side).say();
+    Mark::Close(side).emit();
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! Whether a call returned what the model says.
+//! The result of a call, and whether it is the one that the model allows.
 
 use std::fmt;
 
+use knee_harness::{Names, name_number};
 use serde_json::Value;
-
-use crate::given::name_number;
 
 /// What a call returned, in terms of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,30 +39,18 @@ impl fmt::Display for Returned {
     }
 }
 
-/// What was chosen in one run, with the names that the model has for it.
-#[derive(Debug, Default)]
-pub(crate) struct Choices<'t>(Vec<(&'t str, u64)>);
-
-impl<'t> Choices<'t> {
-    /// Whether `returned` is what `expected`, a result of a test, says. What was chosen has to be the
-    /// same for one name and different for two.
-    pub(crate) fn agree(&mut self, expected: &'t Value, returned: Returned) -> bool {
-        let parts = expected.as_object().map_or(0, serde_json::Map::len);
-        let result = &expected["result"];
-        let open = result["any"].as_str();
-        match returned {
-            Returned::Nothing => parts == 0,
-            _ if parts != 1 => false,
-            Returned::Word(word) => result == word,
-            Returned::Number(n) => open.is_some() || *result == n,
-            Returned::Name(nr) => result["name"].as_str().and_then(name_number) == Some(nr),
-            Returned::Chosen(chosen) => open.is_some_and(|name| {
-                let other = |&(known, value): &(&str, u64)| (known == name) != (value == chosen);
-                let agrees = !self.0.iter().any(other);
-                self.0.push((name, chosen));
-                agrees
-            }),
-        }
+/// Whether a call returned the expected result.
+pub(crate) fn agrees<'t>(names: &mut Names<'t>, expected: &'t Value, returned: Returned) -> bool {
+    let parts = expected.as_object().map_or(0, serde_json::Map::len);
+    let result = &expected["result"];
+    let open = result["any"].as_str();
+    match returned {
+        Returned::Nothing => parts == 0,
+        _ if parts != 1 => false,
+        Returned::Word(word) => result == word,
+        Returned::Number(n) => open.is_some() || *result == n,
+        Returned::Name(nr) => result["name"].as_str().and_then(name_number) == Some(nr),
+        Returned::Chosen(value) => open.is_some_and(|name| names.agree(name, value)),
     }
 }
 
@@ -74,7 +61,7 @@ mod tests {
     use super::*;
 
     fn agree(expected: Value, returned: Returned) -> bool {
-        Choices::default().agree(&expected, returned)
+        agrees(&mut Names::default(), &expected, returned)
     }
 
     #[test]
@@ -99,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_one_for_a_name_and_two_for_two() {
+    fn a_chosen_value_is_the_same_for_one_name_and_different_for_two() {
         let [one, two] = ["address1", "address2"].map(|name| json!({ "result": { "any": name } }));
-        let mut choices = Choices::default();
-        assert!(choices.agree(&one, Returned::Chosen(64)));
-        assert!(choices.agree(&one, Returned::Chosen(64)));
-        assert!(!choices.agree(&two, Returned::Chosen(64)));
-        assert!(!choices.agree(&one, Returned::Chosen(80)));
+        let mut names = Names::default();
+        assert!(agrees(&mut names, &one, Returned::Chosen(64)));
+        assert!(agrees(&mut names, &one, Returned::Chosen(64)));
+        assert!(!agrees(&mut names, &two, Returned::Chosen(64)));
+        assert!(!agrees(&mut names, &one, Returned::Chosen(80)));
     }
 }

@@ -1,9 +1,9 @@
 //! A virtual CPU for each thread that makes calls, in a guest.
 //!
-//! There the plugin knows who accesses memory by the virtual CPU, and in QEMU's user mode each thread
-//! has one anyway. Threads are not pinned: a library that asks how many CPUs it may use would be told
-//! one. A thread goes to a CPU, may then run on all again, and stays there, since the guest's kernel
-//! is told not to balance load.
+//! There the plugin identifies a thread by its virtual CPU; in QEMU's user mode each thread has one of
+//! its own anyway. Threads are not pinned, as a library that asks for the number of CPUs would get one. A
+//! thread moves to a CPU and may then run on all of them. It stays where it is, since the guest's kernel
+//! is configured not to balance load.
 
 use std::io;
 

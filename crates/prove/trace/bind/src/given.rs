@@ -4,6 +4,7 @@
 //! What makes no difference is missing in a test; then it is 0.
 
 use knee_commute::TestCall;
+use knee_harness::name_number;
 use serde_json::Value;
 
 /// The initial state of a test, part by part.
@@ -48,7 +49,7 @@ impl<'t> Setup<'t> {
 
     /// The names in a queue or a stack; the first is the first to be taken.
     ///
-    /// Where the test leaves one open, because nobody looks at it, it is 0.
+    /// An element that the test leaves open, because no call depends on it, is 0.
     ///
     /// # Panics
     /// There is something else in it.
@@ -133,12 +134,6 @@ fn number_of(of: &str, name: &str) -> u64 {
     name_number(name).unwrap_or_else(|| panic!("{of} is not a name followed by a number: {name}"))
 }
 
-/// The number in a name, `key12`.
-pub(crate) fn name_number(name: &str) -> Option<u64> {
-    let sort = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    name[sort.len()..].parse().ok()
-}
-
 fn wrong(of: &str, value: &Value) -> ! {
     panic!("{of} has a different type than the binding expects: {value}")
 }
@@ -166,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_is_zero() {
+    fn an_argument_that_makes_no_difference_is_zero() {
         let call = serde_json::from_value(json!({
             "label": "a", "operation": "push", "process": 0, "thread": 0, "cpu": 0,
             "arguments": { "message": "message3" },
@@ -179,7 +174,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "n has a different type than the binding expects: \"key0\"")]
-    fn another_kind_of_value_is_told() {
+    fn a_value_of_another_type_is_reported() {
         Setup(&[json!({ "set": "n", "to": "key0" })]).number("n");
     }
 }

@@ -1,8 +1,8 @@
 //! Binds a library to a model of its interface, so that knee can check what its calls share.
 //!
-//! A model says what the operations of an interface do (crate knee-commute), and knee makes tests of
-//! it: a state, and calls that commute in it. A binding says how a library comes to that state and
-//! how it makes these calls. Model and binding are one program, whose `main` is [`main()`]:
+//! A model defines what the operations of an interface do (crate knee-commute), and knee generates tests
+//! from it: a state, and calls that commute in it. A binding brings a library to that state and makes
+//! these calls. Model and binding are one program, whose `main` is [`main()`]:
 //!
 //! ```no_run
 //! use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -39,16 +39,16 @@
 //! }
 //! ```
 //!
-//! `knee commute check --program ./counter` runs it under QEMU and tells which calls share memory;
+//! `knee commute check --program ./counter` runs it under QEMU and lists which calls share memory;
 //! the guide is docs/libraries.md.
 //!
 //! | arrow | module |
 //! | --- | --- |
-//! | tests → what the author's code is given | `given` |
+//! | a test → its state and arguments, for the author's code | `given` |
 //! | threads → whether QEMU shows what they share | `calibration` |
 //! | calls → threads, one after the other | `workers` |
 //! | threads → CPUs of a guest | `cpu` |
-//! | what a call returned → whether the model says so | `compare` |
+//! | the result of a call → whether the model allows it | `compare` |
 //! | lines of tests → lines of outcomes | `run` |
 #![forbid(unsafe_code)]
 
@@ -64,16 +64,16 @@ mod workers;
 pub use compare::Returned;
 pub use cpu::GUEST;
 pub use given::{Call, Setup};
-pub use run::{TOLD, Told, main};
+pub use run::{MESSAGE_PREFIX, Message, main};
 
-/// Makes a call, as often as it is called. Nothing else should be in it: what it does is what knee
-/// traces, so arguments are read and made ready before.
+/// Makes a call. knee traces everything that it does, so it should do nothing else:
+/// [`Binding::prepare`] reads the arguments.
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
 /// A library with the interface of a model. It is the state that calls share: made anew for each run
 /// of each test, by a thread that makes no calls, and dropped by it.
 ///
-/// A panic of its functions is told as the outcome of the test.
+/// A panic of its functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {
     /// The model of the interface.
     fn model() -> impl Model;
@@ -81,7 +81,7 @@ pub trait Binding: Send + Sync + Sized + 'static {
     /// Brings the library to the initial state of a test.
     fn set_up(setup: &Setup<'_>) -> Self;
 
-    /// Gets ready to make a call, on the thread that is to make it; `None` if there is no such
+    /// Prepares a call, on the thread that is to make it. Returns `None` if the binding does not have the
     /// operation.
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>>;
 }

@@ -6,30 +6,31 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use knee_commute::{Expect, Finding, Model, TEST_SCHEMA, Test, TestOutcome as Outcome, serve};
+use knee_commute::{Finding, Model, Test, TestOutcome as Outcome, serve};
+use knee_harness::{Names, Session, findings, orders};
 use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Trial, trials};
-use crate::compare::Choices;
+use crate::compare::agrees;
 use crate::cpu;
-use crate::workers::{NoResult, Workers, message};
+use crate::workers::{Reply, Workers, message};
 use crate::{Binding, Setup};
 
-/// How often each order of a test is run before the plugin looks: the first run fills caches and
-/// makes what is made once.
-const UNSEEN: u32 = 1;
-/// How often it is run while the plugin looks.
-const SEEN: u32 = 2;
+/// How often each order of a test runs untraced: the first run fills caches, and allocates and
+/// initializes what later runs reuse.
+const UNTRACED: u32 = 1;
+/// How often it then runs traced.
+const TRACED: u32 = 2;
 
-/// What begins a line of a binding on standard output, where the library may write too. A [`Told`]
+/// What begins a line of a binding on standard output, where the library may write too. A [`Message`]
 /// follows, as JSON.
-pub const TOLD: &str = "knee-bind ";
+pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
-/// What a binding tells.
+/// A message of a binding to knee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum Message {
     /// A line of its `/proc/self/maps`; these come before the first test.
     Mapping(String),
     /// The trials that it makes before its first test, the plugin's first tests; they come before the
@@ -37,7 +38,7 @@ pub enum Told {
     Trials(Vec<Trial>),
     /// An address in the stack of a thread that makes calls; they come after the mappings.
     Thread(u64),
-    /// A test is done; they are in the order in which they came.
+    /// A test is done. Tests are done in the order in which the binding receives them.
     Done {
         /// The test.
         id: String,
@@ -51,8 +52,8 @@ pub enum Told {
 /// The `main` of a program that binds a library to a model.
 ///
 /// With an argument it answers knee's questions about the model ([`knee_commute::serve`]). Without,
-/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and tells what
-/// came of each in a line that begins with [`TOLD`].
+/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and writes the
+/// outcome of each in a line that begins with [`MESSAGE_PREFIX`].
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());
@@ -76,20 +77,20 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    // Workers have the CPUs before it.
+    // The workers have the CPUs below this one.
     cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
     out.write_all(mappings()?)?;
     for stack in workers.stacks() {
-        tell(out, &Told::Thread(stack))?;
+        send(out, &Message::Thread(stack))?;
     }
-    Mark::Arm.say();
+    Mark::Arm.emit();
     thread::yield_now();
     for Trial { kind, first, second } in trials() {
-        Mark::Begin.say();
+        Mark::Begin.emit();
         workers.try_out(kind, first);
         workers.try_out(kind, second);
-        Mark::End.say();
+        Mark::End.emit();
     }
     for (nr, line) in tests.lines().enumerate() {
         let mut seen = 0;
@@ -100,38 +101,39 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
             }
             Err(error) => (format!("line {}", nr + 1), Outcome::NotRun(error.to_string())),
         };
-        tell(out, &Told::Done { id, outcome, seen })?;
+        send(out, &Message::Done { id, outcome, seen })?;
     }
     Ok(())
 }
 
-/// The lines that tell what is tried first, and what is mapped.
+/// The messages about the trials and the mappings.
 ///
-/// A thread of their own makes them, and they stay: where the allocator puts what tests allocate must
-/// not depend on how long the names of mapped files are.
+/// A thread of its own writes them, and they are never freed: the addresses that the allocator gives to
+/// tests must not depend on the length of the names of mapped files.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
-        tell(&mut lines, &Told::Trials(trials()))?;
+        send(&mut lines, &Message::Trials(trials()))?;
         for mapping in std::fs::read_to_string("/proc/self/maps")?.lines() {
-            tell(&mut lines, &Told::Mapping(mapping.to_owned()))?;
+            send(&mut lines, &Message::Mapping(mapping.to_owned()))?;
         }
         Ok(&*lines.leak())
     });
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// In one piece, and before the next test, which may be the last.
-fn tell(out: &mut impl Write, told: &Told) -> io::Result<()> {
-    let told = serde_json::to_string(told)?;
-    out.write_all(format!("{TOLD}{told}\n").as_bytes())?;
+/// Writes a message in one piece, and before the next test, which may end the program.
+fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
+    let message = serde_json::to_string(message)?;
+    out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
     out.flush()
 }
 
 fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -> Outcome {
-    if test.schema != TEST_SCHEMA {
-        return Outcome::NotRun(format!("the test has an unknown schema, {}", test.schema));
-    }
+    let orders = match orders(test) {
+        Ok(orders) => orders,
+        Err(why) => return Outcome::NotRun(why),
+    };
     let (theirs, model) = (&test.interface, B::model());
     if theirs != model.name() {
         let own = model.name();
@@ -142,63 +144,66 @@ fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -
     if test.calls.len() > SIDES {
         return Outcome::NotRun(format!("the test has more than {SIDES} calls at once"));
     }
-    let mut findings = Vec::new();
-    for expect in &test.expect {
-        let Some(order) = expect.calls(test.calls.len()) else {
-            return Outcome::NotRun(
-                "an order contains a call that the test does not have".to_owned(),
-            );
-        };
-        for time in 0..UNSEEN + SEEN {
-            let is_seen = time >= UNSEEN;
-            *seen += u64::from(is_seen);
-            match once(workers, test, expect, &order, is_seen) {
-                Ok(found) => findings.extend(found),
-                Err(not) => return not,
-            }
-        }
+    let mut library = Library { workers, test, orders: &orders, findings: Vec::new() };
+    let calls = orders.iter().map(Vec::as_slice);
+    let (ran, traced) = knee_harness::run(&mut library, calls, UNTRACED, |traced| traced < TRACED);
+    *seen = traced;
+    if let Err(outcome) = ran {
+        return outcome;
     }
+    let mut findings = library.findings;
     findings.dedup();
     if findings.is_empty() { Outcome::AsExpected } else { Outcome::Different(findings) }
 }
 
-fn once<B: Binding>(
-    workers: &Workers<B>,
-    test: &Arc<Test>,
-    expect: &Expect,
-    order: &[usize],
-    is_seen: bool,
-) -> Result<Vec<Finding>, Outcome> {
-    let binding = catch_unwind(|| B::set_up(&Setup(&test.setup)));
-    let binding = Arc::new(binding.map_err(|panic| Outcome::SetupFailed(message(&*panic)))?);
-    if is_seen {
-        Mark::Begin.say();
+/// The library, as the runs of a test see it.
+struct Library<'a, B> {
+    workers: &'a Workers<B>,
+    test: &'a Arc<Test>,
+    orders: &'a [Vec<usize>],
+    findings: Vec<Finding>,
+}
+
+impl<B: Binding> Session for Library<'_, B> {
+    type State = Arc<B>;
+    type Returned = Reply;
+    type Error = Outcome;
+
+    fn set_up(&mut self) -> Result<Arc<B>, Outcome> {
+        let binding = catch_unwind(|| B::set_up(&Setup(&self.test.setup)));
+        binding.map(Arc::new).map_err(|panic| Outcome::SetupFailed(message(&*panic)))
     }
-    let results: Vec<_> = order.iter().map(|&nr| workers.make(&binding, test, nr)).collect();
-    if is_seen {
-        Mark::End.say();
+
+    fn call(&mut self, binding: &Arc<B>, nr: usize, _traced: bool) -> Reply {
+        self.workers.make(binding, self.test, nr)
     }
-    // What a thread has allocated and another frees goes from cache to cache in the allocator, and
-    // later tests would see that instead of what they are about. So nothing is given back.
-    std::mem::forget(binding);
-    let mut choices = Choices::default();
-    let mut findings = Vec::new();
-    for (&nr, result) in order.iter().zip(results) {
-        let expected = &expect.results[nr];
-        let returned = match result {
-            Ok(returned) if choices.agree(expected, returned) => continue,
-            Ok(returned) => returned.to_string(),
-            Err(NoResult::Panicked(said)) => format!("panicked: {said}"),
-            Err(NoResult::NotPrepared(why)) => return Err(Outcome::NotRun(why)),
-        };
-        findings.push(Finding {
-            order: order.iter().map(|&nr| test.calls[nr].label.as_str()).collect(),
-            call: test.calls[nr].label.clone(),
-            expected: expected.to_string(),
-            returned,
+
+    fn finish(
+        &mut self,
+        order: usize,
+        binding: Arc<B>,
+        replies: Vec<Reply>,
+    ) -> Result<(), Outcome> {
+        // Memory that one thread allocates and another frees moves between their caches in the
+        // allocator, which later tests would see as sharing. So nothing is freed.
+        std::mem::forget(binding);
+        let not_prepared = replies.iter().find_map(|reply| match reply {
+            Reply::NotPrepared(why) => Some(why.clone()),
+            Reply::Returned(_) | Reply::Panicked(_) => None,
         });
+        if let Some(why) = not_prepared {
+            return Err(Outcome::NotRun(why));
+        }
+        let (calls, expect) = (&self.orders[order], &self.test.expect[order]);
+        let mut names = Names::default();
+        let found =
+            findings(self.test, expect, calls, &replies, |_, expected, reply| match reply {
+                Reply::Returned(returned) => agrees(&mut names, expected, *returned),
+                Reply::Panicked(_) | Reply::NotPrepared(_) => false,
+            });
+        self.findings.extend(found);
+        Ok(())
     }
-    Ok(findings)
 }
 
 #[cfg(test)]
@@ -212,7 +217,7 @@ mod tests {
     use super::*;
     use crate::{Action, Call, Returned};
 
-    /// A counter that has no `dec_if_positive`, and says one too many in `inc_get`.
+    /// A counter without `dec_if_positive`, whose `inc_get` returns one too many.
     struct Counter(AtomicI64);
 
     impl Binding for Counter {
@@ -251,36 +256,37 @@ mod tests {
         tests
     }
 
-    fn told(lines: &str) -> Vec<(String, Outcome, u64)> {
+    fn messages(lines: &str) -> Vec<(String, Outcome, u64)> {
         let mut out = Vec::new();
         run::<Counter>(lines.as_bytes(), &mut out).expect("nothing to fail");
         let out = String::from_utf8(out).expect("JSON");
-        let told = out.lines().map(|line| {
-            let told = line.strip_prefix(TOLD).expect("nothing else");
-            serde_json::from_str(told).expect("what a binding tells")
+        let messages = out.lines().map(|line| {
+            let message = line.strip_prefix(MESSAGE_PREFIX).expect("only messages");
+            serde_json::from_str(message).expect("a message")
         });
-        told.filter_map(|told| match told {
-            Told::Done { id, outcome, seen } => Some((id, outcome, seen)),
-            Told::Trials(_) | Told::Mapping(_) | Told::Thread(_) => None,
-        })
-        .collect()
+        messages
+            .filter_map(|message| match message {
+                Message::Done { id, outcome, seen } => Some((id, outcome, seen)),
+                Message::Trials(_) | Message::Mapping(_) | Message::Thread(_) => None,
+            })
+            .collect()
     }
 
     #[test]
-    fn outcomes_are_those_of_the_library() {
+    fn the_outcome_of_a_test_is_what_the_library_returns() {
         let tests = tests();
         let lines: Vec<String> =
             tests.iter().map(|test| serde_json::to_string(test).expect("plain data")).collect();
-        let told = told(&lines.join("\n"));
-        assert_eq!(told.len(), tests.len());
-        for (test, (id, outcome, seen)) in tests.iter().zip(&told) {
+        let done = messages(&lines.join("\n"));
+        assert_eq!(done.len(), tests.len());
+        for (test, (id, outcome, seen)) in tests.iter().zip(&done) {
             assert_eq!(&test.id, id);
             let has = |name: &str| test.calls.iter().any(|call| call.operation == name);
             match outcome {
                 Outcome::AsExpected => assert!(!has("inc_get") && !has("dec_if_positive"), "{id}"),
                 Outcome::Different(findings) => {
                     assert!(has("inc_get"), "{id}");
-                    assert_eq!(*seen, u64::from(SEEN) * test.expect.len() as u64);
+                    assert_eq!(*seen, u64::from(TRACED) * test.expect.len() as u64);
                     let ours = |finding: &Finding| {
                         let nr = usize::from(finding.call.as_bytes()[0] - b'a');
                         test.calls[nr].operation == "inc_get"
@@ -297,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_something_else_are_not_run() {
+    fn tests_that_do_not_fit_the_binding_are_not_run() {
         let mut other = tests().swap_remove(0);
         other.interface = "map".to_owned();
         let mut newer = tests().swap_remove(0);
@@ -306,15 +312,15 @@ mod tests {
         cut.expect[0].results.pop();
         let lines =
             [&other, &newer, &cut].map(|test| serde_json::to_string(test).expect("plain data"));
-        let told = told(&(lines.join("\n") + "\nno test"));
-        let why = |nr: usize| match &told[nr] {
+        let done = messages(&(lines.join("\n") + "\nno test"));
+        let why = |nr: usize| match &done[nr] {
             (_, Outcome::NotRun(why), 0) => why.as_str(),
             other => panic!("{other:?}"),
         };
         assert_eq!(why(0), "the test is for the model map, but this binding is for counter");
         assert_eq!(why(1), "the test has an unknown schema, 2");
         assert_eq!(why(2), "an order contains a call that the test does not have");
-        assert_eq!(told[3].0, "line 4");
+        assert_eq!(done[3].0, "line 4");
         assert!(why(3).contains("expected"), "{}", why(3));
     }
 }

@@ -1,11 +1,12 @@
 //! Threads that make calls: the first call of every test is made by the first thread, the second by
 //! the second, as programs have threads that live longer than their calls.
 //!
-//! They are told what to do, and tell what came of it, while no window is open. All that a test needs
-//! is made and dropped by the thread that tells them: memory that goes from one thread to another
-//! would mix their caches in the allocator.
+//! They receive calls and send replies while no window is open. The main thread allocates and drops all
+//! that a test needs: memory that one thread allocates and another frees would mix their caches in the
+//! allocator.
 
 use std::any::Any;
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,13 +18,25 @@ use knee_marks::Mark;
 use crate::calibration::{self, Kind};
 use crate::{Action, Binding, Call, Returned, cpu};
 
-/// Why a call returned nothing.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NoResult {
-    /// The binding has no such operation, or cannot read its arguments.
-    NotPrepared(String),
-    /// The call itself panicked.
+pub(crate) enum Reply {
+    /// It returned.
+    Returned(Returned),
+    /// It panicked.
     Panicked(String),
+    /// It was not made: the binding has no such operation, or cannot read its arguments.
+    NotPrepared(String),
+}
+
+impl Display for Reply {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Returned(returned) => returned.fmt(f),
+            Self::Panicked(said) => write!(f, "panicked: {said}"),
+            Self::NotPrepared(why) => f.write_str(why),
+        }
+    }
 }
 
 /// A call that is to be made.
@@ -39,7 +52,7 @@ enum Turn<B> {
     Ready(io::Result<u64>),
     Try(Kind),
     Make(Job<B>),
-    Made(Result<Returned, NoResult>),
+    Made(Reply),
 }
 
 struct Slot<B> {
@@ -75,18 +88,18 @@ struct Worker<B> {
 }
 
 impl<B> Worker<B> {
-    fn does(&self, turn: Turn<B>) -> Result<Returned, NoResult> {
+    fn does(&self, turn: Turn<B>) -> Reply {
         self.slot.put(turn);
         self.slot.exchange(|turn| match turn {
-            Turn::Made(result) => Ok(result),
+            Turn::Made(reply) => Ok(reply),
             other => Err(other),
         })
     }
 }
 
 impl<B: Binding> Workers<B> {
-    /// Starts a thread for each of so many calls at once, and the next one when it is there: what
-    /// threads allocate as they start would lie elsewhere each time.
+    /// Starts `calls` threads, each when the one before is ready: otherwise what threads allocate as they
+    /// start would be at other addresses each time.
     pub(crate) fn start(calls: usize) -> io::Result<Self> {
         let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
@@ -107,12 +120,7 @@ impl<B: Binding> Workers<B> {
     }
 
     /// Has call `nr` of a test made by its thread, and waits for it.
-    pub(crate) fn make(
-        &self,
-        binding: &Arc<B>,
-        test: &Arc<Test>,
-        nr: usize,
-    ) -> Result<Returned, NoResult> {
+    pub(crate) fn make(&self, binding: &Arc<B>, test: &Arc<Test>, nr: usize) -> Reply {
         let job = Job { binding: Arc::clone(binding), test: Arc::clone(test), nr };
         self.0[nr].does(Turn::Make(job))
     }
@@ -138,45 +146,48 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
             Ok(job) => job,
             Err(kind) => {
                 calibration::window(kind, nr);
-                slot.put(Turn::Made(Ok(Returned::Nothing)));
+                slot.put(Turn::Made(Reply::Returned(Returned::Nothing)));
                 continue;
             }
         };
-        let result = make(&*job.binding, &job.test, job.nr);
-        // Whoever told it has the last one: see above.
+        let reply = make(&*job.binding, &job.test, job.nr);
+        // The main thread keeps the last reference and drops it: see above.
         drop(job);
-        slot.put(Turn::Made(result));
+        slot.put(Turn::Made(reply));
     }
 }
 
-fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Result<Returned, NoResult> {
+fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     let call = Call(&test.calls[nr]);
     let prepared = catch_unwind(AssertUnwindSafe(|| binding.prepare(&call)));
     let mut action = match prepared {
         Ok(Some(action)) => action,
         Ok(None) => {
             let why = format!("the binding has no operation {}", call.operation());
-            return Err(NoResult::NotPrepared(why));
+            return Reply::NotPrepared(why);
         }
-        Err(panic) => return Err(NoResult::NotPrepared(message(&*panic))),
+        Err(panic) => return Reply::NotPrepared(message(&*panic)),
     };
     let side = nr as u8;
-    catch_unwind(AssertUnwindSafe(|| window(side, &mut action))).map_err(|panic| {
-        Mark::Close(side).say();
-        NoResult::Panicked(message(&*panic))
-    })
+    match catch_unwind(AssertUnwindSafe(|| window(side, &mut action))) {
+        Ok(returned) => Reply::Returned(returned),
+        Err(panic) => {
+            Mark::Close(side).emit();
+            Reply::Panicked(message(&*panic))
+        }
+    }
 }
 
 /// What is traced. Not inlined: the marks are at one place each.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
-    Mark::Open(side).say();
+    Mark::Open(side).emit();
     let returned = action();
-    Mark::Close(side).say();
+    Mark::Close(side).emit();
     returned
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -18,7 +18,7 @@ const SIB_SWITCH: u8 = 0x7b;
 /// Stubs of device and spurious vectors are this far apart, or twice that with indirect branch
 /// tracking (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
 const STUB_STEP: u64 = 8;
-/// Room for 256 vectors of the greater alignment; more is no table of stubs.
+/// Room for 256 vectors of the greater alignment. A greater symbol is not a table of stubs.
 const MAX_STUBS_BYTES: u64 = 256 * 16;
 
 /// What happens at an address of the kernel's text.
@@ -42,7 +42,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The instruction that says it; none if the address is not in the upper 2 GiB.
+    /// The instruction that encodes it; `None` if the address is not in the upper 2 GiB.
     pub fn code(self) -> Option<[u8; CODE_BYTES]> {
         let sib = match self.kind {
             EntryKind::Interrupt => SIB_INTERRUPT,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_is_understood_and_none_is_a_mark() {
+    fn every_entry_is_decoded_and_is_not_a_mark() {
         for kind in [EntryKind::Interrupt, EntryKind::Fault, EntryKind::Switch] {
             let entry = Entry { kind, address: 0xffff_ffff_81c0_0b90 };
             let code = entry.code().unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_below_the_upper_two_gibibytes_cannot_be_said() {
+    fn an_address_below_the_upper_two_gibibytes_cannot_be_encoded() {
         for address in [0, 0x7fff_f000, 0xffff_ffff_7fff_fff8] {
             assert_eq!(Entry { kind: EntryKind::Fault, address }.code(), None);
         }

@@ -5,16 +5,16 @@
 pub struct KernelSymbol<'t> {
     /// Its virtual address.
     pub address: u64,
-    /// As of nm(1): `T` and `t` are code.
+    /// As in nm(1): `T` and `t` are code.
     pub kind: &'t str,
     /// Its name, which is part of the text.
     pub name: &'t str,
-    /// Whether a module has it.
+    /// Whether it belongs to a module.
     pub is_of_module: bool,
 }
 
-/// The symbols in the text of `/proc/kallsyms`, as root sees it, in their order. A line that is none
-/// is passed over.
+/// The symbols in the text of `/proc/kallsyms`, as root sees it, in their order. Lines that are not
+/// symbols are skipped.
 pub fn kernel_symbols(kallsyms: &str) -> impl Iterator<Item = KernelSymbol<'_>> {
     kallsyms.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_none_is_passed_over() {
+    fn a_line_that_is_not_a_symbol_is_skipped() {
         let text = "nonsense\n\n10 T\n20 T a\n30 t b\t[module]\nx T c\n";
         let symbol =
             |address, kind, name, is_of_module| KernelSymbol { address, kind, name, is_of_module };

@@ -1,28 +1,28 @@
-//! What a guest and knee's QEMU plugin say to each other.
+//! The protocol by which a guest reports events to knee's QEMU plugin.
 //!
-//! A guest talks to the plugin through instructions that do nothing. `nopl disp32(base,index)` is
+//! A guest signals the plugin by instructions that do nothing. `nopl disp32(base,index)` is
 //! eight bytes, `0f 1f 84 sib disp32`, and the plugin sees the bytes when QEMU translates them. So
-//! the same program runs on real hardware, where nobody listens, and nothing in the kernel under
-//! test is changed. Two things are said:
+//! the same program runs on real hardware, where they have no effect, and the kernel under test is not
+//! changed. There are two kinds:
 //!
 //! * **[`Mark`]**: "a test begins", "the window of side 1 opens". SIB is 0, as in the padding that
 //!   assemblers emit, and the upper half of the displacement is [`MAGIC`], which padding never has.
 //! * **[`Entry`]**: "an interrupt enters the kernel at this address". A SIB that no assembler emits
-//!   for padding tells its kind; the displacement, extended by its sign, is the address. All of the
+//!   for padding encodes its kind; the displacement, extended by its sign, is the address. All of the
 //!   text of an x86-64 kernel lies in the upper 2 GiB, where that is exact. The guest finds the
-//!   addresses in its `/proc/kallsyms` with [`entries`], and [`say_entries`] writes [`Entry::code`]
+//!   addresses in its `/proc/kallsyms` with [`entries`], and [`emit_entries`] writes [`Entry::code`]
 //!   of each and a return instruction into memory, and calls it. So neither a stripped kernel image nor KASLR needs a
 //!   symbol table outside the guest.
 //!
 //! The protocol of a guest: entries, then [`Mark::Arm`], then a system call (callbacks are there
 //! from the next block of instructions on), then for each test `Begin`, windows, `End`. All entries
 //! come before `Arm`: code that is already translated is not examined again. Where the plugin is to
-//! know which CPU has which line, `Flush` comes before the first test of each experiment.
+//! know which CPU has which line, `Flush` precedes the first test of each experiment.
 //!
-//! Callbacks cost time, and only what happens in windows wants them. QEMU
+//! Callbacks cost time, and only code that runs in windows needs them. QEMU
 //! translates code again where certain flags of the CPU differ. A guest that sets such a flag right
 //! behind `Open`, clears it right before `Close`, and has it nowhere else, nor in windows outside of
-//! tests, may say `Apart` before `Arm`: what is then translated while no window is open gets no
+//! tests, may execute `Apart` before `Arm`: what is then translated while no window is open gets no
 //! callbacks. Its virtual CPUs have to share one thread of the host.
 //!
 //! ```
@@ -37,17 +37,17 @@
 //! assert_eq!(found, [0xffff_ffff_81c0_0b90]);
 //! ```
 
+mod emit;
 mod entry;
 mod kallsyms;
 mod mark;
-mod say;
 
+pub use emit::emit_entries;
 pub use entry::{Entry, EntryKind, entries};
 pub use kallsyms::{KernelSymbol, kernel_symbols};
 pub use mark::{MAGIC, Mark, SIDES};
-pub use say::say_entries;
 
-/// Length of everything that is said, in bytes.
+/// Length of each of these instructions, in bytes.
 pub const CODE_BYTES: usize = 8;
 
 const NOPL: [u8; 3] = [0x0f, 0x1f, 0x84];

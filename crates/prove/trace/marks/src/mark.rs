@@ -18,7 +18,7 @@ const APART: u32 = 0x05;
 const OPEN: u32 = 0x10;
 const CLOSE: u32 = 0x20;
 
-/// Something that a guest says where it happens.
+/// An event that a guest marks in its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A test begins: its index is the number of tests that began before.
@@ -30,7 +30,7 @@ pub enum Mark {
     /// From here on no virtual CPU has any line, as far as the plugin knows where lines are.
     Flush,
     /// From here on, kernel code is only watched if it is translated while a window is open: see the
-    /// crate's documentation. It comes before `Arm`.
+    /// crate's documentation. Must precede `Arm`.
     Apart,
     /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
     Open(u8),
@@ -39,7 +39,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// The instruction that says it.
+    /// The instruction that encodes it.
     pub fn code(self) -> [u8; CODE_BYTES] {
         let code = match self {
             Mark::Begin => BEGIN,
@@ -70,33 +70,33 @@ impl Mark {
         }
     }
 
-    /// Says it. The compiler moves no access to memory across it.
+    /// Executes the instruction. The compiler moves no access to memory across it.
     ///
     /// # Panics
-    /// The side is none of [`SIDES`].
+    /// The side is not below [`SIDES`].
     #[inline(always)]
-    pub fn say(self) {
+    pub fn emit(self) {
         match self {
-            Mark::Begin => say::<BEGIN>(),
-            Mark::End => say::<END>(),
-            Mark::Arm => say::<ARM>(),
-            Mark::Flush => say::<FLUSH>(),
-            Mark::Apart => say::<APART>(),
-            Mark::Open(0) => say::<OPEN>(),
-            Mark::Open(1) => say::<{ OPEN + 1 }>(),
-            Mark::Open(2) => say::<{ OPEN + 2 }>(),
-            Mark::Open(3) => say::<{ OPEN + 3 }>(),
-            Mark::Close(0) => say::<CLOSE>(),
-            Mark::Close(1) => say::<{ CLOSE + 1 }>(),
-            Mark::Close(2) => say::<{ CLOSE + 2 }>(),
-            Mark::Close(3) => say::<{ CLOSE + 3 }>(),
+            Mark::Begin => emit_code::<BEGIN>(),
+            Mark::End => emit_code::<END>(),
+            Mark::Arm => emit_code::<ARM>(),
+            Mark::Flush => emit_code::<FLUSH>(),
+            Mark::Apart => emit_code::<APART>(),
+            Mark::Open(0) => emit_code::<OPEN>(),
+            Mark::Open(1) => emit_code::<{ OPEN + 1 }>(),
+            Mark::Open(2) => emit_code::<{ OPEN + 2 }>(),
+            Mark::Open(3) => emit_code::<{ OPEN + 3 }>(),
+            Mark::Close(0) => emit_code::<CLOSE>(),
+            Mark::Close(1) => emit_code::<{ CLOSE + 1 }>(),
+            Mark::Close(2) => emit_code::<{ CLOSE + 2 }>(),
+            Mark::Close(3) => emit_code::<{ CLOSE + 3 }>(),
             Mark::Open(side) | Mark::Close(side) => panic!("a test has no side {side}"),
         }
     }
 }
 
 #[inline(always)]
-fn say<const CODE: u32>() {
+fn emit_code<const CODE: u32>() {
     // SAFETY: an instruction that does nothing, whatever its operand; it touches no register, flag
     // or memory. That it might touch memory is what keeps the compiler from moving accesses.
     unsafe {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mark_is_understood_and_padding_is_none() {
+    fn every_mark_is_decoded_and_padding_is_not_a_mark() {
         let sides = (0..SIDES as u8).flat_map(|side| [Mark::Open(side), Mark::Close(side)]);
         let others = [Mark::Begin, Mark::End, Mark::Arm, Mark::Flush, Mark::Apart];
         for mark in others.into_iter().chain(sides) {

@@ -1,11 +1,11 @@
-//! Who has called the code that runs: a shadow of the call stack of a task whose window is open.
+//! The callers of the code that runs: a shadow of the call stack of a task whose window is open.
 //!
-//! A block of instructions says how it ends, and the next block shows what came of it. Behind a call
-//! the next one is the callee's; a call says where it is. Behind a return it is the caller's, just behind
-//! the call; if that is not the innermost one, inner frames have been left without a return and go
-//! as well. Where no frame is returned to, the return was a jump that undid a call (a retpoline).
-//! A fault is a call that any instruction makes, and an `iretq` its return, wherever it goes to: the
-//! kernel has code for what may not be there. Tail calls leave the frame of who called first.
+//! It is known how a block of instructions ends, and the next block shows the effect. After a call the
+//! next block is the callee's; the call instruction records its own address. After a return it is the
+//! caller's, just behind the call. If that is not the innermost call, inner frames have been left without
+//! a return and are dropped too. A return to no frame was a jump that undid a call (a retpoline). A fault
+//! is a call by any instruction, and an `iretq` its return, wherever it continues: the kernel has fix-up
+//! code for accesses that may fault. Tail calls keep the frame of the first caller.
 //!
 //! The window opens in a call whose own callers are not known: the shadow begins empty, and a return
 //! from where it is empty leaves it so. Interrupts and other tasks are not seen here.
@@ -15,7 +15,7 @@
 
 use knee_marks::EntryKind;
 
-use crate::vcpu::BlockStart;
+use crate::block::{BlockStart, Ends};
 
 /// Callers of which a chain has the innermost.
 pub(crate) const MAX_CALLERS: usize = 6;
@@ -26,20 +26,9 @@ const MAX_CHAINS: usize = 1 << 20;
 /// No instruction is longer.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
 
-/// How a block of instructions ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// In a jump, or where QEMU has cut it.
-    Otherwise,
-    Call,
-    Return,
-    /// It leaves an exception or the kernel: `iretq`, `sysretq`.
-    Leaves,
-}
-
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The call; of a fault the block that it came in.
+    /// The call; for a fault the block that it interrupted.
     code: u64,
     is_fault: bool,
 }
@@ -57,7 +46,7 @@ impl Chain {
 pub(crate) struct Calls {
     /// A ring: what is deeper than there is room for overwrites the outermost.
     frames: [Frame; MAX_FRAMES],
-    /// Where the next frame goes, not yet reduced to a place of the ring.
+    /// The number of the next frame, not yet reduced to a place of the ring.
     next: usize,
     /// How many frames there are.
     count: usize,
@@ -86,7 +75,7 @@ impl Calls {
         }
     }
 
-    /// Forgets all chains.
+    /// Drops all chains.
     pub(crate) fn clear(&mut self) {
         self.chains.truncate(1);
         self.open();
@@ -148,7 +137,7 @@ impl Calls {
         &callers[..count]
     }
 
-    /// The block that ran was cut by a fault, or user mode was, of which nothing is seen.
+    /// A fault interrupted the block that ran, or user mode, which is not observed.
     fn fault(&mut self) {
         match self.ends {
             Ends::Leaves => self.keep(0),
@@ -187,7 +176,7 @@ impl Calls {
         self.chain = None;
     }
 
-    /// Keeps so many of the outermost frames.
+    /// Keeps `count` of the outermost frames.
     fn keep(&mut self, count: usize) {
         self.next = self.next.wrapping_sub(self.count - count);
         self.count = count;
@@ -243,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_call_returns_to_who_called_first() {
+    fn a_tail_call_returns_to_the_first_caller() {
         let blocks = [(0x100, Call), (0x200, Otherwise), (0x300, Call), (0x400, Return)];
         assert_eq!(callers(&blocks), [0x300, 0x100]);
         assert_eq!(callers(&[&blocks[..], &[(0x310, Return), (0x110, Otherwise)]].concat()), []);
@@ -262,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_called_by_the_code_that_it_came_in() {
+    fn a_fault_is_called_by_the_code_that_it_interrupted() {
         // The block would have ended in a call, or in a return, if it had come so far.
         for cut in [Otherwise, Call, Return] {
             let blocks = [(0x100, Call), (0x200, cut), (FAULT, Call), (0x500, Otherwise)];
@@ -271,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fault_came_in_goes_on_or_where_the_kernel_wants_it_to() {
+    fn a_fault_returns_to_the_code_it_interrupted_or_to_fix_up_code() {
         for to in [0x200, 0x900] {
             let blocks = [(0x100, Call), (0x200, Call), (FAULT, Leaves), (to, Otherwise)];
             assert_eq!(callers(&blocks), [0x100]);

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::lines::Line;
-use crate::vcpu::Side;
+use crate::side::Side;
 
 /// Moves of one operation that are reported one by one; the rest is counted.
 const MAX_MOVES: usize = 1000;
@@ -16,11 +16,11 @@ const MAX_MOVES: usize = 1000;
 /// Bit n: virtual CPU n, and from 63 on all of them: the driver offers a guest no more.
 pub(crate) type Cpus = u64;
 
-/// Who has a line.
+/// The CPUs that have a line.
 #[derive(Clone, Copy, Default)]
 struct Holders {
     cpus: Cpus,
-    /// Its only holder has written it, and nobody has read it since.
+    /// Its only holder has written it, and no other CPU has read it since.
     modified: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Move {
 pub(crate) struct Moves<'a> {
     pub(crate) taken: u64,
     pub(crate) fetched: u64,
-    /// The side, its line, how it moved and who had it.
+    /// The side, its line, how it moved and which CPUs had it.
     pub(crate) first: Vec<(usize, &'a Line, Move, Cpus)>,
 }
 
@@ -67,7 +67,7 @@ impl Caches {
         moves
     }
 
-    /// A CPU has touched a line. If the line had to move, tells how, and which CPUs had it.
+    /// A CPU has touched a line. If the line had to move, returns how, and which CPUs had it.
     fn touch(&mut self, cpu: u32, line: &Line) -> Option<(Move, Cpus)> {
         let own: Cpus = 1 << cpu.min(Cpus::BITS - 1);
         let holders = self.lines.entry(line.number).or_default();
@@ -90,7 +90,7 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// What the touches of one line, by a CPU that writes or does not, amount to.
+    /// The moves that the touches of one line, by a CPU that writes or reads, cause.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {
@@ -107,7 +107,7 @@ mod tests {
     const WRITE: bool = true;
 
     #[test]
-    fn of_a_test_all_moves_are_counted_and_a_thousand_told() {
+    fn all_moves_of_a_test_are_counted_and_a_thousand_reported() {
         let side = |cpu: u32, lines: u64| {
             let mut side = Side::new();
             side.count.cpu = cpu;

@@ -17,13 +17,13 @@ use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use crate::qemu::is_program;
 use crate::registers::Registers;
+use crate::scope::is_program;
 use crate::vcpu::MAX_VCPUS;
 
-/// Whether registers tell which CPU executes; otherwise QEMU's number does.
+/// Whether registers identify the executing CPU; otherwise QEMU's number does.
 static BY_REGISTERS: AtomicBool = AtomicBool::new(false);
-/// The CPU that executes, if registers tell.
+/// The executing CPU, if registers identify it.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
 static KNOWN: Shared = Shared(UnsafeCell::new(Known { registers: None, bases: Bases::EMPTY }));
 
@@ -38,8 +38,8 @@ struct Shared(UnsafeCell<Known>);
 // (`-accel tcg,thread=single`), and it calls nothing that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
-/// To be called when QEMU has loaded the plugin: whether registers are to tell which CPU executes, where
-/// they can. The virtual CPUs of a guest have to share one thread of the host then. The threads of a
+/// To be called when QEMU has loaded the plugin. With `by_registers`, registers identify the executing
+/// CPU if this QEMU can read them. The virtual CPUs of a guest have to share one thread of the host then. The threads of a
 /// program without a machine do not, and QEMU's numbers of them are right.
 pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);

@@ -1,8 +1,8 @@
-//! A TCG plugin for QEMU that tells which cache lines two operations of a guest share.
+//! A TCG plugin for QEMU that finds the cache lines that two operations of a guest share.
 //!
 //! The idea is COMMUTER's (Clements et al., "The Scalable Commutativity Rule", SOSP 2013, section
-//! 5.3), which patched an emulator; here it is a plugin of stock QEMU. The guest says where a test
-//! and the windows of its sides begin and end (crate knee-marks). While a side's window is open on a
+//! 5.3), which patched an emulator; here it is a plugin of stock QEMU. The guest marks where a
+//! test and the windows of its sides begin and end (crate knee-marks). While a side's window is open on a
 //! virtual CPU, each access to memory that the kernel makes there is entered in that side's table of
 //! cache lines. At the end of the test the tables are intersected: a line that two sides touched and
 //! one wrote is a conflict. Windows are open one after the other, so nothing spins for a lock, and
@@ -10,12 +10,15 @@
 //!
 //! | arrow | module |
 //! | --- | --- |
+//! | QEMU → the plugin starts | `plugin` |
 //! | QEMU → safe calls | `qemu` |
 //! | `out=…,user=on,trace=7` → settings | `settings` |
-//! | instructions → which callbacks | `translate` |
+//! | settings → which code counts | `scope` |
+//! | instructions → which callbacks | `translate`, `instruction`, `block` |
 //! | callbacks → which virtual CPU executes | `executing`, `registers` |
-//! | callbacks → what belongs to a side | `vcpu` |
-//! | calls and returns → who has called the code that runs | `calls` |
+//! | callbacks → what belongs to a side | `vcpu`, `side` |
+//! | virtual addresses → physical addresses | `pages` |
+//! | calls and returns → the callers of the code that runs | `calls` |
 //! | accesses → lines | `lines` |
 //! | tables of sides → conflicts | `conflict` |
 //! | tables of sides → lines that move between CPUs | `coherence` |
@@ -30,16 +33,15 @@
 //!   which runs a program without a machine, there is nothing else, and it has to be on.
 //! * `trace=INDEX`: every access of that test is written before the test's line.
 //! * `resume=PATH`: after the line of a test with conflicts, or with a side that was switched out, the
-//!   guest stands still until a byte can be read there, so that what the test made is still there to
-//!   be looked at.
-//! * `moves=on`: which lines the sides had to get from other CPUs is told as well (off by default).
+//!   guest pauses until a byte can be read there, so that what the test made is still in its memory.
+//! * `moves=on`: the lines that the sides had to get from other CPUs are reported too (off by default).
 //! * `stack=off`: what kernel code pushes to its stack, pops off it and accesses relative to the stack
 //!   pointer is left out (on by default). Each task has a stack of its own, so the sides share none of
-//!   it; but it is a third of all accesses, in their number and in that of lines.
+//!   it, but it makes up a third of all accesses and lines.
 //! * `scope=program`: only a program in the guest is traced: user code counts, kernel code does not,
 //!   and a line is known by its virtual address (`scope=machine` by default). While the window of a
 //!   thread is open, no other user code may run on its virtual CPU.
-//! * `cpu=number`: QEMU's number tells which virtual CPU executes, and not the registers of the guest
+//! * `cpu=number`: QEMU's number identifies the executing virtual CPU, instead of the guest's registers
 //!   (`registers`, the default where this QEMU can read them). Some versions pass wrong numbers, so this
 //!   only serves to show that they do.
 //!
@@ -50,7 +52,7 @@
 //!
 //! # What it relies on
 //! Some of what QEMU does is documented nowhere. Each guest that knee starts begins with trials that
-//! fail where it is otherwise (the module `calibration` of crate knee-agent), and there is a test of
+//! fail where it is otherwise (the module `calibration` of crate knee-agent), and a test covers
 //! each:
 //!
 //! | QEMU | where | test |
@@ -69,15 +71,21 @@
 //! twice. An instruction on a string counts once, however often it is repeated. Softirqs that run when an operation enables them itself (`local_bh_enable`), not at the
 //! end of an interrupt, count as the operation's.
 
+mod block;
 mod calls;
 mod coherence;
 mod conflict;
 mod executing;
+mod instruction;
 mod lines;
 mod output;
+mod pages;
+mod plugin;
 mod qemu;
 mod registers;
+mod scope;
 mod session;
 mod settings;
+mod side;
 mod translate;
 mod vcpu;

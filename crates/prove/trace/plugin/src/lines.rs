@@ -1,4 +1,4 @@
-//! The cache lines that one side of a test touched: a hash table that is emptied in no time.
+//! The cache lines that one side of a test touched: a hash table that is cleared in constant time.
 //!
 //! A test touches some hundred lines, and thousands of tests run per second. So a slot belongs to
 //! the table's generation or is free, and to clear the table is to begin the next generation. Open
@@ -21,7 +21,7 @@ pub(crate) const MAX_LINES: usize = 1 << 20;
 /// Room for what most operations touch.
 const FIRST_SLOTS: usize = 1 << 11;
 
-/// Up to `N` distinct numbers, the first that came.
+/// Up to `N` distinct numbers, the first that were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstFew<const N: usize> {
     values: [u64; N],
@@ -48,7 +48,7 @@ impl<const N: usize> FirstFew<N> {
     }
 }
 
-/// Where code is that touched a line, and how the task came there first.
+/// Addresses of code that touched a line, and the call path of its first touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code {
     pcs: FirstFew<MAX_PCS>,
@@ -100,7 +100,7 @@ pub(crate) struct Line {
     readers: [Tag; MAX_PCS],
 }
 
-/// Who touched a line, and where it was seen.
+/// The code that touched a line, and the virtual addresses of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Details {
     /// Virtual addresses of the line's first byte.
@@ -152,7 +152,7 @@ impl LineTable {
         }
     }
 
-    /// Forgets all lines.
+    /// Drops all lines.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
         self.details.clear();
@@ -178,7 +178,7 @@ impl LineTable {
         self.index(number).map(|index| &self.lines[index])
     }
 
-    /// Who did it.
+    /// The code that did it.
     pub(crate) fn details(&self, number: u64) -> Option<&Details> {
         self.index(number).map(|index| &self.details[index])
     }
@@ -188,8 +188,8 @@ impl LineTable {
         (slot.generation == self.generation).then_some(slot.line as usize)
     }
 
-    /// Enters an access, in each line that it reaches into. `chain` is asked for the callers of code
-    /// that was not there before.
+    /// Enters an access, in each line that it reaches into. `chain` is called for the callers of code
+    /// that is new.
     #[inline]
     pub(crate) fn add(&mut self, access: &Access, chain: impl FnMut() -> Chain) {
         match access.physical % LINE_BYTES + access.bytes <= LINE_BYTES {

@@ -1,7 +1,7 @@
 //! Tests → lines of JSON, which `knee_trace::record` reads.
 //!
 //! Addresses and masks are strings, `"0xffff888003a4b040"`: numbers of JSON end at 2⁵³ in many
-//! readers. The first line comes when the guest arms:
+//! readers. The first line is written when the guest arms:
 //!
 //! ```json
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
@@ -27,12 +27,12 @@
 //!   they are masks, bit n for byte n of the line. `first` and `last` are bytes of the line.
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are code addresses, four in all, those that wrote first. `callers` has a
-//!   list for each of them, in the same order: the calls by which the task came there when it first
-//!   touched the line, up to six, the innermost first; of a fault, the block of code that it came in.
+//!   list for each of them, in the same order: the call path of the task when it first touched
+//!   the line, up to six, the innermost first; for a fault, the block of code that it interrupted.
 //! * `more` conflicts are not listed.
 //! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing.
 //! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched out
-//!   and came back. All that it did is there, but what the scheduler did on its behalf as well.
+//!   and back in. All that it did is there, and also what the scheduler did on its behalf.
 //! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
 //!   than it opened, or if marks were `stray` (out of order).
 //!
@@ -59,7 +59,7 @@ use std::io::{self, Write as _};
 use crate::coherence::{Cpus, Move, Moves};
 use crate::conflict::{Conflict, conflicts};
 use crate::lines::{LINE_BYTES, Line, MAX_PCS};
-use crate::vcpu::Side;
+use crate::side::Side;
 
 /// Version of the schema above.
 const SCHEMA: u32 = 1;
@@ -91,8 +91,7 @@ impl Output {
         ))
     }
 
-    /// Writes the trace, where there is one, and the result of a test; tells how many conflicts it
-    /// has. `sides` are those that opened a window, with their numbers.
+    /// Writes the trace, if there is one, and the result of a test. Returns the number of its conflicts. `sides` are those that opened a window, with their numbers.
     pub(crate) fn test(
         &mut self,
         test: u64,
@@ -203,7 +202,7 @@ impl Display for ConflictObject<'_> {
     }
 }
 
-/// Members of a test where moves are asked for.
+/// Members of a test with `moves=on`.
 struct MovesMembers<'a>(Option<&'a Moves<'a>>, Sides<'a>);
 
 impl Display for MovesMembers<'_> {
@@ -277,12 +276,11 @@ mod tests {
     use std::io::{Read, Seek};
 
     use super::*;
-    use crate::calls::Ends;
+    use crate::block::{BlockStart, Ends};
     use crate::lines::Access;
-    use crate::vcpu::BlockStart;
 
     #[test]
-    fn a_conflict_is_written_as_the_schema_says() {
+    fn a_conflict_is_written_according_to_the_schema() {
         let side = |address: u64, store| {
             let mut side = Side::new();
             side.count.opened = 1;

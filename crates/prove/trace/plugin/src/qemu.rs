@@ -20,23 +20,14 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
-use crate::translate::{self, is_kernel};
-use crate::{session, settings};
+use crate::scope::{counts_kernel, is_kernel, is_program};
 
-/// Newest version that this plugin was written for.
-const NEWEST: c_int = 7;
 /// First version whose `qemu_plugin_insn_data` copies.
 const COPIES_INSTRUCTIONS: c_int = 3;
 /// First version that passes user data to all callbacks.
 const PASSES_USER_DATA: c_int = 7;
-/// The environment variable with the version to claim.
-const API: &str = "KNEE_PLUGIN_API";
-/// The argument with which QEMU only shows that it can load the plugin, and ends.
-const PROBE: &str = "probe=on";
-/// What the plugin prints then, before the oldest and the newest API version of this QEMU.
-const PROBED: &str = "API versions ";
 /// The longest that x86 has.
 const MAX_INSTRUCTION: usize = 15;
 const NO_REGISTERS: c_int = 0;
@@ -53,7 +44,7 @@ struct RawPhysical([u8; 0]);
 
 /// With the plugin's number and the block, or from [`PASSES_USER_DATA`] on with the block and user
 /// data.
-type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
+pub(crate) type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
 type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
 
@@ -93,11 +84,6 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Whether a program runs, without a machine.
-pub(crate) fn is_program() -> bool {
-    PROGRAM.load(Relaxed)
-}
-
 /// A function of QEMU, or of a library that it uses, that not every version has.
 pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a null handle means everything that is loaded, and the name ends in a zero. The dynamic
@@ -105,104 +91,19 @@ pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { dlsym(ptr::null_mut(), name.as_ptr()) })
 }
 
-/// The head of `qemu_info_t`; what follows differs between versions and is not used.
-#[repr(C)]
-struct RawInfo {
-    target: *const c_char,
-    least_version: c_int,
-    version: c_int,
-    /// Whether there is a machine; otherwise a program runs, without a kernel.
-    system_emulation: bool,
-}
-
-/// The version that this plugin claims to be written for.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "QEMU looks for it by this name")]
-static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static CHOOSE_VERSION: extern "C" fn() = choose_version;
-
-extern "C" fn choose_version() {
-    let chosen = std::env::var(API).ok().and_then(|version| version.parse().ok());
-    let with_scoreboards = || symbol(c"qemu_plugin_scoreboard_new").map(|_| 2);
-    if let Some(version) = chosen.or_else(with_scoreboards) {
-        qemu_plugin_version.store(version, Relaxed);
-    }
-}
-
-/// What QEMU gave this plugin as its name, for calls that want it.
+/// The number by which QEMU identifies this plugin, an argument of its functions.
 static ID: AtomicU64 = AtomicU64::new(0);
 /// API version of the QEMU that runs.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
-/// Whether it runs a program without a machine, whose memory has no physical addresses.
-static PROGRAM: AtomicBool = AtomicBool::new(false);
-
-/// Called once by QEMU when it has loaded the plugin.
-///
-/// # Safety
-/// As QEMU calls it: `info` and `argc` strings at `argv` are valid.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn qemu_plugin_install(
-    id: u64,
-    info: *const RawInfo,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (info, arguments) = unsafe {
-        let argument = |at: usize| CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned();
-        (&*info, (0..usize::try_from(argc).unwrap_or(0)).map(argument).collect::<Vec<_>>())
-    };
-    // SAFETY: QEMU names its target by a C string.
-    let target = unsafe { CStr::from_ptr(info.target) };
-    if arguments == [PROBE] {
-        eprintln!("knee-plugin: {PROBED}{} to {}", info.least_version, info.version);
-        return 1;
-    }
+/// To be called when QEMU has loaded the plugin, with the number by which QEMU knows it and the API
+/// version of this QEMU.
+pub(crate) fn start(id: u64, version: c_int) {
     ID.store(id, Relaxed);
-    RUNNING.store(info.version, Relaxed);
-    PROGRAM.store(!info.system_emulation, Relaxed);
-    let started = match target {
-        _ if info.least_version > NEWEST => Err(format!(
-            "this QEMU supports plugins of API version {} and later, and this plugin knows versions \
-             up to {NEWEST}",
-            info.least_version
-        )),
-        _ if target == c"x86_64" => settings::parse(&arguments).and_then(session::start),
-        _ => Err(format!("the guest is {target:?}, and marks are known for x86_64 only")),
-    };
-    match started {
-        Ok(()) => {
-            translate_with(on_translate_before_arming);
-            0
-        }
-        Err(reason) => {
-            eprintln!("knee-plugin: {reason}");
-            1
-        }
-    }
+    RUNNING.store(version, Relaxed);
 }
 
-unsafe extern "C" fn on_translate_before_arming(first: *mut c_void, second: *mut c_void) {
-    translate::before_arming(&block(first, second));
-}
-
-unsafe extern "C" fn on_translate(first: *mut c_void, second: *mut c_void) {
-    translate::armed(&block(first, second));
-}
-
-/// The block among the arguments of a callback for translation.
-fn block(first: *mut c_void, second: *mut c_void) -> Block {
-    Block(if RUNNING.load(Relaxed) < PASSES_USER_DATA { second } else { first }.cast())
-}
-
-extern "C" fn on_reset(_: u64) {
-    translate_with(on_translate);
-}
-
-fn translate_with(callback: OnTranslate) {
+/// Calls `callback` for each block that is translated from now on.
+pub(crate) fn translate_with(callback: OnTranslate) {
     // SAFETY: the name is the one that QEMU gave; the callback stays where it is, since QEMU does
     // not unload plugins that did not ask for it. It takes two words in each version.
     unsafe {
@@ -210,10 +111,10 @@ fn translate_with(callback: OnTranslate) {
     }
 }
 
-/// Forgets all translated code and translates with [`translate::armed`] from now on. It happens
-/// when all virtual CPUs have left the blocks that they are in.
-pub(crate) fn arm() {
-    // SAFETY: the name is the one that QEMU gave; the callback only registers another.
+/// Drops all translated code when all virtual CPUs have left the blocks that they are in, and calls
+/// `on_reset` then.
+pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
+    // SAFETY: the name is the one that QEMU gave; the callback stays where it is.
     unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
@@ -222,6 +123,15 @@ pub(crate) fn arm() {
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {
+    /// The block among the arguments of a callback for translation.
+    ///
+    /// # Safety
+    /// The arguments are those that QEMU passed to the callback, which has not returned as long as the
+    /// block exists.
+    pub(crate) unsafe fn of_callback(first: *mut c_void, second: *mut c_void) -> Block {
+        Block(if RUNNING.load(Relaxed) < PASSES_USER_DATA { second } else { first }.cast())
+    }
+
     pub(crate) fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
         // SAFETY: see Block; the index is below the number.
         let get =
@@ -233,7 +143,7 @@ impl Block {
     /// Calls `callback` with `data` whenever the block begins to be executed. The callback may read
     /// registers.
     pub(crate) fn on_execute(&self, callback: OnExecute, data: u64) {
-        // SAFETY: see Block; the data is a number that nobody dereferences.
+        // SAFETY: see Block; the data is a number that is never dereferenced.
         unsafe {
             let data = ptr::without_provenance_mut(data as usize);
             qemu_plugin_register_vcpu_tb_exec_cb(self.0, callback, READS_REGISTERS, data);
@@ -255,7 +165,7 @@ impl Instruction<'_> {
     pub(crate) fn code(self) -> Code {
         let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
         // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
-        // ones return is to as many bytes as the instruction has, valid as long as the block.
+        // ones return is to all bytes of the instruction, valid as long as the block.
         unsafe {
             code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
             let bytes = code.bytes.as_mut_ptr();
@@ -279,7 +189,7 @@ impl Instruction<'_> {
     }
 
     fn before(self, callback: OnExecute, registers: c_int, data: u64) {
-        // SAFETY: see Block; the data is a number that nobody dereferences.
+        // SAFETY: see Block; the data is a number that is never dereferenced.
         unsafe {
             let data = ptr::without_provenance_mut(data as usize);
             qemu_plugin_register_vcpu_insn_exec_cb(self.0, callback, registers, data);
@@ -316,7 +226,7 @@ pub(crate) enum Physical {
     Memory(u64),
     /// A device, or what is not the program's where only that counts.
     Device,
-    /// QEMU has lost the translation, as it says of itself that it may.
+    /// QEMU has lost the translation, which its documentation allows.
     Unknown,
 }
 
@@ -326,7 +236,7 @@ pub(crate) struct AccessInfo(pub(crate) u32);
 
 impl AccessInfo {
     pub(crate) fn bytes(self) -> u64 {
-        // SAFETY: QEMU takes the number apart and looks nowhere.
+        // SAFETY: QEMU decodes the number and accesses no memory.
         1 << unsafe { qemu_plugin_mem_size_shift(self.0) }
     }
 
@@ -337,13 +247,13 @@ impl AccessInfo {
 
     /// Where the memory is; of a program, where it sees it: all its threads see the same.
     pub(crate) fn physical(self, address: u64) -> Physical {
-        if PROGRAM.load(Relaxed) || !session::counts_kernel() {
+        if is_program() || !counts_kernel() {
             // A system call or a page fault that ends a block of the program is delivered through
             // tables and stacks of the kernel.
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
         // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
-        // QEMU returns is its own, and is looked at before anything else is asked.
+        // QEMU returns belongs to QEMU, and is read before its next function is called.
         unsafe {
             let physical = qemu_plugin_get_hwaddr(self.0, address);
             if physical.is_null() {

@@ -30,7 +30,7 @@ type NewByteArray = unsafe extern "C" fn() -> *mut RawArray;
 type SetSize = unsafe extern "C" fn(*mut RawArray, c_uint) -> *mut RawArray;
 type ElementSize = unsafe extern "C" fn(*mut RawArray) -> c_uint;
 
-/// How to read the two registers that tell CPUs apart.
+/// Reads the two registers that identify a CPU.
 pub(crate) struct Registers {
     read: ReadRegister,
     set_size: SetSize,
@@ -60,8 +60,8 @@ impl Registers {
     /// can be read.
     pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
-        // glib/garray.h. An array of descriptors has as many as it says, each of the size that GLib
-        // tells, beginning with a handle and a name that ends in a zero. QEMU does not use it any
+        // glib/garray.h. An array of descriptors has the length that it contains, each of the size that GLib
+        // returns, beginning with a handle and a name that ends in a zero. QEMU does not use it any
         // more; it is not freed, as it is got once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;

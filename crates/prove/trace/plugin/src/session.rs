@@ -1,4 +1,4 @@
-//! Which test it is, and which sides it has.
+//! The current test and its sides.
 //!
 //! A side is in one of two places: here, behind a lock, or, while its window is open, in its virtual
 //! CPU's slot, where no lock is needed for every access. Windows of one test are open one after the
@@ -16,15 +16,17 @@ use knee_marks::{Entry, EntryKind, SIDES};
 use crate::coherence::Caches;
 use crate::executing;
 use crate::output::{Entries, Output};
+use crate::scope;
 use crate::settings::Settings;
-use crate::vcpu::{Side, Vcpu};
+use crate::side::Side;
+use crate::vcpu::Vcpu;
 
 struct Session {
     output: Output,
-    /// Who reads results says here when the guest may go on.
+    /// The reader of results writes a byte here when the guest may continue.
     resume: Option<File>,
     trace: Option<u64>,
-    /// Where lines are, if that is asked for.
+    /// Which CPUs have which lines, with `moves=on`.
     caches: Option<Caches>,
     armed: bool,
     /// The guest has what is executed in windows translated apart.
@@ -40,15 +42,12 @@ struct Session {
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
-static USER: AtomicBool = AtomicBool::new(false);
-static STACK: AtomicBool = AtomicBool::new(true);
-static KERNEL: AtomicBool = AtomicBool::new(true);
 /// Whether what is translated now may be executed in a window.
 static WATCHING: AtomicBool = AtomicBool::new(true);
 /// How many windows are open.
 static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens the output, and what it waits for.
+/// Opens the files that the settings name.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let Settings { out, user, trace, resume, moves, stack, program, registers } = settings;
     let file = File::options().create(true).append(true).open(&out);
@@ -56,9 +55,7 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
     let open = |path: String| File::open(&path).map_err(|error| wrong(&path, error));
     let resume = resume.map(open).transpose()?;
-    USER.store(user || program, Relaxed);
-    KERNEL.store(!program, Relaxed);
-    STACK.store(stack, Relaxed);
+    scope::set_counted(user || program, !program, stack);
     executing::start(registers);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
@@ -71,21 +68,6 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
 
 fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(does)
-}
-
-/// Whether what happens in user mode counts.
-pub(crate) fn counts_user() -> bool {
-    USER.load(Relaxed)
-}
-
-/// Whether what happens in the kernel counts.
-pub(crate) fn counts_kernel() -> bool {
-    KERNEL.load(Relaxed)
-}
-
-/// Whether what kernel code does to its stack counts.
-pub(crate) fn counts_stack() -> bool {
-    STACK.load(Relaxed)
 }
 
 /// Whether what is translated now may be executed in a window.
@@ -129,8 +111,8 @@ fn entries() -> Entries {
     count
 }
 
-/// A result that cannot be written is said once per line and lost: the guest goes on, and the driver
-/// misses the line.
+/// A result that cannot be written is lost, with a message for each line: the guest continues, and the
+/// driver misses the line.
 fn complain(written: std::io::Result<()>) {
     if let Err(error) = written {
         eprintln!("knee-plugin: cannot write results: {error}");
@@ -143,7 +125,7 @@ pub(crate) fn arm() -> bool {
         let first = !session.armed;
         if first {
             session.armed = true;
-            complain(session.output.header(counts_user(), entries()));
+            complain(session.output.header(scope::counts_user(), entries()));
         }
         first
     });
@@ -165,7 +147,7 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // Its window was not closed before its test was over; the CPU keeps what it has.
+                // Its window is still open at the end of the test; the CPU keeps its side.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;
@@ -175,8 +157,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// The test ends: its result is written. Where it has conflicts, or a side was switched out, who reads
-/// results may want to look at the guest's memory or to have the test run again, and it waits.
+/// The test ends: its result is written. If it has conflicts, or a side was switched out, the guest
+/// pauses, since the reader of results may read its memory or have the test run again.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -202,8 +184,8 @@ pub(crate) fn end() {
 }
 
 impl Session {
-    /// Lets the guest stand still, with all that the test made, until who reads the results has
-    /// looked at its memory. If nobody is there any more, it goes on.
+    /// Pauses the guest, with all that the test made, until the reader of results has read its memory. If
+    /// there is no reader any more, the guest continues.
     fn wait(&mut self) {
         let Some(mut resume) = self.resume.as_ref() else { return };
         if resume.read_exact(&mut [0]).is_err() {
@@ -248,8 +230,8 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that tells windows apart is the CPU's, so a task that is switched out leaves it to
-        // another one, which may keep it. From then on it tells nothing of what is translated.
+        // The flag that marks code of windows is the CPU's, so a task that is switched out leaves it to
+        // another one, which may keep it. From then on the flag means nothing.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_argument_is_said() {
+    fn the_message_about_a_wrong_argument_names_the_problem() {
         let expected = "user=maybe is none of its arguments: user is on or off";
         assert_eq!(parsed("out=x user=maybe").unwrap_err(), expected);
         let expected = "it wants out=PATH, where to write results";

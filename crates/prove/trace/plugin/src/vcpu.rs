@@ -5,10 +5,10 @@
 //! is an `iretq`; but the kernel also returns to itself with one to serialize the CPU
 //! (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then the next instruction is the one
 //! behind it. So whether an `iretq` ended a level shows when the next block begins. What is recorded
-//! goes on where the interrupted code does: an interrupt hides nothing.
+//! continues where the interrupted code does: an interrupt hides nothing.
 //!
 //! A task that is switched out, because it sleeps or another has its turn, is not the CPU's business
-//! until it is back. Who runs cannot be seen, but `__switch_to_asm` saves a task's registers on its
+//! until it is back. The running task cannot be seen, but `__switch_to_asm` saves a task's registers on its
 //! stack and the stack pointer in its `task_struct`, and reads them from the same addresses when it
 //! switches back. So the addresses that it wrote on the way out are remembered, and when it reads
 //! one of them the task is there again, as deep in interrupts as it was.
@@ -18,93 +18,19 @@ use std::ffi::c_uint;
 
 use knee_marks::EntryKind;
 
-use crate::calls::{Calls, Ends, INSTRUCTION_BYTES};
-use crate::lines::{Access, FirstFew, LineTable};
-use crate::qemu::{AccessInfo, Physical};
+use crate::block::BlockStart;
+use crate::calls::INSTRUCTION_BYTES;
+use crate::lines::FirstFew;
+use crate::pages::{PAGE_BYTES, Pages};
+use crate::qemu::AccessInfo;
+use crate::side::Side;
 
-const PAGE_BYTES: u64 = 4096;
-/// A trace is cut here, at 40 MiB.
-const MAX_TRACE: usize = 1 << 20;
 /// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
 /// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
 const SWITCH_BYTES: u64 = 256;
-/// Pages whose translation is remembered.
-const PAGES: usize = 128;
 /// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
 const MAX_SAVED: usize = 16;
-
-/// What a side of a test did.
-pub(crate) struct Side {
-    pub(crate) table: LineTable,
-    pub(crate) count: Count,
-    pub(crate) calls: Calls,
-    /// All accesses, where they are asked for.
-    pub(crate) trace: Option<Vec<Access>>,
-}
-
-/// … in numbers.
-#[derive(Default)]
-pub(crate) struct Count {
-    /// The virtual CPU whose window opened last.
-    pub(crate) cpu: u32,
-    /// Windows opened, and closed again.
-    pub(crate) opened: u32,
-    pub(crate) closed: u32,
-    pub(crate) instructions: u64,
-    pub(crate) accesses: u64,
-    /// Interrupts that were left out.
-    pub(crate) interrupts: u64,
-    /// How often the task was switched out. What it does before and after counts.
-    pub(crate) switches: u64,
-    /// Accesses whose physical address QEMU did not know; they are missing.
-    pub(crate) unresolved: u64,
-}
-
-impl Side {
-    pub(crate) fn new() -> Side {
-        let (table, count, calls) = (LineTable::new(), Count::default(), Calls::new());
-        Side { table, count, calls, trace: None }
-    }
-
-    /// Forgets all, for a new test; keeps the memory.
-    pub(crate) fn clear(&mut self, trace: bool) {
-        self.table.clear();
-        self.count = Count::default();
-        self.calls.clear();
-        self.trace = trace.then(Vec::new);
-    }
-
-    /// Enters an access within a page.
-    #[inline]
-    fn access(&mut self, pages: &mut Pages, info: AccessInfo, address: u64, bytes: u64, pc: u64) {
-        match pages.physical(info, address) {
-            Physical::Memory(physical) => {
-                self.add(&Access { physical, address, bytes, pc, store: info.is_store() });
-            }
-            Physical::Device => {}
-            Physical::Unknown => self.count.unresolved += 1,
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, access: &Access) {
-        self.table.add(access, || self.calls.chain());
-        if let Some(trace) = self.trace.as_mut().filter(|trace| trace.len() < MAX_TRACE) {
-            trace.push(*access);
-        }
-    }
-}
-
-/// Where a block of instructions begins, and how it ends.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BlockStart {
-    pub(crate) address: u64,
-    /// Instructions in the block.
-    pub(crate) length: usize,
-    pub(crate) enters: Option<EntryKind>,
-    pub(crate) ends: Ends,
-}
 
 /// Whether the task whose window is open runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,48 +63,6 @@ pub(crate) struct Vcpu {
     pages: Pages,
 }
 
-/// Translations, for each of which QEMU takes longer than for the rest of an access.
-///
-/// Those of the kernel's pages are remembered while a window is open, in which the kernel does not
-/// move its own memory. What is mapped for user mode changes with the operations, but not while one
-/// block is executed again and again, to copy a page.
-struct Pages {
-    kernel: [(u64, u64); PAGES],
-    user: (u64, u64),
-    block: u64,
-}
-
-impl Pages {
-    /// No page has this number.
-    const NONE: u64 = u64::MAX;
-    const EMPTY: Pages =
-        Pages { kernel: [(Pages::NONE, 0); PAGES], user: (Pages::NONE, 0), block: 0 };
-
-    fn block(&mut self, address: u64) {
-        if address != self.block {
-            self.block = address;
-            self.user.0 = Pages::NONE;
-        }
-    }
-
-    #[inline]
-    fn physical(&mut self, info: AccessInfo, address: u64) -> Physical {
-        let (page, offset) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        let place = match address >> 63 {
-            0 => &mut self.user,
-            _ => &mut self.kernel[page as usize % PAGES],
-        };
-        if place.0 == page {
-            return Physical::Memory(place.1 + offset);
-        }
-        let physical = info.physical(address);
-        if let Physical::Memory(at) = physical {
-            *place = (page, at - offset);
-        }
-        physical
-    }
-}
-
 impl Vcpu {
     const fn new() -> Vcpu {
         Vcpu {
@@ -198,7 +82,7 @@ impl Vcpu {
         self.side.is_some()
     }
 
-    /// Opens the window: what happens from now on goes into `side`.
+    /// Opens the window: what happens from now on is recorded in `side`.
     pub(crate) fn open(&mut self, number: usize, mut side: Box<Side>) {
         side.calls.open();
         *self = Vcpu { side: Some((number, side)), counts: true, ..Vcpu::new() };
@@ -299,13 +183,13 @@ impl Vcpu {
         }
     }
 
-    /// The last instruction of a block is executed, which makes so many accesses.
+    /// The last instruction of a block is executed, which makes this many accesses.
     pub(crate) fn last_of_block(&mut self, accesses: usize) {
         self.last_accesses = accesses;
     }
 
-    /// Whether what is said to be an access of such an instruction can be one; see
-    /// [`crate::translate`].
+    /// Whether an access that QEMU reports for such an instruction can be its own; see
+    /// [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
         self.last_accesses = self.last_accesses.saturating_sub(1);
@@ -331,7 +215,7 @@ impl Vcpu {
         }
     }
 
-    /// What does not count may tell that the task leaves, or that it is back.
+    /// An access that does not count may show that the task leaves, or that it is back.
     #[cold]
     fn recognise(&mut self, info: AccessInfo, address: u64) {
         match self.presence {
@@ -365,7 +249,7 @@ pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
     // instructions there, one after the other. (With one thread for all CPUs, their turns are
-    // ordered by that thread.) No callback comes while another's `with` runs: nothing in it
+    // ordered by that thread.) No callback is made while another's `with` runs: nothing in it
     // executes instructions of the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
@@ -373,6 +257,7 @@ pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::Ends;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
@@ -380,7 +265,7 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks, of which `Err` is an iretq with the address behind it; returns the side and how
+    /// Runs blocks; `Err` is an iretq with the address behind it. Returns the side and how
     /// deep the CPU is at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
@@ -435,7 +320,7 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, of which the last is repeated; twice more; what follows it.
+        // Three instructions, the last of them repeated; two more repetitions; the instructions after it.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);
@@ -491,12 +376,12 @@ mod tests {
         assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
     }
 
-    /// Who called what runs at the end of these blocks.
+    /// The callers of the code that runs at the end of these blocks.
     fn callers(blocks: &[(u64, Option<EntryKind>, Ends)]) -> Vec<u64> {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         for &(address, enters, ends) in blocks {
-            // Where a switched task is back is told by an access, which only QEMU can make.
+            // An access shows that a switched task is back, and only QEMU can make one.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
                 vcpu.counts = vcpu.depth == 0;
@@ -530,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_was_switched_out_is_called_by_the_same() {
+    fn a_task_that_was_switched_out_keeps_its_callers() {
         let (call, switch) = (KERNEL + 0x1000, KERNEL + 0x400);
         let away = [
             (call, None, Ends::Call),

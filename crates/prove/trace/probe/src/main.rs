@@ -1,8 +1,8 @@
 //! A guest's init that proves what knee's QEMU plugin leaves out and what it finds.
 //!
 //! Arguments are pairs of a kind and a number of tests, `lseek 1000 null 10000`. Each test of a kind
-//! runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. A line tells
-//! which of the plugin's tests they are: `probe lseek 0 1000` (first, how many). Then it powers off.
+//! runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. It prints
+//! which of the plugin's tests they are: `probe lseek 0 1000` (first, count). Then it powers off.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::{hint, mem, ptr, thread};
 
-use knee_marks::{Mark, say_entries};
+use knee_marks::{Mark, emit_entries};
 
 /// Runs before the first test of a kind: slabs, page tables and caches of each CPU fill.
 const WARM_UP: u32 = 50;
@@ -34,8 +34,8 @@ fn main() {
 fn run() -> Result<(), Box<dyn Error>> {
     mount("proc", "/proc")?;
     mount("tmpfs", "/tmp")?;
-    say_entries(&fs::read_to_string("/proc/kallsyms")?)?;
-    Mark::Arm.say();
+    emit_entries(&fs::read_to_string("/proc/kallsyms")?)?;
+    Mark::Arm.emit();
     thread::yield_now();
 
     let state = State::new()?;
@@ -110,7 +110,7 @@ fn operation(kind: &str) -> Option<Operation> {
         "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
         "long-getppid" => |_, _| (0..LONG_CALLS).for_each(|_| getppid()),
-        // What conflicts comes last on side 0 and first on side 1.
+        // The conflicting call is the last one of side 0 and the first one of side 1.
         "long-lseek" => |state, side| {
             if side == 1 {
                 lseek(state);
@@ -120,7 +120,7 @@ fn operation(kind: &str) -> Option<Operation> {
                 lseek(state);
             }
         },
-        // The task goes to sleep in its window.
+        // The task sleeps in its window.
         "sleep" => |_, _| thread::sleep(std::time::Duration::from_millis(1)),
         "panic" => |_, _| drop(fs::write("/proc/sysrq-trigger", "c")),
         "reset" => |_, _| drop(fs::write("/proc/sysrq-trigger", "b")),
@@ -149,7 +149,7 @@ fn store_string(page: &Page, bytes: usize) {
 /// Takes more memory than there is.
 fn exhaust() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
-    // SAFETY: new memory, which nobody uses.
+    // SAFETY: new memory, which nothing refers to.
     unsafe { libc::mmap(ptr::null_mut(), 1 << 40, libc::PROT_WRITE, flags, -1, 0) };
 }
 
@@ -201,13 +201,13 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
             if test < warm_up {
                 operation(state, 0);
             } else {
-                Mark::Begin.say();
+                Mark::Begin.emit();
                 window(state, operation, 0);
             }
             pass(2 * test + 1);
             wait(2 * test + 2);
             if test >= warm_up {
-                Mark::End.say();
+                Mark::End.emit();
             }
         }
         other.join().map_err(|_| io::Error::other("side 1 panicked"))?
@@ -216,13 +216,13 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
 
 #[inline(never)]
 fn window(state: &State, operation: Operation, side: usize) {
-    Mark::Open(SIDES[side]).say();
+    Mark::Open(SIDES[side]).emit();
     operation(state, side);
-    Mark::Close(SIDES[side]).say();
+    Mark::Close(SIDES[side]).emit();
 }
 
 fn pin(cpu: usize) -> io::Result<()> {
-    // SAFETY: a set of CPUs is plain bits, and the kernel reads as many as its size says.
+    // SAFETY: a set of CPUs is plain bits, and the kernel reads the given size.
     unsafe {
         let mut cpus: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(cpu, &mut cpus);
@@ -232,7 +232,7 @@ fn pin(cpu: usize) -> io::Result<()> {
 
 fn mount(kind: &str, at: &str) -> io::Result<()> {
     let (kind, at) = (CString::new(kind)?, CString::new(at)?);
-    // SAFETY: both strings end in a zero; these file systems want no data.
+    // SAFETY: both strings end in a zero; these file systems need no data.
     let mounted = unsafe {
         libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), libc::MS_NOATIME, ptr::null())
     };

@@ -66,7 +66,7 @@ pub struct HotLine {
 }
 
 impl Spread {
-    /// Of values; all 0 if there is none.
+    /// The spread of values; all 0 if there are none.
     pub fn of(values: impl Iterator<Item = u64>) -> Spread {
         let mut values: Vec<u64> = values.collect();
         values.sort_unstable();
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::record::Record;
 
-    /// An operation that takes line 0x40 and had so many instructions and switches.
+    /// An operation that takes line 0x40, with these numbers of instructions and switches.
     fn done(instructions: u64, switches: u64) -> TestResult {
         let line = format!(
             r#"{{"test":0,"sides":[{{"side":0,"cpu":1,"opened":1,"closed":1,

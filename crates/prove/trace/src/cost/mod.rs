@@ -12,8 +12,9 @@ pub use figures::{Figures, HotLine, Spread};
 
 use crate::calibration::Calibration;
 use crate::channel::Channel;
-use crate::check::{CheckError, Functions, uncalibrated};
+use crate::check::CheckError;
 use crate::datum::{Datum, Resolver};
+use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
@@ -36,13 +37,13 @@ pub struct Cost {
 }
 
 /// Makes the experiments of a request in a guest with this kernel and at least as many CPUs as any
-/// of them wants, and tells each. Where the guest ends before it should, another one makes the rest;
-/// how it ended is told if that happens three times to one experiment, or if `tell` breaks.
+/// of them needs, and reports each. If the guest ends early, another one makes the rest. Returns how the
+/// guest ended: after all experiments, after one that failed three times, or after `report` broke.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
     options: &GuestOptions,
-    mut tell: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+    mut report: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let mut options = options.clone();
     options.tracing =
@@ -53,7 +54,7 @@ pub fn cost(
     let mut attempts = 0;
     loop {
         let before = rest.experiments.len();
-        let end = guest(kernel, &mut rest, &options, &mut tell)?;
+        let end = guest(kernel, &mut rest, &options, &mut report)?;
         attempts = if rest.experiments.len() < before { 1 } else { attempts + 1 };
         if rest.experiments.is_empty() || attempts == ATTEMPTS {
             return Ok(end);
@@ -61,13 +62,12 @@ pub fn cost(
     }
 }
 
-/// Makes experiments in one guest, and takes those that are made out of the request, or all if `tell`
-/// breaks.
+/// Makes experiments in one guest, and removes them from the request; if `report` breaks, removes all.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,
     options: &GuestOptions,
-    tell: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
+    report: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let files = Initramfs::new()
         .file("init", 0o755, knee_artefacts::AGENT)
@@ -82,12 +82,12 @@ fn guest(
     let mut resolver = None;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // By the test after which the guest stood still.
+    // By the test after which the guest was paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut calibration = Calibration::of(most);
-    // The guest stands still after one more test.
+    // The guest pauses after one more test.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {
@@ -117,7 +117,7 @@ fn guest(
                     guest.resume()?;
                 }
                 let added = calibration.add(&result);
-                added.map_err(|fault| uncalibrated(&options.emulator, fault))?;
+                added.map_err(|fault| CheckError::uncalibrated(&options.emulator, fault))?;
             }
             Event::Result(Record::Test(result)) => {
                 if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {
@@ -140,7 +140,7 @@ fn guest(
             let data = data.get(&last(&made)).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
             let cost = Cost { experiment: made.experiment, operations, data };
-            if tell(cost, &functions).is_break() {
+            if report(cost, &functions).is_break() {
                 rest.experiments.clear();
                 return Ok(end);
             }

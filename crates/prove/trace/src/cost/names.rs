@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::datum::{Datum, Resolver};
 use crate::record::{Conflict, TestResult, Touch};
 
-/// Names the lines that moved in operations, while the guest stands still behind the last of them.
+/// Names the lines that moved in operations, while the guest is paused after the last of them.
 pub(super) fn of_lines<'r>(
     operations: impl Iterator<Item = &'r TestResult>,
     resolver: &mut Resolver,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_the_line_did_what_the_only_one_does_that_is_known() {
+    fn the_holder_of_a_line_did_what_its_only_known_user_does() {
         assert_eq!(sides(&[operation(3, 0x1, 0x10)]), [(3, 0x1, 0x10), (4, 0x1, 0x10)]);
     }
 

@@ -2,7 +2,7 @@
 //! (Documentation/bpf/btf.rst of Linux).
 //!
 //! What it is read from is a guest's memory, so anything may be in it. Ids and names are checked
-//! where they are used, and what refers to itself comes to an end.
+//! where they are used, and chains of references have a maximum length.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,8 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
+/// A greater description of types is invalid: those of today's kernels have 5 MiB.
+pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Typedefs and qualifiers that follow one another; more is a circle.
 const MAX_CHAIN: usize = 32;
 
@@ -35,7 +37,7 @@ pub(crate) struct Type {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Void,
-    /// An integer, an enumeration or a floating-point number of so many bytes.
+    /// An integer, an enumeration or a floating-point number of this size in bytes.
     Scalar(u64),
     Pointer(TypeId),
     Array {
@@ -71,8 +73,8 @@ impl Member {
     }
 }
 
-/// How the numbers of types and the places of strings in a description that goes on from another one
-/// are found here. Descriptions of modules all go on from the kernel's, so the same number is another
+/// How the numbers of types and the places of strings in a description that extends another one
+/// are found here. Descriptions of modules all extend the kernel's, so the same number is another
 /// type in each of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
@@ -223,7 +225,7 @@ impl Btf {
         Some(())
     }
 
-    /// What a type is; `void` where there is none of this number.
+    /// The kind of a type; `void` if no type has this number.
     pub(crate) fn kind(&self, id: TypeId) -> &Kind {
         self.types.get(id as usize).map_or(&Kind::Void, |of| &of.kind)
     }
@@ -250,7 +252,7 @@ impl Btf {
         id
     }
 
-    /// The name by which a field's type is known: the first on the way to what it is.
+    /// The name of a field's type: the first name in its chain of references.
     pub(crate) fn known_as(&self, id: TypeId) -> &str {
         let mut id = id;
         for _ in 0..MAX_CHAIN {

@@ -38,7 +38,7 @@ pub(super) struct Types {
     types: Vec<u8>,
     strings: Vec<u8>,
     count: u32,
-    /// Bytes of strings of what it goes on from.
+    /// Bytes of strings in the description that it extends.
     strings_before: u32,
 }
 

@@ -1,15 +1,15 @@
-//! What code touches, learned from what it has touched: an instruction mostly works on one type.
-//! Those that do not, such as those that copy memory or take a lock, are recognised by it.
+//! What code touches, learned from earlier accesses: an instruction mostly works on one type. Exceptions,
+//! such as instructions that copy memory or take a lock, are recognised by their varied accesses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// By an instruction's address and what else tells cases apart.
+/// By an instruction's address and what else distinguishes cases.
 #[derive(Debug)]
 pub(crate) struct OfCode<K, V>(HashMap<K, Majority<V>>);
 
-/// What most have been, as Boyer and Moore find it: memory that is looked at too late is something
-/// else now and then, and must not spoil what is known.
+/// The majority of what was touched, by the algorithm of Boyer and Moore: memory that is read too late is sometimes
+/// something else, which must not change the result.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,
@@ -52,7 +52,7 @@ impl<K: Eq + Hash, V: Clone + PartialEq> OfCode<K, V> {
 }
 
 impl OfCode<u64, String> {
-    /// What code touches, if that can be seen: then it is remembered. Otherwise, what it has touched
+    /// What code touches, if that is visible: then it is remembered. Otherwise, what it has touched
     /// before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_that_touches_one_thing_says_what_it_is_and_other_code_does_not() {
+    fn code_that_touches_one_thing_identifies_it_and_other_code_does_not() {
         let mut learned = OfCode::default();
         let copy = 7;
         learned.learn([1, copy].into_iter(), &"pipe");

@@ -22,6 +22,8 @@ const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Bytes of a cache line.
+pub(crate) const LINE_BYTES: u64 = 64;
 /// Physical addresses in entries of page tables.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PRESENT: u64 = 1;
@@ -151,7 +153,7 @@ impl Memory {
         self.at_physical(self.physical(address)?).map(u32::from_le_bytes)
     }
 
-    /// A name that ends with a 0; none if it is no name.
+    /// A name that ends with a 0; `None` if there is no valid one.
     pub(crate) fn name(&self, address: u64) -> Option<String> {
         let mut name = Vec::new();
         for at in 0..MAX_STRING as u64 {

@@ -7,14 +7,14 @@
 //! | `struct page` | `page._refcount (page cache of tmpfs)`, `slab.freelist (filp)`, by what the page is used for |
 //! | a table that is allocated at boot | `dentry_hashtable[]` |
 //! | a slab with a type of its own | `dentry.d_lockref`, by the cache's name and the type's fields |
-//! | a slab of a general size | the same, by the type of who points there; else `kmalloc-192+0x40` |
+//! | a slab of a general size | the same, by the type of the pointers to it; else `kmalloc-192+0x40` |
 //! | other memory | `page table`, `page cache of tmpfs`, `anonymous memory`, `vmalloc` |
 //!
-//! All of it is read from the guest's memory from outside: symbols tell where things are, and the
-//! kernel's description of its own types (BTF) how they are laid out. So nothing here knows a version
-//! of Linux by its number, and nothing in the guest has to help. What is read may be changing or be
-//! gone already, even where the guest stands still after a test: a call frees what it needs no more.
-//! So everything is checked before it is believed, and what cannot be named is told by its class.
+//! All of it is read from the guest's memory from outside: symbols locate things, and the kernel's
+//! description of its own types (BTF) has their layout. So nothing here knows a version
+//! of Linux by its number, and nothing in the guest has to help. What is read may be changing or may
+//! have been freed, even if the guest is paused after a test: a call frees what it no longer needs.
+//! So everything is checked before it is believed, and what cannot be named gets the name of its class.
 //! Names hold no address and no number of a CPU: one datum has one name in all runs and in all
 //! kernels that call it the same.
 
@@ -28,37 +28,18 @@ mod module_types;
 mod pages;
 mod per_cpu;
 mod propagate;
+mod resolver;
 mod role;
 mod slab;
 mod statics;
 mod symbols;
-#[cfg(test)]
-mod tests;
 mod types;
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::ram::Ram;
-use crate::record::{Conflict, TestResult};
-use btf::Btf;
-use memory::{Area, Memory, PAGE_BYTES};
-use pages::Page;
-use per_cpu::{PerCpu, Place};
+pub use resolver::Resolver;
 pub use symbols::{Symbol, Symbols};
-use types::{Named, Types, whole, with};
 
-/// Bytes of a line.
-const LINE_BYTES: u64 = 64;
-/// Of more fields that calls share, or that one of them touches, the first ones are told.
-const MAX_FIELDS: usize = 4;
-/// A description of types that is greater is none: those of today's kernels have 5 MiB.
-const MAX_BTF: u64 = 64 << 20;
-/// A static variable of more bytes and no known type is a table: where in it says nothing.
-const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that write entries of page tables and nothing else. Tables are freed with what they
-/// map, often by the call itself.
-const PAGE_TABLE_CODE: &[&str] =
-    &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 /// What is in a line that calls share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datum {
@@ -95,243 +76,4 @@ impl Display for Datum {
             false => write!(f, " / {}", self.beside.join(", ")),
         }
     }
-}
-
-/// Names what lies in the memory of a guest.
-#[derive(Debug)]
-pub struct Resolver {
-    memory: Memory,
-    symbols: Symbols,
-    per_cpu: Option<PerCpu>,
-    types: Option<Types>,
-    missing: Vec<&'static str>,
-}
-
-impl Resolver {
-    /// A resolver for a guest with this memory whose kernel has started; `kallsyms` is the text of
-    /// its `/proc/kallsyms` as root sees it.
-    pub fn new(ram: Ram, kallsyms: &str) -> Resolver {
-        let symbols = Symbols::parse(kallsyms);
-        let memory = Memory::new(ram, &symbols);
-        let mut missing = Vec::new();
-        if symbols.is_empty() {
-            missing.push("symbols (/proc/kallsyms)");
-        }
-        let types = read_btf(&memory, &symbols).map(|mut btf| {
-            module_types::add(&memory, &symbols, &mut btf);
-            Types::new(&memory, &symbols, btf)
-        });
-        match &types {
-            None => missing.push("types (the kernel is built without CONFIG_DEBUG_INFO_BTF)"),
-            Some(Types { pages: None, .. }) => missing.push("struct page"),
-            Some(Types { caches: None, .. }) => missing.push("struct kmem_cache"),
-            Some(_) => {}
-        }
-        let per_cpu = PerCpu::new(&memory, &symbols, types.as_ref().map(|types| &types.btf));
-        if per_cpu.is_none() {
-            missing.push("areas of CPUs");
-        }
-        Resolver { memory, symbols, per_cpu, types, missing }
-    }
-
-    /// What the kernel does not tell, so that some data have no name or a less telling one.
-    pub fn missing(&self) -> &[&'static str] {
-        &self.missing
-    }
-
-    /// The kernel's symbols.
-    pub fn symbols(&self) -> &Symbols {
-        &self.symbols
-    }
-
-    /// Names what is in the lines that the calls of a test shared.
-    pub fn resolve(&mut self, result: &mut TestResult) {
-        for conflict in &mut result.conflicts {
-            conflict.datum = Some(self.datum(conflict));
-            conflict.by_position = self.is_by_position(conflict);
-        }
-    }
-
-    /// What is in a line that calls share.
-    pub fn datum(&mut self, conflict: &Conflict) -> Datum {
-        let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
-        let written = conflict.sides.iter().fold(0, |all, side| all | side.written);
-        let shared = conflict.shared_bytes();
-        if shared != 0 {
-            return Datum::shared(self.fields(conflict, shared));
-        }
-        let fields = self.fields(conflict, written);
-        let mut beside = self.fields(conflict, touched & !written);
-        beside.retain(|field| !fields.contains(field));
-        Datum::falsely_shared(fields, beside)
-    }
-
-    /// Whether a line is shared only since objects lie there as they do: calls touch different bytes,
-    /// and objects of this cache are no multiple of a line apart. So which of their fields share a
-    /// line differs from object to object.
-    fn is_by_position(&mut self, conflict: &Conflict) -> bool {
-        let Some(types) = &mut self.types else { return false };
-        let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
-        let Some(Page::Slab { cache, .. }) = page else { return false };
-        conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
-    }
-
-    /// What the bytes of a line are part of.
-    fn fields(&mut self, conflict: &Conflict, mut bytes: u64) -> Vec<String> {
-        let base = self.best_address(conflict);
-        let code = code(conflict);
-        let mut fields: Vec<String> = Vec::new();
-        while bytes != 0 && fields.len() < MAX_FIELDS {
-            let byte = u64::from(bytes.trailing_zeros());
-            let (address, physical) = (base.wrapping_add(byte), conflict.line.wrapping_add(byte));
-            let named = self.name(address, physical, &code);
-            if !fields.contains(&named.name) {
-                fields.push(named.name);
-            }
-            let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
-            bytes &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
-        }
-        fields
-    }
-
-    /// Of a line's virtual addresses the one that says most: the kernel's own before a process's.
-    fn best_address(&self, conflict: &Conflict) -> u64 {
-        let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
-        let rank = |address: &u64| match self.memory.area(*address) {
-            Area::Image | Area::Modules => 0,
-            Area::Vmemmap => 1,
-            Area::Direct(_) => 2,
-            Area::User => 4,
-            _ => 3,
-        };
-        all.min_by_key(rank).unwrap_or_else(|| self.memory.direct(conflict.line))
-    }
-
-    fn name(&mut self, address: u64, physical: u64, code: &[u64]) -> Named {
-        match self.per_cpu.as_ref().and_then(|areas| areas.at(address)) {
-            Some(Place::Variable(address)) => return self.per_cpu_variable(address),
-            Some(Place::Allocated(_)) => return whole("per-cpu allocation"),
-            None => {}
-        }
-        let tables = self.types.as_ref().map(|types| &types.statics);
-        if let Some(table) = tables.and_then(|statics| statics.table_at(address)) {
-            return whole(&format!("{table}[]"));
-        }
-        match self.memory.area(address) {
-            Area::Image | Area::Modules => self.variable(address),
-            Area::Vmemmap => self.page_struct(address, code),
-            Area::Direct(physical) => self.memory_at(physical, code),
-            Area::User => {
-                let Named { name, bytes } = self.memory_at(physical, code);
-                Named { name: format!("user memory ({name})"), bytes }
-            }
-            Area::CpuEntry => whole("cpu entry area"),
-            Area::Vmalloc => whole("vmalloc"),
-            Area::Other => whole("unknown"),
-        }
-    }
-
-    fn variable(&mut self, address: u64) -> Named {
-        let Some(Symbol { name, offset, bytes }) = self.symbols.at(address) else {
-            return whole("static data");
-        };
-        let name = stable(name);
-        if let Some(types) = &mut self.types
-            && let Some((begin, of)) = types.statics.at(&types.btf, address)
-        {
-            return types.field(of, address - begin, None).inside(name);
-        }
-        let word = offset & !7;
-        let place = if word == 0 || bytes > MAX_STATIC_STRUCT {
-            String::new()
-        } else {
-            format!("+{word:#x}")
-        };
-        Named { name: format!("{name}{place}"), bytes: 8 - address % 8 }
-    }
-
-    fn per_cpu_variable(&mut self, address: u64) -> Named {
-        if let (Some(types), Some(areas)) = (&mut self.types, &self.per_cpu)
-            && let Some((begin, of)) = areas.variable(&types.btf, address)
-            && let Some(symbol) = self.symbols.at(begin)
-        {
-            let of = types.btf.resolve(of);
-            return types
-                .field(of, address - begin, None)
-                .inside(&format!("per-cpu {}", symbol.name));
-        }
-        let Named { name, bytes } = self.variable(address);
-        Named { name: format!("per-cpu {name}"), bytes }
-    }
-
-    /// A byte of the `struct page` of a page.
-    fn page_struct(&mut self, address: u64, code: &[u64]) -> Named {
-        let Some(types) = &mut self.types else { return whole("struct page") };
-        let Some(pages) = &types.pages else { return whole("struct page") };
-        let (number, offset) = pages.described_at(&self.memory, address);
-        let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // Of the others what they are used for is told by fields that may be gone by now.
-        let (of, alternative) = match page {
-            Some(Page::Slab { .. }) => ("slab", "slab_cache"),
-            Some(Page::Table) => ("ptdesc", "ptl"),
-            _ => ("page", "lru"),
-        };
-        let known = types.btf.composite(of).or_else(|| types.btf.composite("page"));
-        let Some(of) = known else { return whole("struct page") };
-        let used_for = match page {
-            Some(Page::Slab { cache, .. }) => {
-                let cache = types.cache_name(&self.memory, cache);
-                types.pages_of_code.known(code, cache)
-            }
-            page => types.page_use(&self.memory, page, number * PAGE_BYTES, code),
-        };
-        let Named { name, bytes } = types.field(of, offset, Some(alternative));
-        Named { name: with(name, used_for.as_deref().unwrap_or_default()), bytes }
-    }
-
-    fn memory_at(&mut self, physical: u64, code: &[u64]) -> Named {
-        let Some(types) = &mut self.types else { return whole("memory") };
-        let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, physical));
-        if let Some(Page::Slab { cache, first }) = page {
-            return types.object(&self.memory, (cache, first), physical, code);
-        }
-        // Some structs are older than the slab allocator.
-        if page == Some(Page::Other)
-            && let Some((begin, of)) = types.statics.at(&types.btf, self.memory.direct(physical))
-        {
-            return types.field(of, self.memory.direct(physical) - begin, None);
-        }
-        let symbols = &self.symbols;
-        let writes_tables = |code: &u64| {
-            symbols.at(*code).is_some_and(|symbol| PAGE_TABLE_CODE.contains(&symbol.name))
-        };
-        let page = if code.iter().any(writes_tables) { Some(Page::Table) } else { page };
-        let name = types.page_use(&self.memory, page, physical, code);
-        whole(name.as_deref().unwrap_or("page"))
-    }
-}
-
-/// A variable's name without the number that the compiler tells variables of one name apart by.
-fn stable(name: &str) -> &str {
-    match name.rsplit_once('.') {
-        Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => name,
-    }
-}
-
-/// Where the code is that touched a line.
-fn code(conflict: &Conflict) -> Vec<u64> {
-    let all = conflict.sides.iter().flat_map(|side| side.writers.iter().chain(&side.readers));
-    let mut all: Vec<u64> = all.copied().collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
-fn read_btf(memory: &Memory, symbols: &Symbols) -> Option<Btf> {
-    let begin = symbols.address_of("__start_BTF")?;
-    let bytes = symbols.address_of("__stop_BTF")?.checked_sub(begin)?;
-    let mut read = vec![0; usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BTF)?];
-    memory.read(begin, &mut read)?;
-    Btf::parse(&read).ok()
 }

@@ -1,8 +1,7 @@
-//! Types of the modules that a kernel has loaded: it keeps the description of each, which goes on from
+//! Types of the modules that a kernel has loaded: it keeps the description of each, which extends
 //! its own (`btf_module_notify` of kernel/bpf/btf.c).
 
-use super::MAX_BTF;
-use super::btf::Btf;
+use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 

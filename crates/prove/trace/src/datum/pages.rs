@@ -1,4 +1,4 @@
-//! What a physical page is used for, as its `struct page` says.
+//! What a physical page is used for, from its `struct page`.
 
 use super::btf::Btf;
 use super::memory::{Memory, PAGE_BYTES};
@@ -27,7 +27,7 @@ pub(crate) enum Page {
     Anonymous,
     /// Part of a file, or memory that is shared; with the address of its `struct address_space`.
     File(u64),
-    /// It does not say.
+    /// Its `struct page` does not show its use.
     Other,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Pages {
     free: Mark,
 }
 
-/// How a page says that it is something.
+/// How a `struct page` shows a use.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// This bit of `flags` is set.
@@ -57,7 +57,7 @@ enum Mark {
 }
 
 impl Pages {
-    /// None if the kernel's types lack what is needed.
+    /// `None` if the kernel's types do not have the necessary fields.
     pub(crate) fn new(btf: &Btf) -> Option<Pages> {
         let typed = |name| btf.enumerator(name).map(|kind| Mark::Type(kind as u32));
         let flag = |name| btf.enumerator(name).map(|bit| Mark::Flag(bit as u32));
@@ -97,7 +97,7 @@ impl Pages {
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // Descriptions of as many pages as fill a page of memory, which is contiguous.
+        // One page of memory, which is contiguous, full of descriptions of pages.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;

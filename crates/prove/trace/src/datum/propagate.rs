@@ -1,7 +1,7 @@
-//! Types of objects in general caches (`kmalloc-192`), by who points to them.
+//! Types of objects in general caches (`kmalloc-192`), by the fields that point to them.
 //!
 //! Objects of dedicated caches have a type, and so have their fields. What a field points to has the
-//! type that the field says; so have the fields of that. What can be reached in this way is found by
+//! type of the field; so have the fields of that. What can be reached in this way is found by
 //! reading all slabs once, then what has been found, and so on. Memory may change while it is read,
 //! and some of what is read has been freed: a type is taken where it fills the object and most
 //! pointers agree.
@@ -22,11 +22,11 @@ const MAX_DEPTH: usize = 8;
 const MAX_POINTERS: usize = 1024;
 /// Elements of an array of pointers that are followed.
 const MAX_ELEMENTS: u64 = 16;
-/// A type whose objects are greater is no object of a slab.
+/// A greater object is not in a slab.
 const MAX_STRUCT: u64 = 64 << 10;
 /// What structs that end in an array of pointers have of it at least.
 const END_BYTES: u64 = 64;
-/// Fields that point to an array of a struct: nothing else tells them from those that point to one.
+/// Fields that point to an array of a struct: their types do not distinguish them from fields that point to one.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
 /// What `super_block.s_fs_info`, a `void *`, points to, by the name of the file system.
@@ -58,7 +58,7 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// How much it says: what says more counts, however often less is said.
+    /// How specific it is: a more specific type wins over any number of less specific ones.
     fn rank(&self) -> u32 {
         match self {
             Known::Struct(_) | Known::Structs(_) => 3,
@@ -78,7 +78,7 @@ struct Pointer {
     bytes: u64,
 }
 
-/// Objects by their addresses, with what each may be and how many pointers say so.
+/// Objects by their addresses, with the types that each may have and the number of pointers of each type.
 type Votes = HashMap<u64, HashMap<Known, u32>>;
 
 /// Reads memory to find out what its objects are.
@@ -126,7 +126,7 @@ impl<'a> Scan<'a> {
             for (address, votes) in std::mem::take(&mut self.votes) {
                 let most = votes.into_iter().max_by(|(one, ones), (other, others)| {
                     let by_count = one.rank().cmp(&other.rank()).then(ones.cmp(others));
-                    // That two are said as often must not be decided differently each time.
+                    // A tie must be decided the same way each time.
                     by_count.then_with(|| other.cmp(one))
                 });
                 let Some((is, _)) = most else { continue };
@@ -216,8 +216,8 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// What begins at an address that a field has, and where it is, if it is of no known type and can
-    /// be what the field says.
+    /// What begins at the address in a field, and where it is, if its type is unknown and can be that of
+    /// the field.
     fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
         if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
             let (number, within) = self.layout.described_at(self.memory, value);
@@ -239,7 +239,7 @@ impl<'a> Scan<'a> {
         let is = match pointer.to {
             // General caches have sizes that are at most twice as great as the next smaller one.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
-                // Links and locks are part of most structs, and say nothing of the whole.
+                // Links and locks are part of most structs, and do not identify any.
                 let says_it = cache.is_general() && !is_whole(self.btf.name(of));
                 Known::Begin(Some(of).filter(|_| says_it)?)
             }
@@ -280,7 +280,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
             Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
             Kind::Array { element, count } => {
                 let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
-                // One that the struct ends with has as many as there is room for.
+                // An array at the end of a struct has as many elements as there is room for.
                 for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
                     found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
                 }

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::LINE_BYTES;
 use super::btf::{Btf, Kind, TypeId};
-use super::memory::Memory;
+use super::memory::{LINE_BYTES, Memory};
 
-/// Caches whose objects have a type that the name does not tell.
+/// Caches whose objects have a type with another name.
 const TYPES: &[(&str, &str)] = &[
     ("filp", "file"),
     ("backing_file", "file"),
@@ -38,8 +37,7 @@ const TYPES: &[(&str, &str)] = &[
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
 /// What type names end with where the cache is named after the type that it embeds.
 const EMBEDDING: &str = "_info";
-/// Types that end in room for the state of any FPU that there is, of which the kernel allocates what
-/// its CPU needs.
+/// Types that end in room for the state of any FPU. The kernel allocates only what its CPU needs.
 const OPEN_ENDED: &[&str] = &["task_struct"];
 /// No object of a slab is greater (KMALLOC_MAX_CACHE_SIZE is two pages).
 const MAX_OBJECT: u64 = 1 << 22;
@@ -99,12 +97,12 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// None if the kernel's types lack what is needed.
+    /// `None` if the kernel's types do not have the necessary fields.
     pub(crate) fn new(btf: &Btf) -> Option<Caches> {
         Some(Caches { slabs: Slabs::new(btf)?, known: HashMap::new() })
     }
 
-    /// The cache that is described at an address; none if it is no such struct.
+    /// The cache that is described at an address; `None` if there is no such struct.
     pub(crate) fn get(&mut self, memory: &Memory, btf: &Btf, at: u64) -> Option<&Cache> {
         let slabs = &self.slabs;
         self.known.entry(at).or_insert_with(|| slabs.cache(memory, btf, at)).as_ref()
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_place_in_a_line_if_they_are_whole_lines_apart() {
+    fn objects_keep_their_offset_in_a_line_if_their_distance_is_whole_lines() {
         let keeps = |step| {
             let name = "shmem_inode_cache".to_owned();
             Cache { name, object: step, of: None, step, left: 0 }.keeps_lines()

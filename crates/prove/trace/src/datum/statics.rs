@@ -34,15 +34,15 @@ const STRUCTS: &[(&str, &str)] = &[
 /// Pointers to structs that are allocated once, when the system boots.
 const POINTERS: &[(&str, &str)] =
     &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
-/// Pointers to tables that are allocated when the system boots, and what tells how many entries, of
-/// a pointer each, they have.
+/// Pointers to tables that are allocated when the system boots, and the variables with their numbers
+/// of entries, of a pointer each.
 const TABLES: &[(&str, &str, Shift)] = &[
     ("dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("__dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("inode_hashtable", "i_hash_shift", Shift::OfIndex),
     ("mount_hashtable", "m_hash_shift", Shift::OfIndex),
 ];
-/// A table of more entries is none.
+/// A greater number of entries is invalid.
 const MAX_ENTRIES_SHIFT: u32 = 28;
 
 /// What a number is that is called a shift.

@@ -35,12 +35,12 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     text: String,
-    /// By address; of several at one address the most telling comes last.
+    /// By address; of several at one address the most specific is last.
     entries: Vec<Entry>,
 }
 
 impl Symbols {
-    /// Reads the text of `/proc/kallsyms` as root sees it. A line that is none is passed over.
+    /// Reads the text of `/proc/kallsyms` as root sees it. Lines that are not symbols are skipped.
     pub fn parse(text: &str) -> Symbols {
         let mut symbols = Symbols { text: text.to_owned(), entries: Vec::new() };
         let entry = |symbol: KernelSymbol| {
@@ -48,7 +48,7 @@ impl Symbols {
             Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
         };
         let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
-        // A variable's own name says more than that of a section that begins there.
+        // A variable's own name is more specific than that of a section that begins there.
         entries.sort_by_key(|entry| {
             let name = symbols.name(entry);
             (entry.address, !name.starts_with("__"), Reverse(name.len()), name)
@@ -66,7 +66,7 @@ impl Symbols {
         Some(Symbol { name: self.name(entry), offset: address - entry.address, bytes })
     }
 
-    /// Where a symbol is; of several with the same name, the first. It looks at all of them.
+    /// Where a symbol is; of several with the same name, the first. It searches all symbols.
     pub fn address_of(&self, name: &str) -> Option<u64> {
         self.entries.iter().find(|entry| self.name(entry) == name).map(|entry| entry.address)
     }
@@ -76,7 +76,7 @@ impl Symbols {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_none_is_passed_over() {
+    fn a_line_that_is_not_a_symbol_is_skipped() {
         let symbols = Symbols::parse("nonsense\n\n10 T\n20 T a\n30 t b [module]\n");
         assert_eq!((symbols.len(), symbols.address_of("b")), (2, Some(0x30)));
         assert_eq!(symbols.at(0x1f), None);

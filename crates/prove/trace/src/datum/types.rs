@@ -27,7 +27,7 @@ pub(super) struct Types {
     pub(super) statics: Statics,
     /// Objects of general caches, and pages, as the last search has found them.
     known: HashMap<u64, Known>,
-    /// What code has touched, for when it is gone.
+    /// What code has touched, for objects that have been freed.
     objects_of_code: OfCode<(u64, u64), Known>,
     /// The same of pages.
     pub(super) pages_of_code: OfCode<u64, String>,
@@ -161,7 +161,7 @@ impl Types {
         caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
     }
 
-    /// What a page is used for that is no slab; where that is over, what the code touches else.
+    /// The use of a page that is not a slab. If the page is free by now, what the code touches otherwise.
     pub(super) fn page_use(
         &mut self,
         memory: &Memory,
@@ -182,7 +182,7 @@ impl Types {
         self.pages_of_code.known(code, now)
     }
 
-    /// What a page is that does not say it.
+    /// The use of a page whose `struct page` does not show it.
     fn other_page(&mut self, memory: &Memory, physical: u64, code: &[u64]) -> Option<String> {
         if self.pages_of_code.recall(code.iter().copied()).is_none() {
             self.search(memory, (0, 0, code.to_vec()));
@@ -224,7 +224,7 @@ impl Named {
     }
 }
 
-/// A name, and what it is for.
+/// A name with its role.
 pub(super) fn with(name: String, role: &str) -> String {
     if role.is_empty() { name } else { format!("{name} ({role})") }
 }

@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 
 /// More than anybody has machines; so that what a file says can be counted.
 const MOST_SHARDS: usize = 1 << 16;
-/// What tells `check.json` from other documents.
+/// Distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
 
 /// `check.json`.

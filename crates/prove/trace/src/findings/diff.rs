@@ -1,8 +1,8 @@
-//! What a check finds that another one does not.
+//! The differences between two checks.
 //!
 //! Only tests that both have are compared, by id. A test is worse if it was conflict-free and now
-//! conflicts in every run, and better if it is the other way round. What is `sometimes`, `disturbed`
-//! or `died` on either side is no proof of either, and is told apart.
+//! conflicts in every run, and better in the opposite case. A test that is `sometimes`, `disturbed` or
+//! `died` on either side proves neither, and is listed separately.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_told_once_and_only_proofs_count() {
+    fn each_change_is_listed_once_and_only_proofs_count() {
         let sometimes = |id| with(id, Verdict::Sometimes, Vec::new());
         let before = [
             free("a,b/0"),

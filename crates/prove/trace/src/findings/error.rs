@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::CHECK_FILE;
 
-/// Why there is no record.
+/// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FindingsError {
     /// A file or directory could not be read.
@@ -13,7 +13,7 @@ pub enum FindingsError {
     Read {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file or directory could not be written.
@@ -21,7 +21,7 @@ pub enum FindingsError {
     Write {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is something where a new record was to be.
@@ -40,7 +40,7 @@ pub enum FindingsError {
     /// Another knee writes it.
     #[error("another knee is writing {}; wait until it ends", .0.display())]
     InUse(PathBuf),
-    /// `check.json` is none.
+    /// `check.json` is invalid.
     #[error("{}: {reason}", path.display())]
     Check {
         /// The file.
@@ -48,7 +48,7 @@ pub enum FindingsError {
         /// What is wrong.
         reason: String,
     },
-    /// A line of `tests.jsonl` is none.
+    /// A line of `tests.jsonl` is invalid.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
         /// The file.

@@ -1,4 +1,4 @@
-//! What `knee commute check` has found: the record of it, and what can be said of a record.
+//! What `knee commute check` has found: the record of a check, and its evaluation.
 //!
 //! ```text
 //! 6.1/
@@ -34,12 +34,12 @@
 //!   `by_position` counts so, in however many runs it is: calls touch different bytes, and of another
 //!   object of the same type other bytes share a line.
 //! * `disturbed`: no run counts.
-//! * `died`: the guest did not survive the test, and `died` says how it ended.
+//! * `died`: the guest did not survive the test, and `died` has the way in which it ended.
 //!
-//! # What is said of a record
+//! # The evaluation of a record
 //!
-//! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), what another record
-//! has otherwise ([`Diff`]), and which data spoil most tests ([`Ranking`]). Schemas of what `--json`
+//! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), how another record
+//! differs ([`Diff`]), and which data prevent most tests from being conflict-free ([`Ranking`]). Schemas of what `--json`
 //! prints of these are `schemas/check-matrix.schema.json`, `check-diff` and `check-explain`.
 
 mod description;
@@ -49,8 +49,9 @@ mod error;
 mod line;
 mod ranking;
 mod reader;
-mod stable;
+mod shared_line;
 mod tally;
+mod verdict;
 mod writer;
 
 #[cfg(test)]
@@ -63,10 +64,12 @@ pub use description::{
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
-pub use line::{SharedLine, TestLine, Touched, Verdict, test_schema, way};
+pub use line::{TestLine, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
 pub use reader::{Findings, is_record, read_check};
+pub use shared_line::{SharedLine, Touched, way};
 pub use tally::{Counts, Tally};
+pub use verdict::Verdict;
 pub use writer::Writer;
 
 /// Version of both files.

@@ -1,8 +1,8 @@
-//! Which data spoil most tests, and in which order to fix them.
+//! Which data prevent most tests from being conflict-free, and in which order to fix them.
 //!
-//! A test becomes conflict-free when everything that it shares has been fixed. Of a datum it is
-//! therefore told in how many tests it is, and how many would be conflict-free if nothing but it
-//! were fixed. Most tests share several data, of which each alone frees nothing, so that an order
+//! A test becomes conflict-free when everything that it shares has been fixed. So the ranking has for
+//! each datum the number of tests that share it, and the number that would be conflict-free if only it
+//! were fixed. Most tests share several data, and fixing one alone makes no test conflict-free, so an order
 //! is made of *sets*: in each step the set of some test, without what has been fixed already, whose
 //! fixing frees most tests per datum. It is greedy: each step is the best after the ones before, and
 //! the sequence need not be the best of its length (maximum coverage is NP-hard).
@@ -39,7 +39,8 @@ pub struct Datum {
     /// Its name.
     pub datum: String,
     /// The number of additional conflict-free tests if only this datum were fixed.
-    pub frees: usize,
+    #[serde(rename = "frees")]
+    pub unlocks_tests: usize,
     /// The number of tests that share it.
     pub tests: usize,
     /// By operation, the functions that write to its lines, with the number of lines of tests.
@@ -56,11 +57,12 @@ pub struct Fix {
     /// Their names.
     pub data: Vec<String>,
     /// The number of additional conflict-free tests after this step.
-    pub frees: usize,
+    #[serde(rename = "frees")]
+    pub unlocks_tests: usize,
 }
 
 impl Ranking {
-    /// Of these tests, with at most so many steps.
+    /// The ranking of these tests, with at most `steps` steps.
     pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>, steps: usize) -> Self {
         let mut ranking = Self {
             schema: SCHEMA,
@@ -86,12 +88,12 @@ impl Ranking {
         }
         for (set, tests) in &sets {
             if let Some(datum) = set.first().filter(|_| set.len() == 1) {
-                data.entry(datum.clone()).or_default().datum.frees += tests;
+                data.entry(datum.clone()).or_default().datum.unlocks_tests += tests;
             }
         }
         ranking.fixes = fixes(&sets, steps);
         ranking.data = data.into_values().map(Seen::finish).collect();
-        ranking.data.sort_by_key(|datum| (Reverse(datum.frees), Reverse(datum.tests)));
+        ranking.data.sort_by_key(|datum| (Reverse(datum.unlocks_tests), Reverse(datum.tests)));
         ranking
     }
 }
@@ -104,7 +106,7 @@ struct Seen {
     chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
 }
 
-/// Who does what to the data of a test.
+/// Adds the accesses of a test to the data that it shares.
 fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
     let operations = test.operations();
     for name in test.data() {
@@ -157,7 +159,7 @@ impl Seen {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64: most sets are told apart by it.
+    /// A bit for each number modulo 64: most sets differ in it.
     bits: u64,
 }
 
@@ -188,17 +190,19 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         .collect();
     let mut fixes = Vec::new();
     while fixes.len() < steps {
-        let frees = |fixed: &Left| -> usize {
+        let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
         // The most tests per datum; of equals, the fewest data, and then the first by name.
-        let best = left.keys().map(|set| (frees(set), set)).max_by(|(a, one), (b, other)| {
+        let best = left.keys().map(|set| (unlocked(set), set)).max_by(|(a, one), (b, other)| {
             let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
             rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))
         });
-        let Some((frees, fixed)) = best.map(|(frees, set)| (frees, set.clone())) else { break };
+        let Some((unlocks_tests, fixed)) = best.map(|(tests, set)| (tests, set.clone())) else {
+            break;
+        };
         let data = fixed.data.iter().map(|&nr| names[nr].clone()).collect();
-        fixes.push(Fix { data, frees });
+        fixes.push(Fix { data, unlocks_tests });
         let mut rest: BTreeMap<Left, usize> = BTreeMap::new();
         for (set, tests) in left.iter().filter(|(set, _)| !set.is_within(&fixed)) {
             *rest.entry(set.without(&fixed)).or_default() += tests;
@@ -222,7 +226,7 @@ mod tests {
 
     fn steps(sets: &[&[&str]]) -> Vec<(String, usize)> {
         let ranking = Ranking::of(&tests(sets), usize::MAX);
-        ranking.fixes.iter().map(|fix| (fix.data.join("+"), fix.frees)).collect()
+        ranking.fixes.iter().map(|fix| (fix.data.join("+"), fix.unlocks_tests)).collect()
     }
 
     fn expected(steps: &[(&str, usize)]) -> Vec<(String, usize)> {
@@ -230,19 +234,19 @@ mod tests {
     }
 
     #[test]
-    fn a_datum_frees_the_tests_that_share_nothing_else() {
+    fn a_datum_unlocks_the_tests_that_share_nothing_else() {
         let mut all = tests(&[&["x"], &["x", "y"], &["x", "x"], &["y", "z"]]);
         all.push(free("a,b/free"));
         all.push(with("a,b/sometimes", Verdict::Sometimes, all[0].conflicts.clone()));
         let ranking = Ranking::of(&all, 10);
         assert_eq!((ranking.tests, ranking.free, ranking.conflicting), (6, 1, 4));
         let told: Vec<_> =
-            ranking.data.iter().map(|d| (d.datum.as_str(), d.frees, d.tests)).collect();
+            ranking.data.iter().map(|d| (d.datum.as_str(), d.unlocks_tests, d.tests)).collect();
         assert_eq!(told, [("x", 2, 3), ("y", 0, 2), ("z", 0, 1)]);
     }
 
     #[test]
-    fn what_frees_nothing_alone_is_fixed_together() {
+    fn data_that_unlock_no_test_alone_are_fixed_together() {
         assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
         // Three tests with two data are better than one with one.
         let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_told_by_operation() {
+    fn functions_are_listed_by_operation() {
         let ranking = Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], 1);
         let [datum] = ranking.data.as_slice() else { panic!("{ranking:?}") };
         let words = |words: &[&str]| words.iter().map(|&word| (word.to_owned(), 1)).collect();
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_callers_of_a_function_the_most_frequent_are_told() {
+    fn the_most_frequent_callers_of_a_function_are_listed() {
         let called = |nr: usize, callers: &[&str]| {
             let mut test = conflicting(&format!("open,close/{nr}"), &["x"]);
             for touched in test.conflicts.iter_mut().flat_map(|line| line.sides.values_mut()) {
@@ -285,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_fixes_together_free_every_test_and_no_step_frees_less_than_it_says(
+        fn all_fixes_together_unlock_every_test_and_no_step_unlocks_fewer_than_it_says(
             sets in prop::collection::vec(prop::collection::btree_set("[a-f]", 1..5), 0..20)
         ) {
             let tests: Vec<TestLine> = sets
@@ -302,13 +306,13 @@ mod tests {
             for fix in &ranking.fixes {
                 prop_assert!(fix.data.iter().all(|datum| !fixed.contains(datum)));
                 fixed.extend(fix.data.iter().cloned());
-                freed += fix.frees;
+                freed += fix.unlocks_tests;
                 prop_assert_eq!(sets.iter().filter(|set| set.is_subset(&fixed)).count(), freed);
             }
             prop_assert_eq!(freed, sets.len());
             for datum in &ranking.data {
                 let alone: BTreeSet<String> = [datum.datum.clone()].into();
-                prop_assert_eq!(datum.frees, sets.iter().filter(|&set| *set == alone).count());
+                prop_assert_eq!(datum.unlocks_tests, sets.iter().filter(|&set| *set == alone).count());
             }
         }
     }

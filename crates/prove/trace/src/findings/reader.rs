@@ -30,7 +30,7 @@ impl Findings {
     /// A last line without an end is left out: its test was in progress.
     ///
     /// # Errors
-    /// If there is none, or something in it is not as the schema says.
+    /// If there is no record, or its content does not match the schema.
     pub fn open(dir: &Path) -> Result<Self, FindingsError> {
         let check = read_check(dir)?;
         let (tests, _) = read_tests(&dir.join(TESTS_FILE))?;
@@ -87,7 +87,7 @@ impl Findings {
 /// Reads `check.json` of the record in a directory.
 ///
 /// # Errors
-/// If there is none, or something in it is not as the schema says.
+/// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
     let text = match fs::read(&path) {
@@ -120,8 +120,8 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
 }
 
-/// Reads the whole lines of a file of tests; and how many bytes these are. No file is no test: knee
-/// may have been killed before it made one.
+/// Reads the complete lines of a file of tests, and returns also their size in bytes. A missing file is
+/// empty: knee may have been killed before it created the file.
 pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_left_out_and_another_bad_one_is_told_with_its_place() {
+    fn a_torn_last_line_is_left_out_and_another_invalid_line_is_an_error_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let ids = ["a,b/0", "a,b/1"];
         record(dir.path(), &check(Shard::WHOLE, &ids), &[free(ids[0])]);

@@ -100,7 +100,7 @@ impl Tally {
         data
     }
 
-    /// Tests whose results the model does not say, and what they returned or how they ended.
+    /// Tests with results that the model does not allow, and what they returned or how they ended.
     pub fn unexpected(&self) -> &[String] {
         &self.unexpected
     }

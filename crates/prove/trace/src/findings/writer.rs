@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::reader::{is_record, read_check, read_tests};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
 
-/// A record that is being written; nobody else can write it meanwhile.
+/// A record that is being written. It is locked against other writers.
 pub struct Writer {
     dir: PathBuf,
     check: Check,
@@ -47,12 +47,12 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Goes on with a record, if it is of the same shard of the same check; also returns the tests
-    /// that it has. What it says of its beginning stays, QEMU and plugin included.
+    /// Continues a record of the same shard of the same check, and returns also the tests that it has.
+    /// Its description stays as it is, QEMU and plugin included.
     ///
     /// # Errors
-    /// If there is no record, it is another one, another knee is writing it, or a whole line of it
-    /// is wrong.
+    /// If there is no record, it is of another check or shard, another knee is writing it, or a complete
+    /// line of it is invalid.
     pub fn resume(dir: &Path, check: &Check) -> Result<(Self, Vec<TestLine>), FindingsError> {
         let mut here = read_check(dir)?;
         let lock = lock(dir)?;
@@ -76,7 +76,7 @@ impl Writer {
         Ok((writer, lines))
     }
 
-    /// What the record says of its check.
+    /// The description of the check.
     pub fn check(&self) -> &Check {
         &self.check
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_record_goes_on_behind_its_last_whole_line() {
+    fn a_killed_record_continues_after_its_last_complete_line() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("record");
         let check = check(Shard::WHOLE, &IDS);

@@ -14,7 +14,7 @@ use crate::error::GuestError;
 /// What the dynamic linker knows of directories with libraries: without it, it finds only those in its
 /// own.
 const LINKER_CACHE: &str = "/etc/ld.so.cache";
-/// What a dynamic linker says of a library that it does not find.
+/// What a dynamic linker prints for a library that it does not find.
 const NOT_FOUND: &str = "not found";
 
 /// Paths of these files, the program's first; all are absolute.
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_a_program_is_told() {
+    fn a_file_that_is_not_a_program_is_an_error() {
         let error = files(Path::new("/dev/null")).unwrap_err().to_string();
         assert!(error.starts_with("cannot run /dev/null in a guest: it is not"), "{error}");
     }

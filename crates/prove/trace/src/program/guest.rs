@@ -1,8 +1,8 @@
 //! A program in a guest, with the files that it needs and nothing else.
 //!
 //! The guest has a virtual CPU for each thread that makes calls, and one for all else. Its kernel is
-//! told not to balance load, so that a thread stays where it is and may nevertheless run on all; and
-//! not to place mappings at random, so that a program is the same each time.
+//! configured not to balance load, so that a thread stays where it is and may nevertheless run on all;
+//! and not to place mappings at random, so that a program is the same each time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -22,7 +22,7 @@ use knee_agent::{
 use knee_bind::GUEST;
 use knee_marks::SIDES;
 
-use super::Heard;
+use super::event::{self, ProgramEvent};
 use super::files::files;
 use crate::check::CheckError;
 use crate::error::GuestError;
@@ -98,7 +98,7 @@ impl Packed {
             read: 0,
             rest: Vec::new(),
             line: LineBuffer::default(),
-            heard: VecDeque::new(),
+            events: VecDeque::new(),
             complaints: Vec::new(),
             ended: None,
         })
@@ -114,8 +114,8 @@ pub(super) struct ProgramGuest {
     /// What of them is not a whole value yet.
     rest: Vec<u8>,
     line: LineBuffer,
-    /// What waits to be told.
-    heard: VecDeque<Heard>,
+    /// Events that have not been returned yet.
+    events: VecDeque<ProgramEvent>,
     complaints: Vec<u8>,
     /// How the program has ended. Results of its tests may come after that.
     ended: Option<ExitStatus>,
@@ -128,16 +128,16 @@ impl ProgramGuest {
     }
 
     /// What it prints next, or a result of the plugin; after the end, the end again.
-    pub(super) fn next(&mut self) -> Result<Heard, CheckError> {
+    pub(super) fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         loop {
-            if let Some(heard) = self.heard.pop_front() {
-                return Ok(heard);
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
             }
-            let event = self.guest.poll(PERIOD)?;
-            self.listen()?;
-            match event {
+            let polled = self.guest.poll(PERIOD)?;
+            self.read_ring()?;
+            match polled {
                 Poll::Ready(Some(Event::Result(record))) => {
-                    self.heard.push_back(Heard::Result(record));
+                    self.events.push_back(ProgramEvent::Result(record));
                 }
                 // The firmware may have begun the line.
                 Poll::Ready(Some(Event::Console(line))) => {
@@ -146,17 +146,17 @@ impl ProgramGuest {
                     }
                 }
                 Poll::Ready(Some(Event::End(end))) => {
-                    let end = self.ended.map_or(end, |status| super::end(status, &self.complaints));
-                    self.heard.push_back(Heard::End(end));
+                    let end = self.ended.map_or(end, |status| event::end(status, &self.complaints));
+                    self.events.push_back(ProgramEvent::End(end));
                 }
-                Poll::Ready(None) => self.heard.push_back(Heard::End(super::silent())),
+                Poll::Ready(None) => self.events.push_back(ProgramEvent::End(event::silent())),
                 Poll::Pending => {}
             }
         }
     }
 
-    /// Reads what the guest has told of the program.
-    fn listen(&mut self) -> Result<(), GuestError> {
+    /// Reads what the guest has reported about the program.
+    fn read_ring(&mut self) -> Result<(), GuestError> {
         let mut written = [0; 8];
         self.channel.read(WRITTEN_AT as u64, &mut written).map_err(unread)?;
         let new = self.read..u64::from_le_bytes(written);
@@ -173,15 +173,17 @@ impl ProgramGuest {
             self.channel.read(place.start as u64, &mut self.rest[begin..]).map_err(unread)?;
         }
         self.read = new.end;
-        let failed = GuestError::system("tell a guest what has been read");
+        let failed = GuestError::system("acknowledge the output of a guest");
         self.channel.write(READ_AT as u64, &self.read.to_le_bytes()).map_err(failed)?;
-        self.guest.heard();
+        self.guest.reset_patience();
         for one in relayed(&mut self.rest) {
             match one {
                 Relayed::Output(bytes) => {
-                    let heard = &mut self.heard;
+                    let events = &mut self.events;
                     self.line.add(&bytes, |line| {
-                        heard.push_back(Heard::Line(String::from_utf8_lossy(line).into_owned()));
+                        events.push_back(ProgramEvent::Line(
+                            String::from_utf8_lossy(line).into_owned(),
+                        ));
                         Ok::<_, GuestError>(())
                     })?;
                 }

@@ -5,7 +5,7 @@
 //! another experiment has left behind is not in its address space. Its tasks have turns, in the order
 //! of their CPUs: in the first one a task sets up what is its own, in all others it does the
 //! operation once. While one has its turn the others sleep, their CPUs are idle, and all that the
-//! plugin sees is the operation. So figures do not depend on who comes first.
+//! plugin sees is the operation. So figures do not depend on the order in which tasks arrive.
 
 mod operations;
 mod own;
@@ -55,7 +55,7 @@ pub struct CostRequest {
     pub rounds: u32,
 }
 
-/// One operation on so many CPUs.
+/// One operation on a number of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
     /// The name of the operation, in [`OPERATIONS`].
@@ -69,15 +69,15 @@ pub struct Experiment {
 pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
-    /// How many of the plugin's tests came before, of other experiments. It has one for each time
+    /// How many of the plugin's tests belong to earlier experiments. It has one for each time
     /// that a task did the operation, round by round, and a last one with two sides, after which the
-    /// guest stands still.
+    /// guest pauses.
     pub first: u64,
-    /// Why it came to nothing, if it did. There is none after it then.
+    /// Why it failed, if it did. No experiment follows it then.
     pub failed: Option<String>,
 }
 
-/// What is asked for, if costs are.
+/// The request for costs, if there is one.
 pub(crate) fn request() -> io::Result<Option<CostRequest>> {
     match fs::read(format!("/{COST}")) {
         Ok(request) => Ok(Some(serde_json::from_slice(&request)?)),
@@ -92,7 +92,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     // A new process begins where its parent is, and leaves the CPU in its address space's mask: CPUs
     // that may have pages of it in their TLB.
     pin(0);
-    Mark::Arm.say();
+    Mark::Arm.emit();
     std::thread::yield_now();
     let most = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut first = calibration::run(most as usize)?;
@@ -105,7 +105,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
         let made = Made { experiment: experiment.clone(), first, failed };
         writeln!(io::stdout(), "{EXPERIMENT}{}", serde_json::to_string(&made)?)?;
         if last {
-            // How many tests have begun is not known.
+            // The number of tests that have begun is unknown.
             break;
         }
         first += tests;
@@ -116,7 +116,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Ok(())
 }
 
-/// Why it came to nothing, if it did.
+/// Makes an experiment. Returns why it failed, if it did.
 fn make(
     experiment: &Experiment,
     mode: Mode,
@@ -129,7 +129,7 @@ fn make(
         return Ok(Some(format!("the agent has no operation {operation}")));
     };
     // What the CPUs have of memory that others have given back is not theirs.
-    Mark::Flush.say();
+    Mark::Flush.emit();
     fs::write("shared", [7; 4096])?;
     let shared = Arc::new(File::open("shared")?);
     let neighbours = if mode == Mode::Threads { cpus } else { 1 };

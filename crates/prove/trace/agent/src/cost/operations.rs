@@ -6,7 +6,7 @@ use rustix::pipe::PipeFlags;
 use rustix::{fs, io, pipe, process};
 
 use super::own::{Own, whole};
-use crate::steps::PAGE;
+use crate::layout::PAGE;
 
 /// Something that tasks do in turn.
 pub struct Operation {

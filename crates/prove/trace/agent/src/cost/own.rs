@@ -14,8 +14,8 @@ use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
 
 use crate::fault;
+use crate::layout::{PAGE, PAGES_APART, PAGES_AT};
 use crate::returned::Returned;
-use crate::steps::{PAGE, PAGES_APART, PAGES_AT};
 
 /// Where in a task's part of the addresses another page is: the page table is there for both.
 const NEIGHBOUR: usize = PAGES_APART / 2;
@@ -122,7 +122,7 @@ impl Own {
         Own::map_at(self.at)
     }
 
-    /// Maps and writes a page near its page, so that no page table comes and goes with that one.
+    /// Maps and writes a page near its page, so that its page table stays allocated.
     pub(super) fn map_neighbour(&mut self) -> Result<()> {
         let at = self.at.wrapping_add(NEIGHBOUR);
         Own::map_at(at)?;
@@ -195,7 +195,7 @@ impl Own {
     pub(super) fn churn(&mut self) -> Result<()> {
         let place = self.random.rand_range(0..self.maps.len() as u32) as usize;
         let Map { at, bytes } = self.maps.swap_remove(place);
-        // SAFETY: a map of this task, that nobody refers to.
+        // SAFETY: a map of this task, to which there are no references.
         unsafe { munmap(at.cast(), bytes)? };
         let map = self.random_map()?;
         self.maps.push(map);

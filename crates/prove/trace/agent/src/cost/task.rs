@@ -50,32 +50,32 @@ impl Task {
         // While others have their last turn, this one sleeps as it did before.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
-            stand_still();
+            pause();
         }
         turns.pass(nr);
     }
 }
 
-/// A test with two sides on one stack, so one that has conflicts: the guest stands still after it, with
+/// A test with two sides on one stack, so one that has conflicts: the guest pauses after it, with
 /// all that the tasks have, and the host can see what is in the lines that moved.
-fn stand_still() {
-    Mark::Begin.say();
+fn pause() {
+    Mark::Begin.emit();
     for side in 0..2 {
-        Mark::Open(side).say();
+        Mark::Open(side).emit();
         let _ = process::getppid();
-        Mark::Close(side).say();
+        Mark::Close(side).emit();
     }
-    Mark::End.say();
+    Mark::End.emit();
 }
 
 fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Failed> {
     before.wait()?;
     step("prepare", operation.prepare, own)?;
-    Mark::Begin.say();
-    Mark::Open(0).say();
+    Mark::Begin.emit();
+    Mark::Open(0).emit();
     let done = (operation.call)(own);
-    Mark::Close(0).say();
-    Mark::End.say();
+    Mark::Close(0).emit();
+    Mark::End.emit();
     done.map_err(explain("do it"))?;
     step("undo it", operation.restore, own)
 }
@@ -90,7 +90,7 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
 
 /// A task that has passed its turn on, as seen by the next one.
 struct Sleeper {
-    /// Its /proc/ID/syscall; none if it is this task itself.
+    /// Its /proc/ID/syscall; `None` if it is this task itself.
     syscall: Option<File>,
 }
 
@@ -110,8 +110,7 @@ impl Sleeper {
     }
 
     /// Waits until its CPU has switched to another task. Until then it may still be in the kernel, or
-    /// be interrupted by the operation: a CPU that uses an address space is told when a part of it
-    /// goes.
+    /// be interrupted by the operation: unmapping interrupts the CPUs that use the address space.
     fn wait(&self) -> Result<(), Failed> {
         let Some(syscall) = &self.syscall else { return Ok(()) };
         let mut said = [0; 16];

@@ -15,7 +15,7 @@ struct Place {
     thread: AtomicI32,
 }
 
-/// What tasks know of each other, in memory that they share. It is there until the guest powers off.
+/// What tasks know of each other, in memory that they share. It stays mapped until the guest powers off.
 #[derive(Clone, Copy)]
 pub(super) struct Turns {
     places: &'static [Place],
@@ -28,38 +28,40 @@ struct Shared {
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: the failure is written by who has the turn, before it gives it away, and read by who has
-// it or by the parent of all when they have ended: turns are given with release and acquire.
+// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks before
+// they begin and after they have ended. A task passes its turn with a Release store that the next one
+// reads with Acquire, so their accesses are ordered; so are those of the parent, by fork and waitpid.
 unsafe impl Sync for Shared {}
 
 impl Turns {
-    /// For as many tasks as this at most. One for all experiments: each map that is left behind would
-    /// be in the address space of the next one.
+    /// For `tasks` tasks at most. All experiments share one: a map per experiment would stay in the
+    /// address space of the next ones.
     pub(super) fn new(tasks: usize) -> io::Result<Self> {
         let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
         let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
-        // SAFETY: memory of the right size and alignment that is mapped for ever. Zeroes are valid
-        // atomics; the failure is written as nothing before anybody looks at it.
+        // SAFETY: memory of the right size and alignment that is never unmapped. Zeroes are valid atomics.
+        // The failure is initialized by way of a pointer before there is a reference to it.
         unsafe {
             (&raw mut (*shared).failure).write(UnsafeCell::new(None));
             Ok(Turns { places: std::slice::from_raw_parts(places, tasks), shared: &*shared })
         }
     }
 
-    /// For so many tasks, of which the first has the first turn when all are there. To be called when
-    /// the tasks before have ended.
+    /// Resets the turns for `tasks` tasks. The first one has the first turn once all have arrived. Call it
+    /// after the tasks of the experiment before have ended.
     pub(super) fn again(self, tasks: usize) -> Turns {
         let places = &self.places[..tasks];
         for place in places {
             place.given.store(0, Ordering::Relaxed);
         }
         self.shared.ready.store(0, Ordering::Relaxed);
-        // SAFETY: there are no tasks, so nobody else looks.
+        // SAFETY: there are no tasks, so nothing else accesses it.
         unsafe { *self.shared.failure.get() = None };
         Turns { places, ..self }
     }
 
-    /// Tells that task `nr` is there, and waits until all are. Returns who has the turn before it.
+    /// Announces task `nr`, and waits for its first turn, which begins when all have arrived. Returns the
+    /// thread of the task before it.
     pub(super) fn arrive(self, nr: usize) -> libc::pid_t {
         // SAFETY: a plain system call.
         let thread = unsafe { libc::gettid() };
@@ -81,7 +83,7 @@ impl Turns {
             if now == nth {
                 return;
             }
-            // SAFETY: the word is in memory that all tasks have for ever.
+            // SAFETY: the word is in memory that no task unmaps.
             unsafe {
                 let timeout = std::ptr::null::<libc::timespec>();
                 libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAIT, now, timeout);
@@ -101,13 +103,13 @@ impl Turns {
         unsafe { libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
 
-    /// Keeps the first failure. To be called by who has the turn.
+    /// Keeps the first failure. Call it from the task that has the turn.
     pub(super) fn fail(self, failed: Failed) {
-        // SAFETY: the caller has the turn, so nobody else looks.
+        // SAFETY: the caller has the turn, so nothing else accesses it.
         unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
     }
 
-    /// What has failed. To be called by who has the turn, or when all have ended.
+    /// The first failure. Call it from the task that has the turn, or when all tasks have ended.
     pub(super) fn failure(self) -> Option<Failed> {
         // SAFETY: as in `fail`. The text is a constant of the program, at one address in all of its
         // processes, since they are forks of each other.

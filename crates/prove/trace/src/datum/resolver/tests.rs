@@ -1,8 +1,10 @@
 use proptest::prelude::*;
 
-use super::kernel::memory;
-use super::kernel::{CPU_AREAS, DIRECT, FILES, IMAGE, INODES, OTHER, PAGES, PIPE_DATA, RAM_BYTES};
-use super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
+use super::super::kernel::memory;
+use super::super::kernel::{
+    CPU_AREAS, DIRECT, FILES, IMAGE, INODES, OTHER, PAGES, PIPE_DATA, RAM_BYTES,
+};
+use super::super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
 use super::*;
 use crate::record::Touch;
 

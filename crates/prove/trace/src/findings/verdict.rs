@@ -1,17 +1,39 @@
-//! What a test shares in every run.
+//! The verdict on a test: what its calls share in every run.
 
 use std::collections::BTreeMap;
 
-use super::line::{SharedLine, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shared_line::SharedLine;
+
+/// The verdict on a test.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The calls share no line that one of them writes.
+    ConflictFree,
+    /// They share the same data in every valid run.
+    Conflict,
+    /// They share something in some runs, but nothing in all runs, or only because of the position
+    /// of objects.
+    Sometimes,
+    /// The observation was disturbed: a task was switched out, or data is missing.
+    Disturbed,
+    /// The test crashed the guest.
+    Died,
+}
 
 /// The verdict on `runs`, those that count, and the conflicts that the test has.
 ///
-/// Objects of the kernel lie elsewhere in the next run, so that no address tells which line is
-/// which; names do, and where several lines have one name, how many there are. Of a line with several
-/// data those are left that are in every run. What is shared by position only is no conflict, in however
-/// many runs it is: another placement of the same objects does without it. One run that shares nothing
-/// shows such a placement, and then the test is conflict-free: otherwise the verdict would depend on
-/// which placement came first.
+/// Objects of the kernel have other addresses in the next run, so lines are matched by their names and,
+/// where several lines have one name, by their number. Of a line with several data those remain that are
+/// in every run. What is shared by position only is not a conflict, in however many runs it occurs: with
+/// another placement of the same objects it does not occur. A run that shares nothing shows such a
+/// placement, and then the test is conflict-free: otherwise the verdict would depend on the placement of
+/// the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -98,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_by_position_alone_is_no_conflict_in_however_many_runs() {
+    fn what_is_shared_by_position_alone_is_not_a_conflict() {
         let by_position = |line: SharedLine| SharedLine { by_position: true, ..line };
         let only: Vec<_> = run(&["a"]).into_iter().map(by_position).collect();
         let told = |runs: &[Vec<SharedLine>]| {
@@ -125,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_run_that_counts_nothing_is_said() {
+    fn a_test_without_a_valid_run_is_disturbed() {
         assert_eq!(of(&[]), named(Verdict::Disturbed, &[]));
         assert_eq!(of(&[&[], &[]]), named(Verdict::ConflictFree, &[]));
     }

@@ -9,11 +9,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use super::emulator::{Emulator, EmulatorError};
+use super::root::is_needed;
 use crate::apt::{Apt, Package, cache, locked};
 use crate::package::{PackageError, unpack};
-use crate::qemu::{Emulator, EmulatorError};
 
 /// Suites, and with each those that apt resolves its dependencies in.
 const SUITES: [(&str, &[&str]); 4] = [
@@ -25,17 +25,6 @@ const SUITES: [(&str, &[&str]); 4] = [
 const PACKAGE: &str = "qemu-system-x86";
 /// Where packages are downloaded to and unpacked before the directory gets its name.
 const PARTIAL: &str = "partial";
-/// The program.
-const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
-/// Where libraries are: suites differ in which packages have moved theirs below /usr.
-const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-/// The dynamic linker, in one of these. /lib64 has a link to it that may be absolute.
-const LINKER: &str = "ld-linux-x86-64.so.2";
-/// Where QEMU finds its modules, below [`LIBRARIES`].
-const MODULES: &str = "qemu";
-/// Where QEMU finds firmware.
-const FIRMWARE: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
-
 /// QEMUs that can be fetched, and those that have been.
 #[derive(Clone, Debug)]
 pub struct Emulators {
@@ -131,43 +120,10 @@ fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
     Ok(root)
 }
 
-/// The command that starts the QEMU in a directory: with the dynamic linker, libraries, modules and
-/// firmware from there.
-pub(crate) fn command(root: &Path) -> Command {
-    let libraries = LIBRARIES.map(|dir| root.join(dir));
-    let linkers = libraries.iter().map(|dir| dir.join(LINKER));
-    let linker = linkers.clone().find(|file| file.exists());
-    let modules = libraries.iter().map(|dir| dir.join(MODULES)).find(|dir| dir.is_dir());
-    // Without one the error names where it should be.
-    let linker = linker.or_else(|| linkers.clone().next()).unwrap_or_default();
-    let mut command = Command::new(linker);
-    let path = libraries.each_ref().map(|dir| dir.display().to_string()).join(":");
-    command.arg("--library-path").arg(path).arg(root.join(PROGRAM));
-    for dir in FIRMWARE {
-        command.arg("-L").arg(root.join(dir));
-    }
-    if let Some(modules) = modules {
-        command.env("QEMU_MODULE_DIR", modules);
-    }
-    command
-}
-
 fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
     let exact = packages.iter().find(|package| package.version == wanted);
     let fit = packages.iter().filter(|package| package.is(wanted));
     exact.or_else(|| fit.max_by_key(|package| package.order()))
-}
-
-/// Whether a file of a package is one that starting a guest takes: the program, libraries, modules and
-/// firmware, and not other programs, documentation, translations or character sets.
-fn is_needed(path: &Path) -> bool {
-    let below = |dir: &str| path.strip_prefix(dir).ok();
-    let is_library = |dir| {
-        below(dir).is_some_and(|rest| rest.components().count() == 1 || rest.starts_with(MODULES))
-    };
-    path == Path::new(PROGRAM)
-        || LIBRARIES.into_iter().any(is_library)
-        || FIRMWARE.into_iter().any(|dir| below(dir).is_some())
 }
 
 /// Removes a directory and all in it, if there is one.
@@ -183,28 +139,6 @@ fn removed(dir: &Path) -> Result<(), PackageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_starts_a_guest_is_unpacked() {
-        for needed in [
-            "usr/bin/qemu-system-x86_64",
-            "usr/lib/x86_64-linux-gnu/libc.so.6",
-            "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-            "usr/lib/x86_64-linux-gnu/qemu/accel-tcg-x86_64.so",
-            "usr/share/seabios/bios-256k.bin",
-        ] {
-            assert!(is_needed(Path::new(needed)), "{needed}");
-        }
-        for other in [
-            "usr/bin/qemu-system-i386",
-            "usr/lib/x86_64-linux-gnu/gconv/IBM1047.so",
-            "usr/share/doc/libc6/copyright",
-            "lib64/ld-linux-x86-64.so.2",
-            "",
-        ] {
-            assert!(!is_needed(Path::new(other)), "{other}");
-        }
-    }
 
     #[test]
     fn the_newest_that_has_been_fetched_is_found_by_suite_or_version() {

@@ -1,4 +1,4 @@
-//! How a guest says its kernel's entries.
+//! Reports the entries of the guest's kernel to the plugin.
 
 use std::{io, mem, ptr};
 
@@ -7,8 +7,9 @@ use crate::entries;
 /// The return instruction of x86.
 const RETURN: u8 = 0xc3;
 
-/// Says the entries that are in the text of `/proc/kallsyms`, as [`entries`] finds them: writes the instructions that name them into memory and calls it.
-pub fn say_entries(kallsyms: &str) -> io::Result<()> {
+/// Reports the entries in the text of `/proc/kallsyms`, as [`entries`] finds them: writes the
+/// instructions that encode them into memory, and executes these.
+pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     let mut code = Vec::new();
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
     code.push(RETURN);

@@ -1,49 +1,49 @@
 //! Tests of a library in a program that binds it to a model, under QEMU.
 //!
-//! The program finds its tests on standard input and says on standard output what the calls returned
-//! and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
+//! The program reads its tests from standard input, and reports on standard output what the calls
+//! returned and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
 //! makes its system calls; or it runs in a guest, where QEMU's user mode has no plugins, and what the
-//! guest's kernel does is not traced. A program that dies, hangs or exits takes only the test with it
-//! that it was in; the next ones go on in a fresh one.
+//! guest's kernel does is not traced. A program that dies, hangs or exits takes only its
+//! current test with it. The remaining tests run in a new process.
 
+mod event;
 mod files;
 mod guest;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use knee_agent::Outcome;
 use knee_bind::calibration::trials;
-use knee_bind::{GUEST, TOLD, Told};
+use knee_bind::{GUEST, MESSAGE_PREFIX, Message};
 use knee_commute::Test;
 
+use self::event::{ProgramEvent, end, silent};
 use self::guest::{Packed, ProgramGuest};
 use crate::calibration::{Calibration, Fault};
-use crate::check::{CheckError, Checked, uncalibrated};
+use crate::check::{CheckError, Checked};
 use crate::error::GuestError;
 use crate::guest::End;
 use crate::kernel::Kernel;
-use crate::process::{Launch, Qemu, Said, Tracing, memory_file};
-use crate::qemu::{Emulator, qemu_user_version};
+use crate::process::{Launch, Qemu, QemuEvent, Tracing, memory_file};
+use crate::qemu::{Emulator, QEMU_USER, qemu_user_version};
 use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
-pub(crate) const QEMU: &str = "qemu-x86_64";
 /// Why the kernel of a guest panics that has no memory left (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Asks whether QEMU's user mode can trace programs here; QEMU is asked once.
+/// Checks whether QEMU's user mode can trace programs here. It is checked once.
 ///
 /// # Errors
 /// It is not installed ([`GuestError::NoQemu`]) or does not support plugins
 /// ([`GuestError::NoPlugins`]): programs can be run in a guest nevertheless.
 pub fn user_mode() -> Result<(), GuestError> {
-    Launch::program(Command::new(QEMU)).trace(Tracing::default())
+    Launch::program(Command::new(QEMU_USER)).trace(Tracing::default())
 }
 
 /// What runs a program.
@@ -55,14 +55,15 @@ pub enum ProgramHost<'k> {
     Guest(&'k Kernel, &'k Emulator),
 }
 
-/// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`; tells each, in
-/// their order. A program that says nothing for as long as `patience` hangs.
+/// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`. Calls
+/// `report` for each test, in the order of the lines, until it breaks. A program that prints nothing for
+/// as long as `patience` counts as hung.
 pub fn check_program(
     host: ProgramHost<'_>,
     program: &Path,
     tests: &[u8],
     patience: Duration,
-    mut tell: impl FnMut(Checked, &ProgramNames) -> ControlFlow<()>,
+    mut report: impl FnMut(Checked, &ProgramNames) -> ControlFlow<()>,
 ) -> Result<(), CheckError> {
     let lines: Vec<&[u8]> = tests.split(|byte| *byte == b'\n').collect();
     let mut rest: &[&[u8]] = &lines;
@@ -71,19 +72,19 @@ pub fn check_program(
         rest = before;
     }
     let mut names = ProgramNames::default();
-    let player = Player::new(host, program)?;
+    let launcher = Launcher::new(host, program)?;
     while !rest.is_empty() {
-        let mut process = Process::start(&player, &rest.join(&b'\n'), patience)?;
+        let mut process = Process::start(&launcher, &rest.join(&b'\n'), patience)?;
         names.restart();
-        let mut told = 0;
+        let mut reported = 0;
         let end = loop {
-            if told == rest.len() {
+            if reported == rest.len() {
                 return Ok(());
             }
             match process.next(&mut names)? {
                 Next::Checked(checked) => {
-                    told += 1;
-                    if tell(checked, &names).is_break() {
+                    reported += 1;
+                    if report(checked, &names).is_break() {
                         return Ok(());
                     }
                 }
@@ -94,18 +95,18 @@ pub fn check_program(
             return Err(CheckError::NotUp(end));
         }
         // Programs give no memory back, so what the tests before took may be what this one lacked.
-        if told > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
-            rest = &rest[told..];
+        if reported > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
+            rest = &rest[reported..];
             continue;
         }
-        let line = lines.len() - rest.len() + told;
+        let line = lines.len() - rest.len() + reported;
         let no_test = |source| CheckError::NoTest { line, source };
-        let lost: Test = serde_json::from_slice(rest[told]).map_err(no_test)?;
-        let lost = Checked { id: lost.id, outcome: Err(end), runs: Vec::new(), trace: Vec::new() };
-        if tell(lost, &names).is_break() {
+        let lost: Test = serde_json::from_slice(rest[reported]).map_err(no_test)?;
+        let lost = Checked::unobserved(lost.id, Err(end));
+        if report(lost, &names).is_break() {
             return Ok(());
         }
-        rest = &rest[told + 1..];
+        rest = &rest[reported + 1..];
     }
     Ok(())
 }
@@ -116,12 +117,12 @@ enum Next {
 }
 
 /// A program that can be started again and again.
-enum Player<'a> {
+enum Launcher<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
 }
 
-impl<'a> Player<'a> {
+impl<'a> Launcher<'a> {
     fn new(host: ProgramHost<'a>, program: &'a Path) -> Result<Self, GuestError> {
         Ok(match host {
             ProgramHost::UserMode => Self::UserMode(program),
@@ -134,7 +135,7 @@ impl<'a> Player<'a> {
     fn start(&self, input: &[u8], patience: Duration) -> Result<Running, GuestError> {
         match self {
             Self::UserMode(program) => {
-                let mut launch = Launch::program(Command::new(QEMU));
+                let mut launch = Launch::program(Command::new(QEMU_USER));
                 launch.trace(Tracing { user: true, ..Tracing::default() })?;
                 let input = Stdio::from(memory_file("knee-tests", input)?);
                 launch.command().arg(program).env(GUEST, "0").stdin(input);
@@ -154,16 +155,6 @@ enum Running {
     Guest(Box<ProgramGuest>),
 }
 
-/// What comes of a program that runs.
-enum Heard {
-    /// A line on its standard output, without its end.
-    Line(String),
-    /// A result of the plugin.
-    Result(Record),
-    /// There is nothing after this.
-    End(End),
-}
-
 impl Running {
     /// A QEMU whose trials went wrong.
     fn uncalibrated(&self, fault: Fault) -> CheckError {
@@ -173,59 +164,46 @@ impl Running {
                 let remedy = "run the program in a guest, with --kernel bookworm";
                 CheckError::Calibration { qemu: format!("qemu-user {qemu}"), fault, remedy }
             }
-            Self::Guest(guest) => uncalibrated(guest.emulator(), fault),
+            Self::Guest(guest) => CheckError::uncalibrated(guest.emulator(), fault),
         }
     }
 
-    fn next(&mut self) -> Result<Heard, CheckError> {
+    fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         match self {
             Self::UserMode(qemu) => Ok(match qemu.next()? {
-                Some(Said::Line(line)) => Heard::Line(line),
-                Some(Said::Result(record)) => Heard::Result(record),
-                Some(Said::Silent(patience)) => Heard::End(End::Hung(patience)),
-                Some(Said::Ended(status, complaints)) => {
-                    Heard::End(end(status, complaints.as_bytes()))
+                Some(QemuEvent::Line(line)) => ProgramEvent::Line(line),
+                Some(QemuEvent::Result(record)) => ProgramEvent::Result(record),
+                Some(QemuEvent::Silent(patience)) => ProgramEvent::End(End::Hung(patience)),
+                Some(QemuEvent::Ended(status, complaints)) => {
+                    ProgramEvent::End(end(status, complaints.as_bytes()))
                 }
-                None => Heard::End(silent()),
+                None => ProgramEvent::End(silent()),
             }),
             Self::Guest(guest) => guest.next(),
         }
     }
 }
 
-/// How a program ended, from its status and the last that it wrote to standard error.
-fn end(status: ExitStatus, complaints: &[u8]) -> End {
-    let how = match status.signal() {
-        _ if status.success() => return End::Exited,
-        Some(signal) => format!("it was killed by signal {signal}"),
-        None => status.to_string(),
-    };
-    End::Died(match String::from_utf8_lossy(complaints).trim() {
-        "" => how,
-        complaints => format!("{how}: {complaints}"),
-    })
-}
-
-fn silent() -> End {
-    End::Died("it printed nothing".to_owned())
-}
-
 /// The program with the tests that are left.
 struct Process {
     running: Running,
-    /// From when it has told its trials.
+    /// There from the moment when the program has reported its trials.
     calibration: Option<Calibration>,
     /// Tests that are done and whose results have not all come.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
-    /// Runs of the tests that have been told.
+    /// Runs of the tests that have been reported.
     runs: u64,
 }
 
 impl Process {
-    fn start(player: &Player<'_>, tests: &[u8], patience: Duration) -> Result<Process, CheckError> {
+    fn start(
+        launcher: &Launcher<'_>,
+        tests: &[u8],
+        patience: Duration,
+    ) -> Result<Process, CheckError> {
         Ok(Process {
-            running: player.start(tests, patience)?,
+            running: launcher.start(tests, patience)?,
             calibration: None,
             done: VecDeque::new(),
             results: Results::default(),
@@ -243,34 +221,35 @@ impl Process {
                 return Ok(Next::Checked(checked));
             }
             match self.running.next()? {
-                Heard::Line(line) => self.listen(&line, names)?,
-                Heard::Result(Record::Test(result)) => self.results.add(result),
-                Heard::Result(_) => {}
-                Heard::End(end) => return Ok(Next::End(end)),
+                ProgramEvent::Line(line) => self.handle_line(&line, names)?,
+                ProgramEvent::Result(Record::Test(result)) => self.results.add(result),
+                ProgramEvent::Result(_) => {}
+                ProgramEvent::End(end) => return Ok(Next::End(end)),
             }
         }
     }
 
-    fn listen(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
-        let Some(told) = line.strip_prefix(TOLD) else { return Ok(()) };
-        match serde_json::from_str(told) {
-            Ok(Told::Mapping(mapping)) => names.learn(&mapping),
-            Ok(Told::Trials(told)) if told == trials() => {
-                self.calibration.get_or_insert_with(|| Calibration::of_program(told));
+    fn handle_line(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
+        let Some(message) = line.strip_prefix(MESSAGE_PREFIX) else { return Ok(()) };
+        match serde_json::from_str(message) {
+            Ok(Message::Mapping(mapping)) => names.learn(&mapping),
+            Ok(Message::Trials(made)) if made == trials() => {
+                self.calibration.get_or_insert_with(|| Calibration::of_program(made));
             }
-            Ok(Told::Trials(_) | Told::Done { .. }) if self.calibration.is_none() => {
+            Ok(Message::Trials(_) | Message::Done { .. }) if self.calibration.is_none() => {
                 let why = "it was built with a different version of knee-bind; rebuild it";
                 return Err(CheckError::Agent(why.to_owned()));
             }
-            Ok(Told::Trials(_)) => {}
-            Ok(Told::Thread(stack)) => names.learn_thread(stack),
-            Ok(Told::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
-            Err(_) => return Err(CheckError::Agent(told.to_owned())),
+            Ok(Message::Trials(_)) => {}
+            Ok(Message::Thread(stack)) => names.learn_thread(stack),
+            Ok(Message::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
+            Err(_) => return Err(CheckError::Agent(message.to_owned())),
         }
         Ok(())
     }
 
-    /// Judges its trials when the results of all have come, which are the first; tells whether they have.
+    /// Judges the trials when the results of all of them have come, which are the first. Returns whether
+    /// they have.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

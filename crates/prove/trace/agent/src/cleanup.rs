@@ -1,0 +1,91 @@
+//! Removes what tests have left: descriptors, mappings and files.
+
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::layout::{
+    FREE, HIDDEN_ENDS, MOST_HIDDEN, NAMES, OWN, PAGE, PAGES_APART, PAGES_AT, hidden_name, path_of,
+};
+use crate::script::{Call, Home, MOST, Nr, Step};
+
+/// What a test may have left in this process. It is recorded, as searching for it would take longer
+/// than the test.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) fds: Vec<i32>,
+    /// Addresses of pages.
+    pub(crate) pages: Vec<usize>,
+}
+
+static LEFT: Mutex<Left> = Mutex::new(Left { fds: Vec::new(), pages: Vec::new() });
+
+pub(crate) fn left() -> MutexGuard<'static, Left> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes all descriptors and unmaps all pages that a test has made in this process.
+pub(crate) fn clean() {
+    let mut left = left();
+    for fd in left.fds.drain(..) {
+        // SAFETY: a descriptor of a test, or none any more. The agent's own are above.
+        unsafe { libc::close(fd) };
+        const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= FREE && FREE < OWN as i32) };
+    }
+    for at in left.pages.drain(..) {
+        // SAFETY: in the range kept for tests, or where a call of a test has mapped a page.
+        unsafe { libc::munmap(at as *mut libc::c_void, PAGE) };
+    }
+}
+
+/// Removes the files that a test may have left whose set-up succeeded.
+pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
+    // SAFETY: names are valid C strings; that some are not there is as good.
+    let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
+    let mut unlinked = [false; MOST];
+    let mut name = |nr: Nr| {
+        if !std::mem::replace(&mut unlinked[usize::from(nr)], true) {
+            unlink(NAMES[usize::from(nr)]);
+        }
+    };
+    for (_, step) in steps {
+        if let Step::File { names, .. } = step {
+            names.as_slice().iter().for_each(|&nr| name(nr));
+        }
+    }
+    for (_, call) in calls {
+        match *call {
+            Call::Open { name: made, creat: true, .. } => name(made),
+            Call::Link { new, .. } | Call::Rename { new, .. } => name(new),
+            _ => {}
+        }
+    }
+    for (_, step) in steps {
+        let Step::File { inode, home, names, links, .. } = *step else { continue };
+        if home == Home::Hidden(inode) {
+            unlink(path_of(home));
+        }
+        for nr in names.as_slice().len().max(1) as u8..links {
+            unlink(&hidden_name(inode, nr));
+        }
+    }
+}
+
+/// Closes all descriptors and unmaps all pages that a test can have made in this process, for a test
+/// whose set-up failed.
+pub(crate) fn sweep() {
+    clean();
+    // SAFETY: the range kept for tests; the agent's own descriptors are above.
+    unsafe {
+        libc::munmap(PAGES_AT as *mut libc::c_void, MOST * PAGES_APART);
+        libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32);
+    }
+}
+
+/// Removes all files in the working directory.
+pub(crate) fn sweep_files() {
+    let Ok(files) = std::fs::read_dir(".") else { return };
+    for file in files.flatten() {
+        // A file that cannot be removed makes the next set-up fail, which is reported.
+        let _ = std::fs::remove_file(file.path());
+    }
+}

@@ -1,0 +1,16 @@
+//! The orders in which the calls of a test are made.
+
+use knee_commute::{TEST_SCHEMA, Test};
+
+/// The numbers of the calls in the order of each expectation of a test.
+///
+/// # Errors
+/// Why the test cannot be run: its schema is unknown, or an order contains a call that it does not have.
+pub fn orders(test: &Test) -> Result<Vec<Vec<usize>>, String> {
+    if test.schema != TEST_SCHEMA {
+        return Err(format!("the test has an unknown schema, {}", test.schema));
+    }
+    let orders = test.expect.iter().map(|expect| expect.calls(test.calls.len()));
+    let orders: Option<_> = orders.collect();
+    orders.ok_or_else(|| "an order contains a call that the test does not have".to_owned())
+}

@@ -1,0 +1,151 @@
+//! The runs of a test.
+
+use knee_marks::Mark;
+
+/// How the calls of a test get to the threads that make them.
+pub trait Session {
+    /// The initial state of a run, as its calls need it.
+    type State;
+    /// The result of a call.
+    type Returned;
+    /// Why no further run is made.
+    type Error;
+
+    /// Brings about the initial state of the test.
+    ///
+    /// # Errors
+    /// The state cannot be reached. What the attempt has created is removed.
+    fn set_up(&mut self) -> Result<Self::State, Self::Error>;
+
+    /// Has call `nr` made by its thread, and waits for the result. `traced` says whether the run counts
+    /// for the plugin.
+    fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
+
+    /// Ends a run of the order with this number: takes the results, in the order of the calls, and
+    /// removes what the run has created.
+    ///
+    /// # Errors
+    /// The results show that the test cannot be run.
+    fn finish(
+        &mut self,
+        order: usize,
+        state: Self::State,
+        returned: Vec<Self::Returned>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Runs each order: `untraced` times to fill caches, then traced while `again`, given the number of
+/// traced runs of this order, is true.
+///
+/// Returns the first error, after which it makes no further run, and the number of traced runs: for each
+/// of them the plugin writes one result.
+pub fn run<'o, S: Session>(
+    session: &mut S,
+    orders: impl IntoIterator<Item = &'o [usize]>,
+    untraced: u32,
+    mut again: impl FnMut(u32) -> bool,
+) -> (Result<(), S::Error>, u64) {
+    let mut results = 0;
+    for (order, calls) in orders.into_iter().enumerate() {
+        for _ in 0..untraced {
+            if let Err(error) = run_once(session, order, calls, None) {
+                return (Err(error), results);
+            }
+        }
+        let mut traced = 0;
+        while again(traced) {
+            traced += 1;
+            if let Err(error) = run_once(session, order, calls, Some(&mut results)) {
+                return (Err(error), results);
+            }
+        }
+    }
+    (Ok(()), results)
+}
+
+/// One run. It is traced if there are `results` of the plugin to count.
+fn run_once<S: Session>(
+    session: &mut S,
+    order: usize,
+    calls: &[usize],
+    results: Option<&mut u64>,
+) -> Result<(), S::Error> {
+    let state = session.set_up()?;
+    let traced = results.is_some();
+    if traced {
+        Mark::Begin.emit();
+    }
+    let returned = calls.iter().map(|&nr| session.call(&state, nr, traced)).collect();
+    if let Some(results) = results {
+        Mark::End.emit();
+        *results += 1;
+    }
+    session.finish(order, state, returned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records its runs. A step of its set-up or of its end fails at the run with this number.
+    #[derive(Default)]
+    struct Recorder {
+        runs: Vec<(usize, Vec<(usize, bool)>)>,
+        set_ups: usize,
+        fails_to_set_up: Option<usize>,
+        fails_to_finish: Option<usize>,
+    }
+
+    impl Session for Recorder {
+        type State = ();
+        type Returned = (usize, bool);
+        type Error = &'static str;
+
+        fn set_up(&mut self) -> Result<(), Self::Error> {
+            self.set_ups += 1;
+            match self.fails_to_set_up == Some(self.set_ups) {
+                true => Err("set-up"),
+                false => Ok(()),
+            }
+        }
+
+        fn call(&mut self, (): &(), nr: usize, traced: bool) -> Self::Returned {
+            (nr, traced)
+        }
+
+        fn finish(
+            &mut self,
+            order: usize,
+            (): (),
+            returned: Vec<Self::Returned>,
+        ) -> Result<(), Self::Error> {
+            self.runs.push((order, returned));
+            match self.fails_to_finish == Some(self.runs.len()) {
+                true => Err("finish"),
+                false => Ok(()),
+            }
+        }
+    }
+
+    const ORDERS: [&[usize]; 2] = [&[0, 1], &[1, 0]];
+
+    #[test]
+    fn each_order_runs_untraced_first_and_then_traced() {
+        let mut recorder = Recorder::default();
+        let (result, traced) = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
+        assert_eq!((result, traced), (Ok(()), 4));
+        let order = |nr: usize, traced| (nr, ORDERS[nr].iter().map(|&nr| (nr, traced)).collect());
+        let expected = [0, 1].map(|nr| [order(nr, false), order(nr, true), order(nr, true)]);
+        assert_eq!(recorder.runs, expected.concat());
+    }
+
+    #[test]
+    fn an_error_ends_the_runs_and_a_traced_run_counts_from_its_end_mark_on() {
+        let mut recorder = Recorder { fails_to_set_up: Some(3), ..Recorder::default() };
+        let ran = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
+        assert_eq!((ran, recorder.runs.len()), ((Err("set-up"), 1), 2));
+        let mut recorder = Recorder { fails_to_finish: Some(2), ..Recorder::default() };
+        let ran = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
+        assert_eq!((ran, recorder.runs.len()), ((Err("finish"), 1), 2));
+    }
+}

@@ -1,0 +1,94 @@
+//! What a block of instructions is, as far as its callback has to know.
+
+use knee_marks::EntryKind;
+
+/// How a block of instructions ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// In a jump, or where QEMU has cut it.
+    Otherwise,
+    Call,
+    Return,
+    /// It leaves an exception or the kernel: `iretq`, `sysretq`.
+    Leaves,
+}
+
+/// Where a block of instructions begins, and how it ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BlockStart {
+    pub(crate) address: u64,
+    /// Instructions in the block.
+    pub(crate) length: usize,
+    pub(crate) enters: Option<EntryKind>,
+    pub(crate) ends: Ends,
+}
+
+impl BlockStart {
+    const ADDRESS_BITS: u32 = 48;
+    const LENGTH_BITS: u32 = 10;
+    const ENTERS_BITS: u32 = 2;
+
+    /// QEMU keeps one number per callback. Virtual addresses have 48 significant bits, or 57 where
+    /// the guest uses five levels of page tables, which the driver does not offer it; code above 48
+    /// would be taken for other code, but only entries are identified by their addresses.
+    pub(crate) fn pack(&self) -> u64 {
+        let enters = match self.enters {
+            None => 0,
+            Some(EntryKind::Interrupt) => 1,
+            Some(EntryKind::Fault) => 2,
+            Some(EntryKind::Switch) => 3,
+        };
+        let ends = match self.ends {
+            Ends::Otherwise => 0,
+            Ends::Call => 1,
+            Ends::Return => 2,
+            Ends::Leaves => 3,
+        };
+        let length = (self.length as u64).min((1 << Self::LENGTH_BITS) - 1);
+        self.address << (64 - Self::ADDRESS_BITS) >> (64 - Self::ADDRESS_BITS)
+            | length << Self::ADDRESS_BITS
+            | enters << (Self::ADDRESS_BITS + Self::LENGTH_BITS)
+            | ends << (Self::ADDRESS_BITS + Self::LENGTH_BITS + Self::ENTERS_BITS)
+    }
+
+    pub(crate) fn unpack(packed: u64) -> BlockStart {
+        let above = packed >> Self::ADDRESS_BITS;
+        let kinds = above >> Self::LENGTH_BITS;
+        let enters = match kinds & ((1 << Self::ENTERS_BITS) - 1) {
+            1 => Some(EntryKind::Interrupt),
+            2 => Some(EntryKind::Fault),
+            3 => Some(EntryKind::Switch),
+            _ => None,
+        };
+        let ends = match kinds >> Self::ENTERS_BITS {
+            1 => Ends::Call,
+            2 => Ends::Return,
+            3 => Ends::Leaves,
+            _ => Ends::Otherwise,
+        };
+        let unused = 64 - Self::ADDRESS_BITS;
+        BlockStart {
+            address: ((packed << unused) as i64 >> unused) as u64,
+            length: (above & ((1 << Self::LENGTH_BITS) - 1)) as usize,
+            enters,
+            ends,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_block_callback_has_to_know_fits_one_number() {
+        for enters in [None, Some(EntryKind::Interrupt), Some(EntryKind::Switch)] {
+            for address in [0x0000_7fff_ffff_f001, 0xffff_ffff_81c0_0b90, 0xffff_8000_0000_0000] {
+                for ends in [Ends::Otherwise, Ends::Call, Ends::Return, Ends::Leaves] {
+                    let start = BlockStart { address, length: 512, enters, ends };
+                    assert_eq!(BlockStart::unpack(start.pack()), start);
+                }
+            }
+        }
+    }
+}

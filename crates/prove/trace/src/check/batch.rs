@@ -1,0 +1,66 @@
+//! A batch of tests: one guest after the other runs it.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use super::checked::Checked;
+use super::error::CheckError;
+use super::session::{CheckOptions, GuestSession, Job, Next};
+use crate::functions::Functions;
+use crate::kernel::Kernel;
+
+/// Guests in a row that may end before they have begun a test.
+const MAX_FALSE_STARTS: u32 = 2;
+
+/// A test that is done: its number among all tests, what it showed, and the functions of the kernel that
+/// it ran on.
+pub(super) type Done = (usize, Checked, Arc<Functions>);
+
+/// Runs a batch, in as many guests as it takes, and sends each test that is done. Ends early if nobody
+/// receives them any more.
+pub(super) fn run_batch(
+    kernel: &Kernel,
+    mut jobs: Vec<Job>,
+    options: &CheckOptions,
+    msr: Option<&[u8]>,
+    done: &SyncSender<Done>,
+) -> Result<(), CheckError> {
+    let mut false_starts = 0;
+    while !jobs.is_empty() {
+        let mut session = GuestSession::start(kernel, &jobs, options, msr)?;
+        let end = loop {
+            match session.next()? {
+                Next::Checked(nr, checked) => {
+                    if done.send((nr, checked, session.functions().clone())).is_err() {
+                        return Ok(());
+                    }
+                }
+                Next::End(end) => break end,
+            }
+        };
+        let (completed, begun) = (session.completed(), session.begun()?);
+        let functions = session.functions().clone();
+        drop(session);
+        if completed == jobs.len() {
+            return Ok(());
+        }
+        if begun == 0 {
+            false_starts += 1;
+            if false_starts > MAX_FALSE_STARTS {
+                return Err(CheckError::NotUp(end));
+            }
+            continue;
+        }
+        false_starts = 0;
+        // Reports of tests that were done before the last one may have been lost with the guest.
+        let rest = jobs.split_off(begun.clamp(completed + 1, jobs.len()));
+        for lost in jobs.drain(completed..) {
+            let checked = Checked::unobserved(lost.test.id, Err(end.clone()));
+            if done.send((lost.nr, checked, functions.clone())).is_err() {
+                return Ok(());
+            }
+        }
+        jobs = rest;
+    }
+    Ok(())
+}

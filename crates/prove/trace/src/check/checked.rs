@@ -1,0 +1,26 @@
+//! What a test showed.
+
+use knee_agent::Outcome;
+
+use crate::guest::End;
+use crate::record::{TestResult, TracedAccess};
+
+/// A test that has been run.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// Its id.
+    pub id: String,
+    /// What the calls returned, or how the guest or the program ended if the test ended it.
+    pub outcome: Result<Outcome, End>,
+    /// What the plugin observed in each traced run.
+    pub runs: Vec<TestResult>,
+    /// Every access of its only run, with [`CheckOptions::trace`](crate::CheckOptions::trace).
+    pub trace: Vec<TracedAccess>,
+}
+
+impl Checked {
+    /// A test of which no run was observed.
+    pub(crate) fn unobserved(id: String, outcome: Result<Outcome, End>) -> Checked {
+        Checked { id, outcome, runs: Vec::new(), trace: Vec::new() }
+    }
+}

@@ -1,0 +1,47 @@
+//! Why tests were not checked.
+
+use crate::calibration::Fault;
+use crate::error::GuestError;
+use crate::guest::End;
+use crate::qemu::Emulator;
+
+/// Why tests were not checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The guest could not be started or listened to.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The agent or the binding could not do its work.
+    #[error("the test agent failed: {0}")]
+    Agent(String),
+    /// This QEMU reported sharing that did not happen, or missed some.
+    #[error("{qemu} failed its calibration: {fault}. Its verdicts cannot be trusted; {remedy}")]
+    Calibration {
+        /// The QEMU.
+        qemu: String,
+        /// The trial that went wrong, and how.
+        fault: Fault,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The guest or the program ended before it had begun a test.
+    #[error("it ended before the first test: {0}")]
+    NotUp(End),
+    /// A line is not a test.
+    #[error("line {line} is not a test: {source}")]
+    NoTest {
+        /// Its number, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl CheckError {
+    /// The trials of a guest in this QEMU went wrong.
+    pub(crate) fn uncalibrated(emulator: &Emulator, fault: Fault) -> CheckError {
+        let version = emulator.version().unwrap_or_default();
+        let remedy = "choose another QEMU with KNEE_QEMU";
+        CheckError::Calibration { qemu: format!("QEMU {version}"), fault, remedy }
+    }
+}

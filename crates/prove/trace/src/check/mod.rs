@@ -1,0 +1,127 @@
+//! Tests in guests: what the calls returned, and which lines of memory they shared.
+//!
+//! The tests are divided into batches, one for each CPU of this machine, and the batches run at the same
+//! time, each in a guest of its own. A guest that panics, hangs, resets itself or dies takes only its
+//! current test with it. The rest of the batch runs in a new guest.
+
+mod batch;
+mod checked;
+mod error;
+mod repetition;
+mod session;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use knee_agent::{Outcome, Plan};
+use knee_commute::Test;
+
+use crate::functions::Functions;
+use crate::guest::GuestOptions;
+use crate::kernel::Kernel;
+use crate::modules::module;
+use batch::run_batch;
+pub use checked::Checked;
+pub use error::CheckError;
+pub use session::CheckOptions;
+use session::{GuestSession, Job, Next};
+
+/// Tests per guest from which on another guest is worth its boot, which takes as long as some hundred
+/// tests.
+const TESTS_PER_GUEST: usize = 300;
+/// Module of the driver by which the agent writes the CPU's registers: see `apart` of crate knee-agent.
+const MSR_DRIVER: &str = "msr";
+/// Tests that are done and wait for `report`.
+const MAX_WAITING: usize = 1000;
+
+/// Runs `tests`, a line of JSON each, in guests with this kernel. Calls `report` for each test, in the
+/// order of the lines, until it breaks.
+pub fn check(
+    kernel: &Kernel,
+    tests: &[u8],
+    options: &CheckOptions,
+    mut report: impl FnMut(Checked, &Functions) -> ControlFlow<()>,
+) -> Result<(), CheckError> {
+    let (mut jobs, mut waiting) = (Vec::new(), BTreeMap::new());
+    let no_functions = Arc::new(Functions::default());
+    let lines = tests.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    for (nr, line) in lines.enumerate() {
+        let no_test = |source| CheckError::NoTest { line: nr + 1, source };
+        let test: Test = serde_json::from_slice(line).map_err(no_test)?;
+        match Plan::of(&test, false) {
+            Ok(plan) => jobs.push(Job { nr, test, plan }),
+            Err(why) => {
+                let checked = Checked::unobserved(test.id, Ok(Outcome::NotRun(why)));
+                waiting.insert(nr, (checked, no_functions.clone()));
+            }
+        }
+    }
+    let msr = msr_module(kernel);
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(MAX_WAITING);
+        let threads = batches(jobs).into_iter().map(|batch| {
+            let (done, msr) = (sender.clone(), msr.as_deref());
+            scope.spawn(move || run_batch(kernel, batch, options, msr, &done))
+        });
+        let threads: Vec<_> = threads.collect();
+        drop(sender);
+        let mut next = 0;
+        let mut stopped = false;
+        loop {
+            while let Some((checked, functions)) = waiting.remove(&next) {
+                next += 1;
+                stopped = stopped || report(checked, &functions).is_break();
+            }
+            if stopped {
+                break;
+            }
+            let Ok((nr, checked, functions)) = receiver.recv() else { break };
+            waiting.insert(nr, (checked, functions));
+        }
+        // The next send of each batch fails, and its guest is killed.
+        drop(receiver);
+        let ends = threads.into_iter().map(|thread| match thread.join() {
+            Ok(end) => end,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ends.collect()
+    })
+}
+
+/// Divides tests among as many guests as run at the same time.
+fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let guests = cpus.min(jobs.len().div_ceil(TESTS_PER_GUEST)).max(1);
+    let mut batches: Vec<Vec<Job>> = (0..guests).map(|_| Vec::new()).collect();
+    for (at, job) in jobs.into_iter().enumerate() {
+        batches[at % guests].push(job);
+    }
+    batches
+}
+
+/// The module of the driver. A kernel without one may have it built in; without the driver tests give the
+/// same results, and take longer.
+fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
+    module(kernel, MSR_DRIVER).unwrap_or_default()
+}
+
+/// Boots a guest with this kernel, and finds out whether its QEMU shows what CPUs share and nothing else.
+/// Each guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
+///
+/// # Errors
+/// It does not, which is [`CheckError::Calibration`], or the guest cannot be started.
+pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
+    let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
+    let msr = msr_module(kernel);
+    let mut session = GuestSession::start(kernel, &[], &options, msr.as_deref())?;
+    loop {
+        match session.next()? {
+            Next::End(_) if session.is_calibrated() => return Ok(()),
+            Next::End(end) => return Err(CheckError::NotUp(end)),
+            Next::Checked(..) => {}
+        }
+    }
+}

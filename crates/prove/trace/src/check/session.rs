@@ -1,0 +1,222 @@
+//! A guest with its tests, from its start to its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use knee_agent::{CONSOLE, DISK, MSR, Plan, Report, msr_parameter};
+use knee_commute::Test;
+
+use super::checked::Checked;
+use super::error::CheckError;
+use super::repetition::Repetition;
+use crate::calibration::Calibration;
+use crate::channel::Channel;
+use crate::datum::Resolver;
+use crate::disk::Disk;
+use crate::functions::Functions;
+use crate::guest::{End, Event, Guest, GuestOptions};
+use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
+use crate::process::Tracing;
+use crate::record::{Record, TestResult, TracedAccess};
+use crate::results::Results;
+
+/// How to check.
+#[derive(Debug, Clone, Default)]
+pub struct CheckOptions {
+    /// The guests.
+    pub guest: GuestOptions,
+    /// The file system of the tests; `None` for tmpfs.
+    pub disk: Option<Disk>,
+    /// Whether to keep every access of the first test. Each test runs once then.
+    pub trace: bool,
+}
+
+/// A test to run.
+pub(super) struct Job {
+    /// Its number among all tests.
+    pub(super) nr: usize,
+    pub(super) test: Test,
+    pub(super) plan: Plan,
+}
+
+/// What comes next from a session.
+pub(super) enum Next {
+    /// A test that is done, with its number among all tests.
+    Checked(usize, Checked),
+    /// The guest has ended; there is nothing after it.
+    End(End),
+}
+
+/// A guest with its tests.
+pub(super) struct GuestSession<'a> {
+    jobs: &'a [Job],
+    /// Each guest has its own: modules need not be at the same addresses in all guests.
+    functions: Arc<Functions>,
+    guest: Guest,
+    /// There from the moment when the kernel's symbols are known.
+    resolver: Option<Resolver>,
+    calibration: Calibration,
+    channel: Channel,
+    /// Reports of tests some of whose results are still missing.
+    reports: VecDeque<Report>,
+    results: Results,
+    /// Runs of the completed tests, and of the calibration.
+    runs: u64,
+    completed: usize,
+    end: Option<End>,
+    trace: Vec<TracedAccess>,
+    repetition: Repetition,
+}
+
+impl<'a> GuestSession<'a> {
+    /// Starts a guest. `msr` is the module that lets the agent write the CPU's registers, if the kernel
+    /// has it as a module.
+    pub(super) fn start(
+        kernel: &Kernel,
+        jobs: &'a [Job],
+        options: &CheckOptions,
+        msr: Option<&[u8]>,
+    ) -> Result<GuestSession<'a>, CheckError> {
+        let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
+        let channel = Channel::new(&plans)?;
+        let calibration = Calibration::of(options.guest.cpus);
+        let trace = options.trace.then_some(calibration.tests());
+        // Shared data can be named best while they exist, so the guest pauses after conflicts.
+        let (pause, without_stack) = (true, !options.trace);
+        let tracing = options.guest.tracing;
+        let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });
+        let shared = Some(channel.ram());
+        let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
+        let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
+        guest.parameters.push(msr_parameter());
+        if let Some(msr) = msr {
+            files = files.file(MSR, 0o600, msr);
+        }
+        if let Some(disk) = &options.disk {
+            guest.parameters.extend_from_slice(disk.parameters());
+            files = files.file(DISK, 0o600, disk.file());
+        }
+        Ok(GuestSession {
+            jobs,
+            functions: Arc::default(),
+            guest: Guest::start(kernel, &files.finish(), &guest)?,
+            resolver: None,
+            runs: calibration.tests(),
+            calibration,
+            channel,
+            reports: VecDeque::new(),
+            results: Results::default(),
+            completed: 0,
+            end: None,
+            trace: Vec::new(),
+            repetition: match options.trace {
+                true => Repetition::once(),
+                false => Repetition::until_known(),
+            },
+        })
+    }
+
+    /// The functions of the guest's kernel; none before its symbols are known.
+    pub(super) fn functions(&self) -> &Arc<Functions> {
+        &self.functions
+    }
+
+    /// Whether all trials of the calibration have passed.
+    pub(super) fn is_calibrated(&self) -> bool {
+        self.calibration.is_over()
+    }
+
+    /// How many tests are completed.
+    pub(super) fn completed(&self) -> usize {
+        self.completed
+    }
+
+    /// How many tests the guest has begun.
+    pub(super) fn begun(&self) -> Result<usize, CheckError> {
+        Ok(self.channel.begun()?)
+    }
+
+    /// Waits for the next test that is done, or the end.
+    pub(super) fn next(&mut self) -> Result<Next, CheckError> {
+        loop {
+            if let Some((nr, checked)) = self.complete() {
+                return Ok(Next::Checked(nr, checked));
+            }
+            if let Some(end) = &self.end {
+                return Ok(Next::End(end.clone()));
+            }
+            match self.guest.next_event()? {
+                Some(event) => self.handle(event)?,
+                None => self.end = Some(End::Died("it printed nothing".to_owned())),
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), CheckError> {
+        match event {
+            Event::Console(line) => {
+                // The firmware may have begun the line.
+                if let Some((_, message)) = line.split_once(CONSOLE) {
+                    return Err(CheckError::Agent(message.to_owned()));
+                }
+            }
+            Event::Result(Record::Test(result)) if !self.calibration.is_over() => {
+                if result.is_awaited() {
+                    self.guest.resume()?;
+                }
+                self.calibration
+                    .add(&result)
+                    .map_err(|fault| CheckError::uncalibrated(self.guest.emulator(), fault))?;
+            }
+            Event::Result(Record::Test(result)) => self.add_run(result)?,
+            Event::Result(Record::Header(_)) => self.read_symbols()?,
+            Event::Result(Record::Access(access)) => self.trace.push(access),
+            Event::End(end) => {
+                self.reports.extend(self.channel.reports()?);
+                self.end = Some(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a run. If the guest pauses after it, tells the guest whether to run the test again, and
+    /// resumes it.
+    fn add_run(&mut self, mut result: TestResult) -> Result<(), CheckError> {
+        if let Some(resolver) = &mut self.resolver {
+            resolver.resolve(&mut result);
+        }
+        let again = self.repetition.wants_another(&result);
+        if result.is_awaited() {
+            self.channel.ask_again(again)?;
+            self.guest.resume()?;
+        }
+        self.results.add(result);
+        self.reports.extend(self.channel.reports()?);
+        Ok(())
+    }
+
+    /// The first test that is reported and all of whose results have come.
+    fn complete(&mut self) -> Option<(usize, Checked)> {
+        let end = self.runs.saturating_add(self.reports.front()?.seen);
+        let mut runs = self.results.take(self.runs..end)?;
+        self.runs = end;
+        let report = self.reports.pop_front()?;
+        let Job { nr, test, plan } = self.jobs.get(report.plan)?;
+        for run in &mut runs {
+            run.expect_system_calls(plan.system_calls());
+        }
+        self.completed += 1;
+        let outcome = Ok(report.done.outcome(test, plan));
+        let trace = std::mem::take(&mut self.trace);
+        Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))
+    }
+
+    fn read_symbols(&mut self) -> Result<(), CheckError> {
+        let text = self.channel.kallsyms()?;
+        let resolver = Resolver::new(self.guest.ram().clone(), &text);
+        self.functions = Arc::new(Functions::of(&text, &resolver));
+        self.resolver = Some(resolver);
+        Ok(())
+    }
+}

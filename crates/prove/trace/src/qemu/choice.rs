@@ -1,0 +1,67 @@
+//! The QEMU that the user has chosen: `KNEE_QEMU`, or the installed one.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::emulator::{Emulator, EmulatorError};
+use super::emulators::Emulators;
+use crate::error::GuestError;
+
+/// Names the QEMU to use instead of the installed one.
+const VARIABLE: &str = "KNEE_QEMU";
+
+impl Emulator {
+    /// The QEMU that the environment variable `KNEE_QEMU` names, or without it the installed one.
+    ///
+    /// `KNEE_QEMU` is the path of a program, which has a `/`, or the name of one of [`Emulators`],
+    /// which is fetched unless one of that name has been.
+    ///
+    /// # Errors
+    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. The installed
+    /// QEMU is not looked for before it is started.
+    pub fn of_user() -> Result<Emulator, EmulatorError> {
+        match Emulator::present() {
+            Err(EmulatorError::NotFetched(name)) => {
+                Emulators::of_user().fetch(&name).map(|(_, emulator)| emulator)
+            }
+            present => present,
+        }
+    }
+
+    /// Like [`Emulator::of_user`], but fetches nothing.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotFetched`] if it would have to be fetched.
+    pub fn present() -> Result<Emulator, EmulatorError> {
+        let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty());
+        named.map_or(Ok(Emulator::default()), |named| Emulator::named(&named))
+    }
+
+    fn named(named: &OsStr) -> Result<Emulator, EmulatorError> {
+        let name = named.to_string_lossy();
+        if !name.contains('/') {
+            let found = Emulators::of_user().find(&name);
+            return found.ok_or_else(|| EmulatorError::NotFetched(name.into_owned()));
+        }
+        let file = Path::new(named);
+        match file.is_file() {
+            true => Ok(Emulator::at(file)),
+            false => Err(GuestError::NoEmulator(file.to_owned()).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_started_as_it_is_and_has_to_be_a_qemu() {
+        let error = Emulator::named(OsStr::new("/nowhere/qemu")).unwrap_err().to_string();
+        assert!(error.contains("KNEE_QEMU") && error.contains("/nowhere/qemu"), "{error}");
+        let emulator = Emulator::named(OsStr::new("/bin/true")).unwrap();
+        assert_eq!(emulator.command().get_program(), "/bin/true");
+        let error = emulator.version().unwrap_err().to_string();
+        assert!(error.starts_with("/bin/true is not qemu-system-x86_64"), "{error}");
+    }
+}

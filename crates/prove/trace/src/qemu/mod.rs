@@ -1,0 +1,14 @@
+//! The QEMU that runs guests and programs: the installed one, one of another Debian release, or the one
+//! that the user names.
+
+mod choice;
+mod emulator;
+mod emulators;
+mod root;
+mod user;
+mod version;
+
+pub use emulator::{Emulator, EmulatorError};
+pub use emulators::Emulators;
+pub(crate) use user::QEMU_USER;
+pub use user::qemu_user_version;
