@@ -49,7 +49,7 @@ fn locks() -> Vec<Row> {
 
 fn counts() -> Vec<Row> {
     let per_cpu = PerCpuRef::new(System::detect());
-    let shared = refcache::Shared::new(1_u64);
+    let shared = refcache::RefcacheArc::new(1_u64);
     let [snzi, in_use] = [(); 2].map(|()| Snzi::new(THREADS));
     let arc = Arc::new(1_u64);
     let (added, own) = (AtomicU64::new(0), <[CachePadded<AtomicU64>; THREADS]>::default());
@@ -58,7 +58,7 @@ fn counts() -> Vec<Row> {
             per_cpu.get();
             black_box(per_cpu.put());
         }),
-        Row::of("**`refcache::Shared`**, clone, drop", move || drop(black_box(shared.clone()))),
+        Row::of("**`refcache::RefcacheArc`**, clone, drop", move || drop(black_box(shared.clone()))),
         Row::new("**`Snzi`**, arrive, depart", move |round| {
             round.time(|| drop(black_box(snzi.arrive_at(round.thread))));
         }),

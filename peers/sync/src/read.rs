@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use haphazard::HazardPointer;
-use knee_sync::epoch::{self, Domain, Online};
+use knee_sync::epoch::{self, Domain, QsbrHandle};
 use knee_sync::{Rcu, System, hazard};
 use seize::{Collector, Guard};
 
@@ -80,8 +80,8 @@ fn ours() -> Vec<Row> {
             black_box(*rcu.load(&epoch::pin()));
         })
         .among_idle(),
-        Row::new("**`Online`, `Rcu::load`, `quiescent`**", move |round| {
-            let mut thread = Online::new(ONLINE.register());
+        Row::new("**`QsbrHandle`, `Rcu::load`, `quiescent`**", move |round| {
+            let mut thread = QsbrHandle::new(ONLINE.register());
             round.time(|| {
                 black_box(*online.load(&thread));
                 thread.quiescent();

@@ -84,7 +84,7 @@ impl Reclaim for Nothing {
     fn drain(&'static self) {}
 }
 
-/// `epoch::Guard::defer_drop`.
+/// `epoch::Guard::retire`.
 pub(crate) struct Epoch(Own<AtomicPtr<Object<1>>>);
 
 impl Epoch {
@@ -106,7 +106,7 @@ impl Reclaim for Epoch {
             let guard = epoch::pin();
             let old = self.0[thread].swap(boxed(Object::new()), AcqRel);
             // SAFETY: it came from a box, and nobody finds it any more.
-            unsafe { guard.defer_drop(old) };
+            unsafe { guard.retire(old) };
         }
     }
 
@@ -124,7 +124,7 @@ impl Reclaim for Epoch {
     }
 }
 
-/// `epoch::Guard::defer_entry`.
+/// `epoch::Guard::retire_entry`.
 pub(crate) struct Entry(Own<AtomicPtr<WithEntry>>);
 
 #[repr(C)]
@@ -163,7 +163,7 @@ impl Reclaim for Entry {
             let old = self.0[thread].swap(WithEntry::of(Object::new()), AcqRel);
             let old = NonNull::new(old).expect("it is never null").cast();
             // SAFETY: nobody finds it any more, and it is left alone until `free`.
-            unsafe { guard.defer_entry(old, free) };
+            unsafe { guard.retire_entry(old, free) };
         }
     }
 

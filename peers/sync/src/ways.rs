@@ -31,8 +31,8 @@ pub(crate) struct Way {
 pub(crate) fn all() -> Vec<Way> {
     vec![
         way("nothing: allocate, exchange, free", Nothing::new()).without_stall(),
-        way("**`epoch`, `defer_drop`**", Epoch::new()).among_idle(),
-        way("**`epoch`, `defer_entry`**", Entry::new()).among_idle(),
+        way("**`epoch`, `retire`**", Epoch::new()).among_idle(),
+        way("**`epoch`, `retire_entry`**", Entry::new()).among_idle(),
         way("**`hazard::AtomicBox::store`**", Hazard::new()).among_idle(),
         way("crossbeam-epoch, `defer_destroy`", Crossbeam::new()).among_idle(),
         way("seize, 32 in a batch", Seize::<5>::new(Collector::new())).among_idle(),

@@ -1,4 +1,4 @@
-//! A lock that its owner takes for the price of two stores.
+//! A lock biased to one owner, which takes it with two plain stores.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -6,22 +6,30 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Guarded, constant};
 
-/// What one thread uses all the time and others now and then.
+/// A value that one thread uses often and others rarely.
 ///
-/// It is Dekker's algorithm with an asymmetric fence. The owner says that it is inside, and looks
-/// whether somebody else wants in; the other says that it wants in, and looks whether the owner is
-/// inside. With a fence between the two on each side, one of them sees the other; the fence of the
-/// owner costs nothing, that of the other one an interrupt.
+/// The lock is Dekker's algorithm with an asymmetric fence. The owner stores that it is inside, and
+/// checks whether another thread has requested the lock. A remote thread requests the lock, and checks
+/// whether the owner is inside. A fence between the two steps on each side lets one of them see the
+/// other. The owner's fence costs nothing; the remote thread's costs an interrupt.
+///
+/// ```text
+/// owner                            remote thread
+///   inside = true                    requested = true
+///   light                            heavy
+///   requested?  no: it has the lock  inside?  no: it has the lock
+///               yes: waits                    yes: waits
+/// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
     /// The owner is inside.
     inside: AtomicBool,
-    /// Another is inside, or waits for the owner to leave.
-    wanted: AtomicBool,
+    /// A remote thread has the lock, or waits for the owner to leave.
+    requested: AtomicBool,
     value: Guarded<T>,
 }
 
-// SAFETY: whoever has the lock has the value, and no one else.
+// SAFETY: only the thread that has the lock uses the value.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
@@ -29,118 +37,123 @@ impl<T> Biased<T> {
         pub(crate) fn new(value: T) -> Biased<T> {
             Biased {
                 inside: AtomicBool::new(false),
-                wanted: AtomicBool::new(false),
+                requested: AtomicBool::new(false),
                 value: Guarded::new(value),
             }
         }
     }
 
-    /// Uses the value as its owner.
+    /// Uses the value as the owner.
     ///
     /// # Safety
-    /// At any time one thread at most is its owner, whoever becomes it after another has been told by
-    /// that one; and `with` does not come back to this lock.
+    /// At most one thread at a time is the owner, and each owner has acquired what the owner before it
+    /// did. `with` does not use this lock.
     #[inline]
-    pub(crate) unsafe fn own<R>(
+    pub(crate) unsafe fn lock_owner<R>(
         &self,
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
         self.inside.store(true, Relaxed);
         light(platform.is_symmetric());
-        if self.wanted.load(order!(Acquire, "biased_own")) {
+        if self.requested.load(order!(Acquire, "biased_own")) {
             self.wait(platform);
         }
-        // SAFETY: the fences order our store of `inside` and load of `wanted`, and the other's store
-        // of `wanted` and load of `inside`. If our load came first, the other sees that we are
-        // inside, and waits. If its store came first, we have seen it and waited until it was out.
+        // SAFETY: the fences order this thread's store of `inside` before its load of `requested`, and a
+        // remote thread's store of `requested` before its load of `inside`. If this load came first, the
+        // remote thread sees `inside` and waits. If its store came first, this thread has seen it and
+        // waited in `wait`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.inside.store(false, order!(Release, "biased_out"));
         result
     }
 
-    /// Whether the owner is inside, for those who have executed `heavy` since they were last there. If
-    /// not, they see what it did there, and when it comes next it sees what they did before `heavy`.
+    /// Whether the owner is inside, for a thread that has executed `heavy` since it last had the lock. If
+    /// not, the thread sees what the owner did inside, and the owner's next use sees what the thread did
+    /// before `heavy`.
     #[cfg(feature = "alloc")]
-    pub(crate) fn owner_is_inside(&self) -> bool {
+    pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
-    /// Lets others in before the owner.
+    /// Lets remote threads in before the owner.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
-            // Release: the other may find us out here, and what we did before is for it to see.
+            // Release: a remote thread may take the lock now, and must see what the owner did before.
             self.inside.store(false, order!(Release, "biased_wait"));
-            // Relaxed: the look below decides, and finds the end of this visit or of a later one.
-            platform.wait_while(|| self.wanted.load(Relaxed));
+            // Relaxed: the load below decides, and acquires the end of this request or of a later one.
+            platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
-            if !self.wanted.load(order!(Acquire, "biased_again")) {
+            if !self.requested.load(order!(Acquire, "biased_again")) {
                 return;
             }
         }
     }
 
-    /// Frees the lock in the child of a fork, where threads that had it are not there. If another thread
-    /// has announced a visit or was inside, the value is in no known state: it is leaked, and `new` is the
-    /// value from now on.
+    /// Frees the lock in the child of a fork, where its other users are missing. If one of them had the
+    /// lock or had requested it, the value may be in any state: it is leaked, and replaced by `new`.
     ///
     /// # Safety
-    /// The calling thread is the only one, and is not inside.
+    /// The calling thread is the only one, and does not have the lock.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) unsafe fn forked(&self, new: T) {
-        if self.inside.load(Relaxed) || self.wanted.load(Relaxed) {
-            // SAFETY: nobody else is there. The old value is not dropped, and not read.
+        if self.inside.load(Relaxed) || self.requested.load(Relaxed) {
+            // SAFETY: the caller is the only thread. The old value is neither dropped nor read.
             self.value.with(|value| unsafe { value.write(new) });
             self.inside.store(false, Relaxed);
-            self.wanted.store(false, Relaxed);
+            self.requested.store(false, Relaxed);
         }
     }
 
     /// Uses the value without the lock.
     ///
     /// # Safety
-    /// Nobody else uses it.
+    /// No other thread uses it.
     pub(crate) unsafe fn unguarded<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that no other thread uses the value.
         self.value.with(|value| with(unsafe { &mut *value }))
     }
 
-    /// Uses the value as any thread that is not inside.
+    /// Uses the value as a thread other than the owner.
     #[cfg(all(test, loom))]
-    pub(crate) fn visit<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut T) -> R) -> R {
-        self.announce(platform);
+    pub(crate) fn lock_remote<R>(
+        &self,
+        platform: &impl Platform,
+        with: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        self.request(platform);
         platform.heavy();
-        // SAFETY: that is what we have just done.
-        unsafe { self.visit_announced(platform, with) }
+        // SAFETY: the lock was requested above, and the heavy fence came after that.
+        unsafe { self.lock_requested(platform, with) }
     }
 
-    /// The first half of a visit, so that one fence serves visits of many locks: announce them all,
-    /// execute `heavy` once, and then visit each. Owners wait from here to the end of their visit. Two
-    /// threads that both announce several have to agree on an order.
-    pub(crate) fn announce(&self, platform: &impl Platform) {
-        // Relaxed: `heavy`, which comes next, is a full fence of ours: it acquires what the visitor
-        // before has done, and an owner that sees this waits, and takes nothing from it.
+    /// Requests the lock, so that one fence serves many locks: request them all, execute `heavy` once,
+    /// then lock each. An owner waits from the request until the lock is released. Threads that request
+    /// several locks must agree on an order.
+    pub(crate) fn request(&self, platform: &impl Platform) {
+        // Relaxed: the caller's `heavy` comes next, a full fence that acquires what the last holder did.
+        // An owner that sees this store only waits.
         platform.wait_while(|| {
-            self.wanted.compare_exchange(false, true, Relaxed, Relaxed).is_err()
+            self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")
         });
     }
 
-    /// The second half of a visit.
+    /// Uses the value of a lock that was requested, and releases it.
     ///
     /// # Safety
-    /// The caller has announced it, and has executed `heavy` after that.
-    pub(crate) unsafe fn visit_announced<R>(
+    /// The caller has requested the lock, and has executed `heavy` after that.
+    pub(crate) unsafe fn lock_requested<R>(
         &self,
         platform: &impl Platform,
         with: impl FnOnce(&mut T) -> R,
     ) -> R {
         platform.wait_while(|| self.inside.load(order!(Acquire, "biased_visit")));
-        // SAFETY: as in `own`; other visitors wait for `wanted`.
+        // SAFETY: as in `lock_owner`; `requested` excludes other remote threads.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
-        self.wanted.store(false, order!(Release, "biased_left"));
+        self.requested.store(false, order!(Release, "biased_left"));
         result
     }
 }
@@ -153,56 +166,56 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// Another cell: loom takes a use of the lock's own as one that is over when it begins.
+    /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its start.
     fn add(count: &mut Guarded<u32>) {
         interrupt();
-        // SAFETY: loom panics if anybody else is there.
+        // SAFETY: loom panics on a concurrent access.
         count.with(|count| unsafe { *count += 1 });
     }
 
     #[test]
-    fn owner_and_visitor_exclude_each_other() {
+    fn the_owner_and_a_remote_thread_exclude_each_other() {
         check(3, || {
             let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || lock.visit(&Model, add)
+                move || lock.lock_remote(&Model, add)
             });
             for _ in 0..2 {
                 // SAFETY: this thread is the owner.
-                unsafe { lock.own(&Model, add) };
+                unsafe { lock.lock_owner(&Model, add) };
             }
             visitor.join().unwrap();
             // SAFETY: as in `add`.
-            lock.visit(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
+            lock.lock_remote(&Model, |count| count.with(|count| assert_eq!(unsafe { *count }, 3)));
         });
     }
 
     #[test]
-    fn visitors_exclude_each_other() {
+    fn remote_threads_exclude_each_other() {
         check(3, || {
             let lock = Arc::new(Biased::new(Guarded::new(0)));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || lock.visit(&Model, add)
+                move || lock.lock_remote(&Model, add)
             });
-            lock.visit(&Model, add);
+            lock.lock_remote(&Model, add);
             visitor.join().unwrap();
         });
     }
 
     #[test]
-    fn an_owner_that_has_waited_sees_the_last_of_the_visits() {
+    fn an_owner_that_has_waited_acquires_the_last_remote_use() {
         check(3, || {
             let lock = Arc::new(Biased::new(0));
             let visitor = thread::spawn({
                 let lock = lock.clone();
-                move || (0..2).for_each(|_| lock.visit(&Model, |count| *count += 1))
+                move || (0..2).for_each(|_| lock.lock_remote(&Model, |count| *count += 1))
             });
             // SAFETY: this thread is the owner.
-            unsafe { lock.own(&Model, |count| *count += 1) };
+            unsafe { lock.lock_owner(&Model, |count| *count += 1) };
             visitor.join().unwrap();
-            assert_eq!(lock.visit(&Model, |count| *count), 3);
+            assert_eq!(lock.lock_remote(&Model, |count| *count), 3);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! One barrier for all who want one at the moment.
+//! Combines the barriers of threads that need one at the same time.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -6,16 +6,22 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 
-/// Who wants a barrier, and who executes it.
+/// Numbered barriers, each executed by one of the threads that need it.
 ///
-/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice
-/// as long. A barrier serves everybody who came before it began. They are numbered: who comes while
-/// number `n` was the last to begin needs number `n + 1`, whoever executes it.
+/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice as
+/// long. Here a barrier serves every thread that called before it began. A thread that calls while
+/// barrier `n` was the last to begin waits for barrier `n + 1`, whichever thread executes that.
+///
+/// ```text
+/// thread A  call ──── execute barrier 1 ────┐ return
+/// thread B       call ── waits for 2 ───────── execute barrier 2 ──┐ return
+/// thread C             call ── waits for 2 ────────────────────────┘ return
+/// ```
 #[derive(Debug)]
 pub(crate) struct Combiner {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Somebody executes one.
+    /// A thread executes a barrier.
     busy: AtomicBool,
 }
 
@@ -30,19 +36,19 @@ impl Combiner {
         }
     }
 
-    /// Returns when `execute`, which has each thread execute a full fence, has begun and ended since the
-    /// call, by whichever thread.
+    /// Returns after an `execute` that began after the call, by any thread. `execute` makes each thread
+    /// execute a full fence.
     pub(crate) fn barrier(&self, platform: &impl Platform, execute: impl Fn()) {
-        // What this thread wrote comes before a barrier that another executes for it: that one has
-        // counted its barrier, and fences after that. If our look misses the count, our fence came
-        // first. So neither the count nor the look needs an order of its own.
+        // The caller's stores come before a barrier that another thread executes for it: that thread
+        // counts the barrier and then fences. If the load of `begun` below misses the count, this fence
+        // came first. So neither the count nor the load needs an order of its own.
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }
-        // The last one that has begun may have begun before.
+        // The last barrier to begin may have begun before the call.
         let wanted = self.begun.load(Relaxed) + u64::from(!is_mutant!("joins_late"));
         let mut round = 0;
-        // Acquire: what comes after our barrier comes after the one that was executed for us.
+        // Acquire: the caller's next accesses come after the barrier that was executed for it.
         while self.ended.load(order!(Acquire, "combiner_over")) < wanted {
             let take = order!(Acquire, "combiner_take");
             if self.busy.compare_exchange(false, true, take, Relaxed).is_err() {
@@ -50,7 +56,7 @@ impl Combiner {
                 round = round.saturating_add(1);
                 continue;
             }
-            // The last one before may have been enough.
+            // The last barrier of another thread may have been enough.
             if self.ended.load(Relaxed) < wanted {
                 let number = self.begun.fetch_add(1, Relaxed) + 1;
                 execute();
@@ -60,7 +66,7 @@ impl Combiner {
         }
     }
 
-    /// In the child of a fork: who executed a barrier is not there any more.
+    /// Frees the combiner in the child of a fork, where a thread that executed a barrier is missing.
     #[cfg(all(unix, not(any(loom, miri))))]
     pub(crate) fn forked(&self) {
         self.busy.store(false, Relaxed);
@@ -113,7 +119,8 @@ mod tests {
     }
 }
 
-/// Threads that each write and want a barrier, in every order of two and in schedules of five.
+/// Threads that each write and then need a barrier: in loom's orders of two threads, and in shuttle's
+/// schedules of five.
 #[cfg(all(test, any(loom, shuttle)))]
 mod callers {
     use super::*;
@@ -126,20 +133,20 @@ mod callers {
     struct Place<const CALLERS: usize> {
         combiner: Combiner,
         written: [AtomicU64; CALLERS],
-        /// What a barrier has seen of that.
+        /// What a barrier has seen of `written`.
         seen: [AtomicU64; CALLERS],
-        /// Barriers that were executed. Two at once are one too many.
+        /// Barriers executed. The cell detects two at once.
         executed: Guarded<usize>,
     }
 
-    // SAFETY: the model sees who uses the cell when.
+    // SAFETY: the model detects concurrent accesses to the cell.
     unsafe impl<const CALLERS: usize> Sync for Place<CALLERS> {}
-    // SAFETY: as above.
+    // SAFETY: as for `Sync`.
     unsafe impl<const CALLERS: usize> Send for Place<CALLERS> {}
 
     impl<const CALLERS: usize> Place<CALLERS> {
         fn execute(&self) {
-            // SAFETY: the model panics if anybody else is there.
+            // SAFETY: the model panics on a concurrent access.
             self.executed.with(|executed| unsafe { *executed += 1 });
             fence(SeqCst);
             for (written, seen) in self.written.iter().zip(&self.seen) {
@@ -170,7 +177,7 @@ mod callers {
         let others: Vec<_> = others.collect();
         place.call(0);
         others.into_iter().for_each(|other| other.join().unwrap());
-        // SAFETY: as above.
+        // SAFETY: the other threads have ended.
         assert!(place.executed.with(|executed| unsafe { *executed }) <= CALLERS);
     }
 }
@@ -180,7 +187,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn who_returns_was_seen_by_a_barrier() {
+    fn a_barrier_has_seen_every_caller_that_returns() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -190,7 +197,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn who_returns_was_seen_by_a_barrier() {
+    fn a_barrier_has_seen_every_caller_that_returns() {
         check(super::callers::call::<5>);
     }
 }

@@ -1,4 +1,4 @@
-//! A sleep until others have done something.
+//! Sleeping until another thread has changed something.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -6,19 +6,19 @@ use crate::mutant::is_mutant;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, constant, fence};
 
-/// Rounds of the platform's wait before the thread sleeps: most waits are over sooner.
+/// Rounds of the platform's wait before the thread sleeps; most waits end sooner.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
-const AWAKE: u32 = 80;
+const SPINS_BEFORE_SLEEP: u32 = 80;
 
-/// How long one sleep is at most. A wake-up may be missed, where readers of a lock execute no fence for
-/// it (see `rm::bias::Bias::leave`); it is late then, and not lost.
+/// The longest sleep. Readers of a lock execute no fence for a writer that sleeps, so a wake-up may be
+/// missed (see `rm::bias::Bias::leave`). It is late then, and not lost.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
-/// What some threads wait for and others tell.
+/// An event that some threads wait for and others notify of.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// 1 while somebody sleeps, or is about to.
+    /// 1 while a thread sleeps or is about to.
     sleeping: AtomicU32,
 }
 
@@ -29,30 +29,30 @@ impl Event {
         }
     }
 
-    /// Waits until `is_over` is true.
+    /// Waits until `is_over` returns true.
     pub(crate) fn wait(&self, platform: &impl Platform, is_over: impl Fn() -> bool) {
         let mut round = 0;
         while !is_over() {
             #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
-            if round >= AWAKE {
+            if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // Also between sleeps: the platform may have something to do meanwhile that those whom we
-            // wait for wait for, as a kernel's CPU takes interrupts while a thread sleeps.
+            // Also between sleeps: the platform may have work to do that the other threads wait for, as a
+            // CPU takes interrupts while a thread sleeps.
             platform.relax(round);
             round = round.saturating_add(1);
         }
     }
 
-    /// Sleeps by `wait`, which does so while the word is 1, unless it is over.
+    /// Sleeps in `wait`, unless it is over. `wait` returns when the word is not 1.
     #[cfg(any(
         all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))),
         all(test, loom)
     ))]
     fn sleep(&self, is_over: impl Fn() -> bool, wait: impl FnOnce(&AtomicU32)) {
         self.sleeping.store(1, Relaxed);
-        // With the fence of `notify`: if that came first, `is_over` sees what was told; if this one did,
-        // `notify` sees that somebody sleeps.
+        // With the fence of `notify`: if that one came first, `is_over` sees the change; if this one did,
+        // `notify` sees the sleeper.
         if !is_mutant!("event_sleep_no_fence") {
             fence(SeqCst);
         }
@@ -61,7 +61,7 @@ impl Event {
         }
     }
 
-    /// Wakes those who wait: something has changed.
+    /// Wakes all waiters after a change.
     #[cold]
     pub(crate) fn notify(&self) {
         self.wake(|_sleeping| {
@@ -70,7 +70,7 @@ impl Event {
         });
     }
 
-    /// Wakes by `wake` those who sleep.
+    /// Wakes sleepers by calling `wake`.
     fn wake(&self, wake: impl FnOnce(&AtomicU32)) {
         if !is_mutant!("event_wake_no_fence") {
             fence(SeqCst);
@@ -91,7 +91,7 @@ mod modelled {
 
     use crate::model::{check_symmetric, thread};
 
-    /// futex(2), without an end of the time: who is not woken sleeps for ever, of which loom complains.
+    /// futex(2) without a time-out: loom reports a deadlock if a sleeper is not woken.
     #[derive(Default)]
     struct Kernel {
         lock: Mutex<()>,
@@ -119,7 +119,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_sleeps_is_woken() {
+    fn a_sleeper_is_woken() {
         check_symmetric(3, || {
             let shared = Arc::new(Shared {
                 event: Event::new(),

@@ -1,25 +1,25 @@
-//! What a fork leaves to the child: the thread that forked, and memory as all threads had it.
+//! Handlers for the child of a fork, which has one thread and the memory as all threads had it.
 
 use std::sync::Once;
 
-/// Tends to the process's own domains, locks and numbers in all children from now on.
-pub(crate) fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
-        #[cfg(all(unix, not(any(loom, miri))))]
-        // SAFETY: the function may be called in the child of a fork: it allocates nothing and takes no
-        // lock.
-        unsafe {
-            libc::pthread_atfork(None, None, Some(in_child))
-        };
-    });
+/// A function that runs in every child from now on. Each module with state for the threads of the process
+/// has one of its own. They run in any order.
+pub(crate) struct InChild {
+    registered: Once,
+    /// Allocates nothing and takes no lock.
+    handler: extern "C" fn(),
 }
 
-#[cfg(all(unix, not(any(loom, miri))))]
-extern "C" fn in_child() {
-    crate::system::forked();
-    crate::number::forked();
-    crate::epoch::forked();
-    crate::hazard::forked();
-    crate::rm::forked();
+impl InChild {
+    pub(crate) const fn new(handler: extern "C" fn()) -> InChild {
+        InChild { registered: Once::new(), handler }
+    }
+
+    /// Registers the handler, at the first call.
+    pub(crate) fn register(&self) {
+        self.registered.call_once(|| {
+            // SAFETY: the handler does only what is allowed in the child of a process with several threads.
+            unsafe { libc::pthread_atfork(None, None, Some(self.handler)) };
+        });
+    }
 }

@@ -1,19 +1,19 @@
-//! Reclamation, counts and locks whose read side costs nothing to share.
+//! Memory reclamation, reference counts and locks whose readers share no cache line.
 //!
-//! What many threads read and few change is usually guarded by a lock or a count that all of them
-//! write, and so a line of memory goes from core to core with each read. Here readers write lines of
-//! their own and execute no fence; those who change something pay for both sides.
+//! Data that many threads read and few change is usually guarded by a lock or a count that every reader
+//! writes, so a cache line moves from core to core with each read. Here readers write only to lines of their
+//! own and execute no fence. Writers pay for both sides.
 //!
 //! | | |
 //! | --- | --- |
-//! | [`epoch`] | what readers may hold is freed when they have left |
+//! | [`epoch`] | epoch-based reclamation: memory is freed when no reader can hold it any more |
 //! | [`Rcu`] | a pointer to a value that is replaced as a whole |
-//! | [`hazard`] | one object at a time is protected, and garbage is bounded |
-//! | [`refs`] | counts of references that threads do not fight over |
+//! | [`hazard`] | hazard pointers: one object at a time is protected, and garbage is bounded |
+//! | [`refs`] | reference counts without a shared line |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | waiting for the threads that have marked something, and for no others |
-//! | [`lock`] | a mutex whose waiters lend their priority |
-//! | [`Platform`], [`System`] | the asymmetric fence that they are built on |
+//! | [`invalidation`] | delayed invalidation: waits for the sections that have marked an object, and no others |
+//! | [`lock`] | a mutex whose waiters lend their priority to the owner |
+//! | [`Platform`], [`System`] | the asymmetric fence below all of them |
 //!
 //! ```
 //! use knee_sync::{Rcu, epoch};
@@ -26,17 +26,23 @@
 //! assert_eq!(CONFIG.load(&epoch::pin()), "debug=on");
 //! ```
 //!
+//! # Registering, retiring, reclaiming
+//! The same words mean the same in every module. A thread *registers* with a domain and gets a handle;
+//! the functions of a module that take no handle, such as [`epoch::pin`], register with the domain of the
+//! process at the first call. A writer *retires* an object that it has unlinked. To *reclaim* is to free the
+//! retired objects that no reader can hold any more.
+//!
 //! # Without an operating system
-//! Without the features `std` and `alloc` nothing is allocated and nothing is asked of a system but what
-//! [`Platform`] says: a fence on all CPUs (an interrupt to each), a clock, the number of a thread.
-//! Records of threads are [`Node`]s of the embedder's, see [`epoch::Domain::register_in`], and what
-//! is deferred has an [`epoch::Entry`] inside.
+//! Without the features `std` and `alloc` the crate allocates nothing and needs from its system only what
+//! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each), a clock and the number of a
+//! thread. The embedder adds a [`Node`] for each record of a thread (see [`epoch::Domain::add_node`]), and
+//! retired objects contain an [`epoch::Entry`].
 //!
 //! # How it is tested
-//! loom tries all orders of the protocols with three kinds of fences (`modelled.rs`), shuttle tries
-//! schedules of more threads (`scheduled.rs`), Miri runs the unit tests with many seeds, and a torture
-//! runs on real CPUs, as no tool knows what membarrier(2) does. Each of a list of mutants of the crate
-//! has to be noticed (`tests/mutants`).
+//! loom tries all orders of the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules
+//! of more threads (`scheduled.rs`), and Miri runs the unit tests with many seeds. A torture test runs on
+//! real CPUs, as no tool models membarrier(2). A list of mutants of the crate is run, and each must fail a
+//! test (`tests/mutants`).
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -66,7 +72,7 @@ mod biased;
 ))]
 mod combiner;
 mod event;
-#[cfg(feature = "std")]
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;

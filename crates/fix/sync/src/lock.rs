@@ -1,15 +1,22 @@
-//! A mutex whose owner runs at the priority of those who wait for it.
+//! A mutex whose owner runs at the priority of its highest waiter.
 //!
-//! A thread of high priority that waits for one of low priority waits for all between them as well:
-//! they keep the owner from its CPU. The kernel's turnstiles lend the owner the priority of the first
-//! waiter, and on through the locks that the owner waits for itself. Of all that, a process has on
-//! Linux `FUTEX_LOCK_PI` of futex(2), and elsewhere nothing: there this module is not, and mutexes are
-//! those of std and parking_lot.
+//! A thread of high priority that waits for one of low priority also waits for all threads between them,
+//! which keep the owner from its CPU: priority inversion. A kernel's turnstiles lend the owner the
+//! priority of its first waiter, also through further locks that the owner waits for. Linux offers this
+//! to processes as `FUTEX_LOCK_PI` of futex(2). On other systems this module does not exist.
 //!
-//! *Use it* for what threads of real-time policies (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) share
-//! with others: audio, robots. *Do not* for anything else: each contended lock and unlock is a system
-//! call, the lock goes straight to the first waiter, who has to wake up, and between threads of the
-//! default policy nothing is lent.
+//! *Use it* for data that threads with a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`)
+//! share with other threads: audio, robots. *Do not use it* for anything else: each contended lock and
+//! unlock is a system call, the lock is handed to a waiter that must first wake up, and threads with the
+//! default policy lend nothing.
+//!
+//! ```
+//! use knee_sync::lock::PiMutex;
+//!
+//! static SETPOINT: PiMutex<f64> = PiMutex::new(0.0);
+//! *SETPOINT.lock() = 1.5;
+//! assert_eq!(*SETPOINT.lock(), 1.5);
+//! ```
 
 use std::hint;
 use std::io;
@@ -25,27 +32,27 @@ use crate::system::thread;
 /// A value behind a [`RawPiMutex`], see [the module](self).
 pub type PiMutex<T> = lock_api::Mutex<RawPiMutex, T>;
 
-/// What the owner of a [`PiMutex`] has.
+/// The guard of a locked [`PiMutex`].
 pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
 
 /// The lock of a [`PiMutex`], without a value.
 ///
-/// Waiters spin for about a microsecond, as most owners are out by then, and sleep in the kernel
-/// then. A panic lets go of the lock and does not poison it.
+/// A waiter spins for about a microsecond, in which most owners unlock, and then sleeps in the kernel. A
+/// panic unlocks the mutex and does not poison it.
 ///
 /// # Panics
-/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already or the owner waits for one
-/// that the thread has, and if the owner exited
-/// without giving it back (it forgot its guard); in both cases others would wait for ever.
+/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already, if the owner waits for a
+/// lock that the thread has, or if the owner leaked its guard and exited; it would wait forever
+/// otherwise.
 #[derive(Debug)]
 pub struct RawPiMutex {
-    /// 0, or the owner's thread number, with [`libc::FUTEX_WAITERS`] if the kernel knows of waiters.
+    /// 0, or the owner's thread number, with [`libc::FUTEX_WAITERS`] if there are waiters in the kernel.
     owner: AtomicU32,
 }
 
-/// Looks at the lock before the thread sleeps, with a pause in between each: some microseconds with
-/// the longest pauses that CPUs have. A waiter of high priority that spins keeps the owner from
-/// nothing but this CPU, for no longer than that.
+/// Attempts before the thread sleeps, with a pause between two: some microseconds on CPUs with the
+/// longest pauses. A waiter of high priority that spins occupies only its own CPU, for no longer than
+/// that.
 const SPINS: u32 = 100;
 
 impl RawPiMutex {
@@ -59,22 +66,22 @@ impl RawPiMutex {
         for _ in 0..SPINS {
             match self.owner.load(Relaxed) {
                 0 if self.try_take(me) => return,
-                // It is promised to who sleeps.
+                // The kernel hands it to a sleeping waiter.
                 owner if owner & libc::FUTEX_WAITERS != 0 => break,
                 _ => hint::spin_loop(),
             }
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Relaxed: the owner before has exchanged the word, or has had the kernel do so; the
-                // kernel's own exchange for us comes after that, and is a full fence before we are
-                // back. There is no store of this program that this load could acquire from.
-                // Who forgot a guard may have lent the value for ever, so its lock is not ours.
+                // Relaxed: the last owner has exchanged the word, or has had the kernel do so. The
+                // kernel's exchange for this thread comes after that, and is a full fence before the call
+                // returns. No store of this program exists that this load could acquire from. An owner
+                // that leaked its guard may have lent the value forever, so its lock is not taken over.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex has exited and not unlocked it")
                 }
-                // The owner is about to exit, or a signal came.
+                // The owner is exiting, or a signal arrived.
                 Err(Some(libc::EAGAIN | libc::EINTR)) => (),
                 Err(Some(libc::EDEADLK)) => panic!(
                     "deadlock: the thread has this PiMutex already, or its owner waits for one that the thread has"
@@ -90,8 +97,8 @@ impl RawPiMutex {
     }
 }
 
-// SAFETY: the word is the owner's number from a compare-exchange of 0, here or in the kernel, until
-// the owner gives it back; the guard stays on its thread, as the kernel wants it.
+// SAFETY: the word becomes the owner's number by a compare-exchange of 0, here or in the kernel, and
+// stays so until the owner unlocks. The guard is not `Send`, as the kernel requires.
 unsafe impl RawMutex for RawPiMutex {
     #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
     const INIT: RawPiMutex = RawPiMutex { owner: AtomicU32::new(0) };
@@ -115,7 +122,7 @@ unsafe impl RawMutex for RawPiMutex {
     unsafe fn unlock(&self) {
         let give = order!(Release, "pi_give");
         if self.owner.compare_exchange(thread(), 0, give, Relaxed).is_err() {
-            // Somebody sleeps. The kernel's own exchange is a full fence on each side, and no compiler
+            // A thread sleeps. The kernel's own exchange is a full fence on each side, and no compiler
             // moves accesses across the call.
             futex::unlock_pi(&self.owner).expect("the owner may unlock");
         }
@@ -136,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_at_a_time_has_it() {
+    fn one_thread_at_a_time_has_the_mutex() {
         let count = PiMutex::new(0_u64);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -156,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_sees_what_was_done_with_it() {
-        // What the process has once is made before, lest it bring the threads into an order.
+    fn an_owner_acquires_what_the_last_one_did() {
+        // Initialises process-wide state first, which could otherwise order the threads.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
         thread::scope(|scope| {
             for _ in 0..2 {
-                // Nobody waits: Miri has no futex for that.
+                // No thread waits, as Miri does not support that futex operation.
                 scope.spawn(|| {
                     loop {
                         match count.try_lock() {
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_it_does_not_get_it_again() {
+    fn a_thread_cannot_lock_twice() {
         let mutex = PiMutex::new(());
         let guard = mutex.lock();
         assert!(mutex.is_locked() && mutex.try_lock().is_none());
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_a_thread_that_forgot_its_guard_is_nobodys() {
+    fn the_lock_of_a_leaked_guard_stays_locked() {
         let mutex = PiMutex::new(());
         thread::scope(|scope| {
             let owner = scope.spawn(|| std::mem::forget(mutex.lock()));
@@ -197,17 +204,17 @@ mod tests {
         assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(mutex.lock()))).is_err());
     }
 
-    /// The priority of a thread of this process as the kernel schedules it now: real-time ones are
-    /// negative.
+    /// The current priority of a thread of this process in the kernel's scheduler. Real-time priorities
+    /// are negative.
     fn priority(thread: u32) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
-        // Fields from the third on follow the name, which ends with the last parenthesis.
+        // The fields from the third on follow the name, which ends with the last parenthesis.
         let fields = &stat[stat.rfind(')').unwrap() + 2..];
         fields.split(' ').nth(15).unwrap().parse().unwrap()
     }
 
     #[test]
-    fn the_owner_has_the_priority_of_who_waits() {
+    fn the_owner_inherits_the_priority_of_a_waiter() {
         let mutex = PiMutex::new(());
         let guard = mutex.lock();
         let me = crate::system::thread();
@@ -217,7 +224,7 @@ mod tests {
             let mutex = &mutex;
             scope.spawn(move || {
                 let parameter = libc::sched_param { sched_priority: 7 };
-                // SAFETY: the parameter is alive for the call, which is about this thread only.
+                // SAFETY: the parameter is alive during the call, which changes this thread only.
                 let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) };
                 tell.send(result == 0).unwrap();
                 if result == 0 {
@@ -228,12 +235,12 @@ mod tests {
                 eprintln!("skipped: no right to real-time priorities");
                 return;
             }
-            // The waiter gets there, or this test is killed.
+            // The waiter blocks eventually; otherwise the test is killed.
             while priority(me) != -1 - 7 {
                 thread::yield_now();
             }
             drop(guard);
-            assert!(priority(me) >= 0, "what was lent is given back");
+            assert!(priority(me) >= 0, "the lent priority is returned");
         });
     }
 }

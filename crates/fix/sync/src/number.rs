@@ -1,4 +1,4 @@
-//! Numbers of threads.
+//! Small numbers for threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -7,12 +7,12 @@ use crate::registry::{Node, Registry};
 
 static NUMBERS: Registry<usize> = Registry::new();
 
-/// Numbers that were made.
+/// Numbers made so far.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-per_thread!(Number);
+per_thread!(Number, in_child: forked);
 
-/// A thread's number. No other thread that lives has the same.
+/// A thread's number, which no other running thread has.
 #[derive(Clone, Copy)]
 struct Number {
     number: usize,
@@ -20,29 +20,29 @@ struct Number {
 }
 
 impl Part for Number {
-    fn join() -> Number {
+    fn register() -> Number {
         let node = NUMBERS.take_or_make(|| COUNT.fetch_add(1, Relaxed));
         Number { number: node.value, node }
     }
 
-    fn leave(self) -> bool {
-        // Whoever has the number next sees all that this thread did under it.
+    fn unregister(self) -> bool {
+        // The next owner of the number sees everything that this thread did under it.
         self.node.release();
         true
     }
 }
 
-/// Calls `with` with the number of the calling thread, which no other thread that lives has. Numbers
-/// are dense: they begin at 0, and those of threads that ended are taken first.
+/// Calls `with` with the number of the calling thread, which no other running thread has. Numbers are
+/// dense: they begin at 0, and those of exited threads are used first.
 #[inline]
 pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
     per_thread::with(part(), |part| with(part.number))
 }
 
-/// In the child of a fork: the other threads are not there.
+/// Frees the numbers of missing threads in the child of a fork.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
-    NUMBERS.others(joined().map(|part| part.node)).for_each(Node::release);
+extern "C" fn forked() {
+    NUMBERS.others(registered().map(|part| part.node)).for_each(Node::release);
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -72,7 +72,7 @@ mod tests {
 
     #[cfg(all(unix, not(miri)))]
     #[test]
-    fn a_child_of_a_fork_has_the_numbers_of_threads_that_are_not_there() {
+    fn a_child_of_a_fork_reuses_the_numbers_of_missing_threads() {
         let (has_one, may_end) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -82,17 +82,17 @@ mod tests {
             });
             has_one.wait();
             with_number(|_| ());
-            // SAFETY: the child does nothing but loads and stores.
+            // SAFETY: the child only loads and stores before it exits.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let free = NUMBERS.nodes().filter(|node| node.try_take()).count();
-                // Another thread may have been about to add one that it had numbered.
+                // Another thread may have been about to add a node with its number.
                 let is_right = (1..COUNT.load(Relaxed)).contains(&free) && NUMBERS.take().is_none();
-                // SAFETY: it ends the child at once.
+                // SAFETY: _exit(2) ends the child at once.
                 unsafe { libc::_exit(i32::from(!is_right)) };
             }
             let mut status = -1;
-            // SAFETY: the status is plain data.
+            // SAFETY: `status` is a live integer.
             let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
             may_end.wait();
             assert_eq!((waited, status), (child, 0));
@@ -104,14 +104,14 @@ mod tests {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {
-                with_number(|_| assert!(joined().is_none(), "it is for one call"));
+                with_number(|_| assert!(registered().is_none(), "it is for one call"));
             }
         }
         thread_local! {
-            // It is made before the number, and so destroyed after it.
+            // Initialised before the number, and so destroyed after it.
             static LAST: Last = const { Last };
         }
-        thread::spawn(|| LAST.with(|_| with_number(|_| assert!(joined().is_some()))))
+        thread::spawn(|| LAST.with(|_| with_number(|_| assert!(registered().is_some()))))
             .join()
             .unwrap();
     }

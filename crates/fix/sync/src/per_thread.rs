@@ -1,82 +1,87 @@
-//! What each thread of the process has of something, from its first use to the thread's exit.
+//! State of each thread of the process, from its first use until the thread exits.
 
-/// A thread's part. The thread has one at a time, and copies of it are not to be used by others.
+/// A thread's registration. A thread has one at a time, and other threads must not use its copies.
 pub(crate) trait Part: Copy {
-    /// The calling thread takes part.
-    fn join() -> Self;
+    /// Registers the calling thread.
+    fn register() -> Self;
 
-    /// The calling thread is about to exit, and [leaves](Part::leave) next.
-    fn prepare(self) {}
+    /// Runs when the calling thread exits, before [`unregister`](Part::unregister).
+    fn before_exit(self) {}
 
-    /// The calling thread, which is about to exit, takes part no more. False if it has to: something
-    /// that it has forgotten, or that a later destructor has, needs the part. Then it keeps it for
-    /// ever.
-    fn leave(self) -> bool;
+    /// Unregisters the calling thread, which is exiting. Returns false if a leaked value or a later
+    /// destructor still needs the registration: then the thread keeps it forever.
+    fn unregister(self) -> bool;
 }
 
-/// Calls `with` with the part; a thread that has none any more joins for this call.
+/// Calls `with` with the registration. A thread that has unregistered registers for this call only.
 #[inline]
 pub(crate) fn with<T: Part, R>(part: Option<T>, with: impl FnOnce(T) -> R) -> R {
     match part {
         Some(part) => with(part),
-        None => with_short(with),
+        None => with_temporary(with),
     }
 }
 
 #[cold]
-fn with_short<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
-    let part = T::join();
+fn with_temporary<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
+    let part = T::register();
     let result = with(part);
-    part.leave();
+    part.unregister();
     result
 }
 
-/// Makes `part()` and `joined()`, the calling thread's `$Part`, where it is called: once in a module.
+/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. Used once in a module.
 macro_rules! per_thread {
-    ($Part:ty) => {
+    ($Part:ty $(, in_child: $forked:path)?) => {
         ::std::thread_local! {
-            // Without a destructor, so that to find it costs no check.
+            // No destructor, so that an access needs no check.
             static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
             static EXIT: Exit = const { Exit };
         }
 
-        /// Leaves when the thread exits.
+        /// Unregisters when the thread exits.
         struct Exit;
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // Destructors of others, which may want the part, run here …
-                joined().into_iter().for_each($crate::per_thread::Part::prepare);
-                // … and those that run here must not find it on its way out.
+                // Destructors that run here may use the registration …
+                registered().into_iter().for_each($crate::per_thread::Part::before_exit);
+                // … and those that run here must not find it while it is being removed.
                 if let Some(part) = PART.take()
-                    && !$crate::per_thread::Part::leave(part)
+                    && !$crate::per_thread::Part::unregister(part)
                 {
                     PART.set(Some(part));
                 }
             }
         }
 
-        /// The thread's part, if it has one.
+        /// The thread's registration, if it has one.
         #[inline]
-        fn joined() -> Option<$Part> {
+        fn registered() -> Option<$Part> {
             PART.get()
         }
 
-        /// The thread's part. None if it has left, as it is about to exit.
+        /// The thread's registration. `None` if the thread is exiting and has unregistered.
         #[inline]
         fn part() -> Option<$Part> {
-            match joined() {
-                None => join(),
+            match registered() {
+                None => register(),
                 part => part,
             }
         }
 
         #[cold]
-        fn join() -> Option<$Part> {
+        fn register() -> Option<$Part> {
             EXIT.try_with(|_| ()).ok()?;
-            $crate::fork::watch();
-            PART.set(Some($crate::per_thread::Part::join()));
-            joined()
+            $(
+                #[cfg(all(unix, not(any(loom, miri))))]
+                {
+                    static IN_CHILD: $crate::fork::InChild = $crate::fork::InChild::new($forked);
+                    IN_CHILD.register();
+                }
+            )?
+            PART.set(Some($crate::per_thread::Part::register()));
+            registered()
         }
     };
 }

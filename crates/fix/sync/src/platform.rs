@@ -1,10 +1,10 @@
-//! What the algorithms need of the system that they run on.
+//! What the algorithms require of the system below them.
 
 use crate::mutant::is_mutant;
 use crate::primitive::{compiler_fence, fence};
 use core::sync::atomic::Ordering::SeqCst;
 
-/// A system: an operating system's process, or a kernel.
+/// A system: a process of an operating system, or a kernel.
 ///
 /// The pair [`light`](Platform::light) and [`heavy`](Platform::heavy) is an *asymmetric fence*
 /// (Dice, Huang and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the
@@ -30,22 +30,22 @@ use core::sync::atomic::Ordering::SeqCst;
 /// `sleep_while` may do other work on the calling thread, as a kernel handles interrupts. That work may
 /// use what a signal handler may use.
 pub unsafe trait Platform: Sync {
-    /// Whether both sides execute a full fence, because the system has nothing better or the user
-    /// wants no interrupts on other CPUs.
+    /// Whether both sides execute a full fence, because the system has no asymmetric one or because its
+    /// user wants no interrupts on other CPUs.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of those who wait and reclaim: rare, and as dear as an interrupt on each CPU.
+    /// The fence of threads that reclaim or wait: rare, and as expensive as an interrupt on each CPU.
     fn heavy(&self);
 
-    /// A moment of a wait, of which this is the `round`-th since it began: spins first, and lets
-    /// others run later.
+    /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later
+    /// ones.
     fn relax(&self, round: u32);
 
-    /// Waits while `condition` is true. Most such waits are short: another thread leaves a lock, or
-    /// flushes.
+    /// Waits while `condition` is true. Most of these waits are short: another thread releases a lock or
+    /// flushes a cache.
     ///
     /// The default calls [`relax`](Platform::relax) between two calls of `condition`. A platform whose
-    /// threads have to serve others while they wait does so here.
+    /// threads must serve others while they wait, as a CPU must handle interrupts, does so here.
     fn wait_while(&self, mut condition: impl FnMut() -> bool) {
         let mut round = 0;
         while condition() {
@@ -54,36 +54,36 @@ pub unsafe trait Platform: Sync {
         }
     }
 
-    /// Waits while `condition` is true, which may be for as long as somebody's section or callback takes.
-    /// Nobody wakes the waiter up: readers cannot know that somebody waits without paying for it. A
-    /// platform that can sleep for some time calls `condition` again after each sleep.
+    /// Waits while `condition` is true, possibly for as long as a section or a deferred call takes. No
+    /// thread wakes the waiter up, as readers could not know of it for free. A platform that can sleep
+    /// for a given time calls `condition` again after each sleep.
     ///
     /// The default is [`wait_while`](Platform::wait_while).
     fn sleep_while(&self, condition: impl FnMut() -> bool) {
         self.wait_while(condition);
     }
 
-    /// Nanoseconds since any moment in the past. It never goes back.
+    /// Nanoseconds since a fixed point in the past. It never goes back.
     fn now(&self) -> u64;
 
-    /// The calling thread, as an operator knows it.
+    /// The number of the calling thread, as an operator knows it.
     fn thread(&self) -> u64;
 
-    /// The fence of readers. Where the platform is asymmetric it costs no instruction.
+    /// The fence of readers. On an asymmetric platform it costs no instruction.
     #[inline]
     fn light(&self) {
         light(self.is_symmetric());
     }
 }
 
-/// The fence of readers, where they keep the answer of [`Platform::is_symmetric`].
+/// The fence of readers that cache the answer of [`Platform::is_symmetric`].
 #[inline]
 pub(crate) fn light(is_symmetric: bool) {
     if is_symmetric && !is_mutant!("no_light_fence") {
         fence(SeqCst);
     } else {
-        // LLVM moves no access to memory across it, and the CPU's own order is `heavy`'s business.
-        // The language has no word for that yet (rust-lang/unsafe-code-guidelines issue 362).
+        // LLVM moves no memory access across it, and `heavy` takes care of the CPU's reordering. The
+        // language has no term for such fences yet (rust-lang/unsafe-code-guidelines issue 362).
         compiler_fence(SeqCst);
     }
 }

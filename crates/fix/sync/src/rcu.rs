@@ -1,27 +1,32 @@
 //! A pointer that readers follow without a lock: read, copy, update.
 
 use alloc::boxed::Box;
+use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 #[cfg(feature = "std")]
 use crate::epoch;
-use crate::epoch::{Domain, Guard, Inside};
+use crate::epoch::{Domain, Guard, Protect};
 use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 #[cfg(feature = "std")]
 use crate::system::System;
 
-/// A value that is read all the time and replaced now and then: a configuration, a table of routes.
+/// A value that is read all the time and replaced now and then: a configuration, a routing table.
 ///
-/// Readers pay one load beside the guard, and hold what they have found for as long as the guard;
-/// what is replaced is dropped after that, at once by [`store`](Rcu::store) and [`update`](Rcu::update)
-/// if nobody has it and a look at readers is due, or else by a later one or when the thread exits;
-/// [`epoch::flush`](crate::epoch::flush) does not put it off. If its destructor panics, so does who
-/// drops it. Writers allocate a new value each time. Where a value is written in place, take a
-/// read-mostly lock; where readers keep it for long, an `Arc` in here.
+/// A reader pays one load beside the guard, and keeps the value as long as the guard. A writer allocates
+/// a new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
+/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later one does, or the exit of
+/// the thread. If a destructor panics, so does the thread that reclaims.
+///
+/// Take a read-mostly lock for a value that is modified in place, and put an `Arc` in here if readers keep
+/// the value for long.
+///
+/// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
 ///
 /// ```
 /// use knee_sync::{Rcu, epoch};
@@ -34,70 +39,98 @@ use crate::system::System;
 /// routes.update(|old| [&old[..], &["192.168.0.0/16"]].concat());
 /// assert_eq!(routes.load(&epoch::pin()).len(), 2);
 /// ```
-#[derive(Debug)]
+///
+/// With a domain of its own, a structure does not wait for readers of other structures:
+///
+/// ```
+/// use knee_sync::{Rcu, System, epoch::Domain};
+///
+/// let domain = Domain::new(System::detect());
+/// let limit = Rcu::new_in(&domain, 10);
+/// let handle = domain.register();
+/// let guard = handle.pin();
+/// assert_eq!(*limit.swap(20, &guard), 10);
+/// assert_eq!(*limit.load(&guard), 20);
+/// ```
+///
+/// A domain drops replaced values at any time until it is dropped itself, which is later than any lifetime
+/// for which it is borrowed. So a value borrows nothing (`T: 'static`):
+///
+/// ```compile_fail,E0597
+/// use knee_sync::{Rcu, System, epoch::Domain};
+///
+/// let domain = Domain::new(System::detect());
+/// let text = String::from("dropped before the domain");
+/// let borrows = Rcu::new_in(&domain, text.as_str());
+/// ```
 pub struct Rcu<
-    T: Send + Sync + 'static,
-    #[cfg(feature = "std")] P: Platform + 'static = System,
-    #[cfg(not(feature = "std"))] P: Platform + 'static,
+    T,
+    #[cfg(feature = "std")] D = &'static Domain<System>,
+    #[cfg(not(feature = "std"))] D,
 > {
+    /// From `Box::into_raw`; never null.
     value: AtomicPtr<T>,
-    domain: &'static Domain<P>,
+    domain: D,
     owns: PhantomData<T>,
 }
 
 #[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A value of the process's domain, that of [`epoch::pin`].
+    /// A value in the domain of the process, whose guards are those of [`epoch::pin`].
     pub fn new(value: T) -> Rcu<T> {
         Rcu::new_in(epoch::shared(), value)
     }
 
     /// Replaces the value.
     pub fn store(&self, value: T) {
-        self.replace(value, &epoch::pin());
-        epoch::flush_if_due();
+        self.swap(value, &epoch::pin());
+        epoch::reclaim_if_due();
     }
 
-    /// Replaces the value by what `with` makes of it, again if somebody else has replaced it meanwhile.
+    /// Replaces the value by the result of `with`, which is called again if another thread has replaced
+    /// the value meanwhile.
     pub fn update(&self, with: impl FnMut(&T) -> T) {
         self.update_in(with, &epoch::pin());
-        epoch::flush_if_due();
+        epoch::reclaim_if_due();
     }
 }
 
-impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
-    /// A value of another domain.
-    pub fn new_in(domain: &'static Domain<P>, value: T) -> Rcu<T, P> {
+impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
+    /// A value in the given domain.
+    pub fn new_in(domain: &'d Domain<P>, value: T) -> Rcu<T, &'d Domain<P>> {
         let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
         Rcu { value, domain, owns: PhantomData }
     }
 
-    /// The value. It stays for as long as the guard or section, and this.
-    ///
-    /// # Panics
-    /// If that is of another domain.
-    #[inline]
-    pub fn load<'g>(&'g self, inside: &'g impl Inside<P>) -> &'g T {
-        self.check(inside.inside());
-        // SAFETY: it was made by `Box::into_raw`, and Acquire makes its content visible. Who replaces it
-        // defers its end until this section has ended.
-        unsafe { &*self.value.load(order!(Acquire, "rcu_load")) }
-    }
-
-    /// Replaces the value.
+    /// The value. The reference stays valid until the guard is dropped.
     ///
     /// # Panics
     /// If the guard is of another domain.
-    pub fn replace(&self, value: T, guard: &Guard<'_, P>) {
+    #[inline]
+    pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
         self.check(guard.domain());
-        // Release: who finds the new value sees what is in it. Acquire: who drops the old one does.
-        let new = Box::into_raw(Box::new(value));
-        let old = self.value.swap(new, order!(AcqRel, "rcu_replace"));
-        // SAFETY: it came from a `Box`, and nobody finds it any more.
-        unsafe { guard.defer_drop(old) };
+        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the domain that
+        // `check` has compared.
+        let value = unsafe { guard.load(&self.value) };
+        // SAFETY: `value` is never null.
+        unsafe { value.unwrap_unchecked() }
     }
 
-    /// Replaces the value by what `with` makes of it, again if somebody else has replaced it meanwhile.
+    /// Replaces the value and returns the old one, which stays until the guard is dropped.
+    ///
+    /// # Panics
+    /// If the guard is of another domain.
+    pub fn swap<'g>(&'g self, value: T, guard: &'g Guard<'_, P>) -> &'g T {
+        self.check(guard.domain());
+        // SAFETY: the pointer came from a `Box`, `load` reads it in sections of the domain that `check` has
+        // compared, and `T` borrows nothing.
+        let old = unsafe { guard.replace(&self.value, Some(Box::new(value))) };
+        // SAFETY: `value` is never null.
+        unsafe { old.unwrap_unchecked() }
+    }
+
+    /// Replaces the value by the result of `with`, which is called again if another thread has replaced
+    /// the value meanwhile.
     ///
     /// # Panics
     /// If the guard is of another domain.
@@ -105,9 +138,9 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
         self.check(guard.domain());
         let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
         loop {
-            // SAFETY: as in `load`.
+            // SAFETY: as in `load`: the guard's section began before the pointer was loaded.
             let new = Box::into_raw(Box::new(with(unsafe { &*old })));
-            // Release alone: the load that found the old value has acquired what is in it.
+            // Release alone: the load that found the old value has acquired its content.
             match self.value.compare_exchange(
                 old,
                 new,
@@ -116,40 +149,88 @@ impl<T: Send + Sync + 'static, P: Platform + 'static> Rcu<T, P> {
             ) {
                 Ok(_) => break,
                 Err(other) => {
-                    // SAFETY: nobody has seen it.
+                    // SAFETY: the box was made above, and the exchange has not published it.
                     drop(unsafe { Box::from_raw(new) });
                     old = other;
                 }
             }
         }
-        // SAFETY: it came from a `Box`, and nobody finds it any more. That it is not another value at the
-        // same address is due to the guard, under which it cannot be freed.
-        unsafe { guard.defer_drop(old) };
+        // SAFETY: it came from a `Box`, and the exchange has removed it. Another value cannot have had the
+        // same address, as the guard keeps the old one from being freed.
+        unsafe { guard.retire(old) };
     }
 
+    /// A check in every build, as the safety of `load` rests on it: a guard of another domain keeps
+    /// nothing. It costs a load from the line of the pointer, and a branch that is never taken.
     #[inline]
     fn check(&self, domain: &Domain<P>) {
-        assert!(ptr::eq(self.domain, domain), "the guard is of another domain");
+        #[cold]
+        fn refuse() -> ! {
+            panic!("the guard is of another domain than the Rcu");
+        }
+        if !ptr::eq(self.domain, domain) {
+            refuse();
+        }
     }
 }
 
-impl<T: Send + Sync + 'static, P: Platform + 'static> Drop for Rcu<T, P> {
+impl<T, D> Rcu<T, D> {
+    /// The value, where no reader can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: `value` is never null and owned. References from `load` borrow `self`, so there are
+        // none.
+        unsafe { &mut *self.value.load(Relaxed) }
+    }
+
+    /// Takes the value out.
+    pub fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the pointer came from a `Box`, and `drop` does not run. References from `load` borrow
+        // `self`, so there are none.
+        *unsafe { Box::from_raw(this.value.load(Relaxed)) }
+    }
+}
+
+impl<T, D> Drop for Rcu<T, D> {
     fn drop(&mut self) {
-        // SAFETY: it came from a `Box`. References to it borrow this, so there are none; what was
-        // replaced before is deferred.
+        // SAFETY: the pointer came from a `Box`. References from `load` borrow `self`, so there are none.
         drop(unsafe { Box::from_raw(self.value.load(Relaxed)) });
+    }
+}
+
+#[cfg(feature = "std")]
+impl<T: Default + Send + Sync + 'static> Default for Rcu<T> {
+    fn default() -> Rcu<T> {
+        Rcu::new(T::default())
+    }
+}
+
+#[cfg(feature = "std")]
+impl<T: Send + Sync + 'static> From<T> for Rcu<T> {
+    fn from(value: T) -> Rcu<T> {
+        Rcu::new(value)
+    }
+}
+
+impl<T, P> fmt::Debug for Rcu<T, &Domain<P>>
+where
+    T: Send + Sync + fmt::Debug + 'static,
+    P: Platform,
+{
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_tuple("Rcu").field(self.load(&self.domain.section())).finish()
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::sync::LazyLock;
+    use std::sync::Arc;
     use std::thread;
 
     use super::*;
 
     #[test]
-    fn updates_of_all_threads_are_there() {
+    fn no_update_is_lost() {
         let rounds = if cfg!(miri) { 50 } else { 5000 };
         let count = Rcu::new(0);
         thread::scope(|scope| {
@@ -161,20 +242,44 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_stays_when_it_is_replaced() {
+    fn a_found_value_outlives_its_replacement() {
         let value = Rcu::new("old".to_owned());
         let section = epoch::section();
         let found = value.load(&section);
         value.store("new".to_owned());
-        epoch::flush();
+        epoch::reclaim();
         assert_eq!((found.as_str(), value.load(&epoch::pin()).as_str()), ("old", "new"));
     }
 
     #[test]
     #[should_panic(expected = "another domain")]
     fn a_guard_of_another_domain_is_refused() {
-        static OTHER: LazyLock<Domain<System>> = LazyLock::new(|| Domain::new(System::symmetric()));
-        Rcu::new_in(&OTHER, 0).load(&epoch::pin());
+        let other = Domain::new(System::symmetric());
+        Rcu::new_in(&other, 0).load(&epoch::pin());
+    }
+
+    #[test]
+    fn a_swap_returns_the_old_value_and_frees_it_after_the_guard() {
+        let domain = Domain::new(System::detect());
+        let old = Arc::new("old".to_owned());
+        let value = Rcu::new_in(&domain, Arc::clone(&old));
+        let handle = domain.register();
+        let guard = handle.pin();
+        let swapped = value.swap(Arc::new("new".to_owned()), &guard);
+        handle.reclaim();
+        assert_eq!((swapped.as_str(), Arc::strong_count(&old)), ("old", 2));
+        drop(guard);
+        handle.reclaim();
+        assert_eq!(Arc::strong_count(&old), 1);
+        assert_eq!(*value.into_inner(), "new");
+    }
+
+    #[test]
+    fn a_value_is_made_from_another_one_changed_in_place_and_shown() {
+        let mut value = Rcu::<Vec<u32>>::default();
+        value.get_mut().push(1);
+        assert_eq!(format!("{value:?}"), "Rcu([1])");
+        assert_eq!(*Rcu::from(7).load(&epoch::section()), 7);
     }
 }
 
@@ -188,7 +293,7 @@ mod modelled {
 
     use crate::model::{Model, check, check_symmetric, interrupt, thread};
 
-    /// loom complains of an access that is not ordered with another. It outlives the value, so that a
+    /// loom reports unordered accesses. It outlives the value, so that a
     /// reader that comes too late finds it.
     struct Value(&'static UnsafeCell<u32>);
 
@@ -201,7 +306,7 @@ mod modelled {
 
         fn number(&self) -> u32 {
             interrupt();
-            // SAFETY: loom panics if anybody writes there.
+            // SAFETY: loom panics on a concurrent write.
             self.0.with(|number| unsafe { *number })
         }
     }
@@ -211,23 +316,23 @@ mod modelled {
             if std::thread::panicking() {
                 return;
             }
-            // SAFETY: loom panics if anybody else is there.
+            // SAFETY: loom panics on a concurrent access.
             self.0.with_mut(|number| unsafe { *number = DROPPED });
         }
     }
 
-    // SAFETY: loom sees who uses the cell when.
+    // SAFETY: loom checks every use of the cell.
     unsafe impl Send for Value {}
-    // SAFETY: as above.
+    // SAFETY: as for the other marker trait.
     unsafe impl Sync for Value {}
 
-    fn rcu() -> Arc<Rcu<Value, Model>> {
+    fn rcu() -> Arc<Rcu<Value, &'static Domain<Model>>> {
         let domain = Box::leak(Box::new(Domain::new(Model)));
         Arc::new(Rcu::new_in(domain, Value::new(1)))
     }
 
     #[test]
-    fn a_reader_sees_a_value_as_it_was_made_and_not_its_end() {
+    fn a_reader_sees_a_value_as_published_and_not_its_drop() {
         check(2, || {
             let rcu = rcu();
             let reader = thread::spawn({
@@ -239,17 +344,17 @@ mod modelled {
                 }
             });
             let handle = rcu.domain.register();
-            rcu.replace(Value::new(2), &handle.pin());
-            handle.flush();
+            rcu.swap(Value::new(2), &handle.pin());
+            handle.reclaim();
             reader.join().unwrap();
         });
     }
 
     #[test]
-    fn updates_of_two_threads_are_both_there() {
+    fn no_update_of_two_threads_is_lost() {
         check_symmetric(2, || {
             let rcu = rcu();
-            let update = |rcu: &Rcu<Value, Model>| {
+            let update = |rcu: &Rcu<Value, &'static Domain<Model>>| {
                 let handle = rcu.domain.register();
                 rcu.update_in(|old| Value::new(old.number() + 1), &handle.pin());
             };

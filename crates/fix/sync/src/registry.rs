@@ -1,7 +1,7 @@
-//! Who takes part: a list of nodes that grows and never shrinks.
+//! The registered threads: a list of nodes that grows and never shrinks.
 //!
-//! Threads come and go, and those who wait for them walk the list at any time. So a node that its
-//! thread has left stays, and the next thread takes it.
+//! Threads register and unregister while others walk the list. So the node of an unregistered thread
+//! stays in the list, and another thread takes it.
 
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
@@ -11,26 +11,29 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::mutant::{is_mutant, order};
 use crate::primitive::{AtomicBool, AtomicPtr, constant};
 
-/// A place in a registry, in lines of its own.
+/// An element of a registry, in cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Node<T> {
-    /// What the thread has there.
+    /// The state of its owner.
     pub(crate) value: T,
     taken: AtomicBool,
+    /// It is in a registry, and stays there.
+    listed: AtomicBool,
     next: AtomicPtr<Node<T>>,
-    /// The registry made it, and frees it.
+    /// The registry allocated it, and frees it.
     #[cfg(feature = "alloc")]
     boxed: bool,
 }
 
 impl<T> Node<T> {
     constant! {
-        /// A node that is in no registry yet.
+        /// A node that is in no registry.
         pub fn new(value: T) -> Node<T> {
             Node {
                 value,
                 taken: AtomicBool::new(false),
+                listed: AtomicBool::new(false),
                 next: AtomicPtr::new(ptr::null_mut()),
                 #[cfg(feature = "alloc")]
                 boxed: false,
@@ -38,20 +41,19 @@ impl<T> Node<T> {
         }
     }
 
-    /// Takes it if nobody has it.
+    /// Takes the node if it is free. Returns whether it did.
     pub(crate) fn try_take(&self) -> bool {
         let is_taken = |order| self.taken.swap(true, order) && !is_mutant!("registry_gives_twice");
         !self.taken.load(Relaxed) && !is_taken(order!(Acquire, "registry_take"))
     }
 
-    /// Gives the node back: somebody else may take it. What the node's thread did before is seen by
-    /// the one who takes it.
+    /// Frees the node for another owner, which sees everything that this owner did.
     pub(crate) fn release(&self) {
         self.taken.store(false, order!(Release, "registry_release"));
     }
 }
 
-/// All nodes.
+/// A list of nodes.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     first: AtomicPtr<Node<T>>,
@@ -64,20 +66,42 @@ impl<T> Registry<T> {
         }
     }
 
-    /// Takes a node that nobody has.
+    /// Takes a free node.
     pub(crate) fn take(&self) -> Option<&Node<T>> {
         self.nodes().find(|node| node.try_take())
     }
 
-    /// Adds a node, taken by the caller.
+    /// Adds a free node of the embedder.
+    ///
+    /// # Panics
+    /// If the node was added before.
+    pub(crate) fn add_free(&self, node: &'static Node<T>) {
+        assert!(!node.listed.swap(true, Relaxed), "the node is in a registry already");
+        // SAFETY: a `'static` reference excludes that the node is ever moved, freed or borrowed
+        // exclusively. `listed` was false, so no registry has it.
+        unsafe { self.link(NonNull::from(node)) };
+    }
+
+    /// Adds a node that the caller owns.
     ///
     /// # Safety
-    /// The node stays where it is, and no one has it exclusively, for as long as the registry is.
-    /// It has not been added to one before.
+    /// That of [`link`](Registry::link).
     pub(crate) unsafe fn add(&self, node: NonNull<Node<T>>) -> &Node<T> {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that the node exists and is not borrowed exclusively.
         let new = unsafe { node.as_ref() };
         new.taken.store(true, Relaxed);
+        new.listed.store(true, Relaxed);
+        // SAFETY: the contract is the same.
+        unsafe { self.link(node) };
+        new
+    }
+
+    /// # Safety
+    /// The node is in no registry. Until the registry is dropped it is not moved, freed or borrowed
+    /// exclusively.
+    unsafe fn link(&self, node: NonNull<Node<T>>) {
+        // SAFETY: the caller guarantees that the node exists and is not borrowed exclusively.
+        let new = unsafe { node.as_ref() };
         let mut first = self.first.load(Relaxed);
         loop {
             new.next.store(first, Relaxed);
@@ -87,43 +111,44 @@ impl<T> Registry<T> {
                 order!(AcqRel, "registry_add"),
                 Relaxed,
             ) {
-                Ok(_) => return new,
+                Ok(_) => return,
                 Err(other) => first = other,
             }
         }
     }
 
-    /// Takes a node, a new one if all are taken.
+    /// Takes a free node, or allocates one.
     #[cfg(feature = "alloc")]
     pub(crate) fn take_or_make(&self, make: impl FnOnce() -> T) -> &Node<T> {
         self.take().unwrap_or_else(|| {
             let node = Box::leak(Box::new(Node { boxed: true, ..Node::new(make()) }));
-            // SAFETY: it is freed with the registry.
+            // SAFETY: the box is leaked, and only the registry frees it, when it is dropped.
             unsafe { self.add(NonNull::from(node)) }
         })
     }
 
-    /// All nodes but this: in the child of a fork, those of threads that are not there.
+    /// All nodes but `own`: in the child of a fork, those of threads that are missing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn others(&self, own: Option<&Node<T>>) -> impl Iterator<Item = &Node<T>> {
         let own = own.map_or(ptr::null(), ptr::from_ref);
         self.nodes().filter(move |node| !ptr::eq(own, *node))
     }
 
-    /// All values, of taken nodes and others, the latest first. Nodes that are added meanwhile may be
+    /// All values, of free and taken nodes, the latest first. Nodes that are added meanwhile may be
     /// missing.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.nodes().map(|node| &node.value)
     }
 
-    /// All values that are there at the call. A clone of the result walks the same nodes.
+    /// All values at the time of the call. A clone of the result walks the same nodes.
     pub(crate) fn snapshot(&self) -> impl Iterator<Item = &T> + Clone {
         self.walk(Some(self.first())).map(|node| &node.value)
     }
 
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
-        // The walk begins at the first step, which may come after a fence, and the call before it.
+        // The walk begins at the first step. The caller may execute a fence between the call and that
+        // step.
         self.walk(None)
     }
 
@@ -132,12 +157,12 @@ impl<T> Registry<T> {
         self.first.load(order!(Acquire, "registry_walk"))
     }
 
-    /// The nodes from `next` on, or from the one that is the latest at the first step.
+    /// The nodes from `next` on, or from the latest one at the first step.
     fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
             let at = next.unwrap_or_else(|| self.first());
-            // SAFETY: nodes stay as long as the registry, see `add`; Acquire with the AcqRel of the one
-            // who added it makes its content visible.
+            // SAFETY: by the contract of `link`, nodes stay as long as the registry. Acquire, with the
+            // AcqRel of the thread that added the node, makes its content visible.
             let node = unsafe { at.as_ref() }?;
             next = Some(node.next.load(Relaxed));
             Some(node)
@@ -145,9 +170,9 @@ impl<T> Registry<T> {
     }
 }
 
-// SAFETY: nodes are shared by reference only, and those that it frees were made by `Box`.
+// SAFETY: threads share nodes by reference only, and the registry frees only nodes that it allocated.
 unsafe impl<T: Sync + Send> Sync for Registry<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl<T: Sync + Send> Send for Registry<T> {}
 
 #[cfg(feature = "alloc")]
@@ -155,10 +180,10 @@ impl<T> Drop for Registry<T> {
     fn drop(&mut self) {
         let mut next = self.first.load(Relaxed);
         while let Some(node) = NonNull::new(next) {
-            // SAFETY: the registry is exclusively ours, so nobody has a reference from it.
+            // SAFETY: `&mut self` excludes references to nodes.
             let (after, boxed) = unsafe { (node.as_ref().next.load(Relaxed), node.as_ref().boxed) };
             if boxed {
-                // SAFETY: it was leaked in `take_or_make`, and nothing else frees it.
+                // SAFETY: `take_or_make` leaked the box, and nothing else frees it.
                 drop(unsafe { Box::from_raw(node.as_ptr()) });
             }
             next = after;
@@ -176,12 +201,12 @@ mod modelled {
     use crate::primitive::Guarded;
 
     #[test]
-    fn a_value_is_used_by_one_thread_after_the_other() {
+    fn a_node_has_one_owner_at_a_time() {
         check(3, || {
             let registry = Arc::new(Registry::<Guarded<u32>>::new());
             let take = |registry: &Registry<Guarded<u32>>| {
                 let node = registry.take_or_make(|| Guarded::new(0));
-                // SAFETY: loom panics if anybody else is there.
+                // SAFETY: loom panics on a concurrent access.
                 node.value.with(|value| unsafe { *value += 1 });
                 node.release();
             };

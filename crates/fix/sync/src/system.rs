@@ -1,4 +1,4 @@
-//! The operating system below a process.
+//! A process on an operating system.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -8,41 +8,46 @@ use std::time::{Duration, Instant};
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// Rounds of a wait that spin; after these the CPU goes to whoever wants it.
+/// Rounds of a wait that spin; later ones yield the CPU.
 const SPINS: u32 = 64;
 
-/// Rounds of a wait for a section before the thread sleeps. Half of them spin and half yield, which
-/// takes some tens of microseconds, about as long as the shortest sleep.
-const AWAKE: u32 = 2 * SPINS;
+/// Rounds of a long wait before the thread sleeps. Half of them spin and half yield, which takes some
+/// tens of microseconds, about as long as the shortest sleep.
+const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
-/// The first sleep: no more than what Linux adds to each sleep by default, `PR_SET_TIMERSLACK` of prctl(2).
+/// The first sleep: as long as the slack that Linux adds to each sleep by default, `PR_SET_TIMERSLACK` of
+/// prctl(2).
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
-/// The longest sleep: at a hundred calls of the condition per second, each of some microseconds, the
-/// thread uses less than 1 % of a CPU.
+/// The longest sleep. A hundred calls of the condition per second, of some microseconds each, use less
+/// than 1 % of a CPU.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
-/// The process's operating system.
+/// The operating system of this process.
 ///
-/// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts
-/// each CPU that runs a thread of this process: some microseconds, or ten and more in a virtual
-/// machine. Elsewhere, and where a seccomp filter forbids the call, both sides execute a full fence.
-/// Under Miri, ThreadSanitizer and loom, which do not know such a call, they do as well (`--cfg
-/// strict_fences` asks for it in any build).
+/// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each
+/// CPU that runs a thread of the process: some microseconds, or ten and more in a virtual machine. On
+/// other systems, and where a seccomp filter forbids the call, both sides execute a full fence. So do
+/// builds for Miri, ThreadSanitizer and loom, which do not model membarrier, and builds with `--cfg
+/// strict_fences`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct System {
     symmetric: bool,
 }
 
 impl System {
-    /// The cheapest readers that this system allows for. It is found out once.
+    /// The system with the cheapest readers that are possible here. The first call decides.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
-        System { symmetric: !*CAN.get_or_init(membarrier::register) }
+        let can = || {
+            register_in_child();
+            membarrier::register()
+        };
+        System { symmetric: !*CAN.get_or_init(can) }
     }
 
-    /// A full fence on both sides: for those who want no interrupts on their CPUs, as real-time
-    /// threads do.
+    /// A full fence on both sides, for threads whose CPUs must not be interrupted, such as real-time
+    /// threads.
     pub const fn symmetric() -> System {
         System { symmetric: true }
     }
@@ -54,10 +59,10 @@ impl Default for System {
     }
 }
 
-// SAFETY: membarrier(2) says that all running threads of the process pass through a state where all
-// their memory accesses are in program order, and a thread that does not run has passed through one;
-// an asymmetric system exists only where the process is registered for it. A combined barrier began
-// after its caller came, see `Combiner`. `sleep_while` returns as soon as the condition was false.
+// SAFETY: membarrier(2) guarantees that all running threads of the process pass through a state where all
+// their memory accesses are in program order, and a thread that is not running has passed through one. A
+// system is asymmetric only if the process is registered for membarrier. A combined barrier begins after
+// its caller has called, see `Combiner`. `sleep_while` returns as soon as the condition was false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {
@@ -78,13 +83,13 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps that grow: each is a quarter longer than the one before, so at most a quarter of all time
-    /// slept before, and 50 µs. So the thread notices the end that much later than it comes, or 10 ms later
-    /// if that is less. There is no wake-up that could be lost, and nothing in memory that a fork could
-    /// leave in the child. A thread of a real-time policy sleeps as well, where yielding would keep a
-    /// reader of lower priority from the CPU forever.
+    /// Sleeps in growing intervals, each a quarter longer than the one before: at most a quarter of the
+    /// time slept so far, plus 50 µs. So the thread notices the end that much late, and at most 10 ms
+    /// late. No wake-up can be lost, and no state in memory is left to the child of a fork. A thread with
+    /// a real-time policy sleeps as well, where yielding would keep a reader of lower priority from the
+    /// CPU forever.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
-        for round in 0..AWAKE {
+        for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
                 return;
             }
@@ -108,33 +113,43 @@ unsafe impl Platform for System {
 }
 
 thread_local! {
-    /// The thread's number, once it has been asked for: to ask is a system call.
+    /// The thread's number, after the first system call that asks for it.
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The calling thread as the kernel numbers it, which is never 0; elsewhere than on Linux the process.
+/// The kernel's number of the calling thread, which is never 0. Other systems than Linux give the number
+/// of the process.
 #[inline]
 pub(crate) fn thread() -> u32 {
     match THREAD.get() {
-        0 => ask(),
+        0 => query(),
         number => number,
     }
 }
 
 #[cold]
-fn ask() -> u32 {
-    crate::fork::watch();
+fn query() -> u32 {
+    register_in_child();
     #[cfg(target_os = "linux")]
-    // SAFETY: it takes nothing. Thread numbers are positive.
+    // SAFETY: gettid(2) takes no arguments. Thread numbers are positive.
     THREAD.set((unsafe { libc::gettid() }) as u32);
     #[cfg(not(target_os = "linux"))]
     THREAD.set(std::process::id());
     THREAD.get()
 }
 
-/// After a fork, in the child.
+/// Registers [`forked`] for children of forks.
+fn register_in_child() {
+    #[cfg(all(unix, not(any(loom, miri))))]
+    {
+        static IN_CHILD: crate::fork::InChild = crate::fork::InChild::new(forked);
+        IN_CHILD.register();
+    }
+}
+
+/// Runs in the child of a fork.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     membarrier::forked();
     THREAD.set(0);
 }
@@ -154,18 +169,19 @@ mod membarrier {
     static COMBINER: Combiner = Combiner::new();
 
     fn call(command: c_int) -> c_long {
-        // SAFETY: membarrier takes no pointers.
+        // SAFETY: membarrier(2) takes no pointers.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
-    /// Whether the process may use it from now on. Children inherit it, and a new program loses it.
+    /// Registers the process for membarrier. Returns false if it is not available. Children inherit the
+    /// registration, and exec(2) loses it.
     pub(super) fn register() -> bool {
         let known = call(QUERY);
         let wanted = c_long::from(PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED);
         known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// One that has begun and ended since the call.
+    /// Returns after a barrier that began after the call.
     pub(super) fn barrier(system: &System) {
         COMBINER.barrier(system, execute);
     }
@@ -175,10 +191,10 @@ mod membarrier {
     }
 
     fn execute() {
-        // A seccomp filter that was set after registration is the only way to fail. To go on without
-        // the barrier would free memory that is read.
+        // Only a seccomp filter that was set after the registration makes it fail. Going on without the
+        // barrier would free memory that is being read.
         if call(PRIVATE_EXPEDITED) != 0 {
-            // A panic would leave others waiting for a barrier that never ends.
+            // A panic would leave other threads waiting for this barrier forever.
             eprintln!(
                 "knee-sync: membarrier(2) was forbidden after the process had registered for it. Set \
                  the seccomp filter before the first use of knee-sync, or allow membarrier."

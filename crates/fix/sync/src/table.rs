@@ -1,4 +1,4 @@
-//! Something for each thread, found by the thread's number.
+//! A table with an entry for each thread, by the thread's number.
 
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
@@ -9,19 +9,19 @@ use crate::mutant::order;
 use crate::padded::Padded;
 use crate::primitive::AtomicPtr;
 
-/// Entries of the first chunk; each chunk has twice as many as the one before.
+/// Entries of the first chunk; each later chunk has twice as many.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// Chunks for 2^32 threads; loom pays for each.
+/// Chunks for 2^32 threads; loom needs time for each.
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 29 };
 
-/// An array that grows and never moves, each entry in lines of its own.
+/// An array that grows without moving its entries, each in cache lines of its own.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     chunks: [AtomicPtr<Padded<T>>; CHUNKS],
 }
 
-/// How many entries a chunk has.
+/// The number of entries in a chunk.
 const fn entries(chunk: usize) -> usize {
     FIRST << chunk
 }
@@ -31,18 +31,19 @@ impl<T: Default> Table<T> {
         Table { chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
     }
 
-    /// The entry of this number, a new one if it was never asked for.
+    /// The entry of this number. The first use of a chunk allocates it.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &T {
-        // Shifted by the size of the first chunk, the number's highest bit tells the chunk.
+        // Shifted by the size of the first chunk, the highest bit of the number selects the chunk.
         let shifted = number + FIRST;
         let chunk = (shifted.ilog2() - FIRST.ilog2()) as usize;
-        // Acquire: whoever made it has written to it.
+        // Acquire: the thread that allocated the chunk has written to it.
         let first = match NonNull::new(self.chunks[chunk].load(order!(Acquire, "table_get"))) {
             Some(first) => first,
             None => self.make(chunk),
         };
-        // SAFETY: the chunk has as many entries as its first number has, and lives as long as we do.
+        // SAFETY: `shifted - entries(chunk)` is less than the number of entries in the chunk, which lives
+        // as long as the table.
         unsafe { first.add(shifted - entries(chunk)).as_ref() }
     }
 
@@ -59,7 +60,7 @@ impl<T: Default> Table<T> {
         let first = match made {
             Ok(_) => new.cast(),
             Err(other) => {
-                // SAFETY: it is the box above, which nobody has seen.
+                // SAFETY: it is the box above, which the failed exchange has not published.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -69,11 +70,11 @@ impl<T: Default> Table<T> {
 }
 
 impl<T> Table<T> {
-    /// All entries that there are. Those that are made meanwhile may be missing.
+    /// All entries. Chunks that are allocated meanwhile may be missing.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
             let first = first.load(order!(Acquire, "table_iter"));
-            // SAFETY: a chunk has this many entries, and lives as long as we do.
+            // SAFETY: the chunk has this many entries, and lives as long as the table.
             let all =
                 (!first.is_null()).then(|| unsafe { slice::from_raw_parts(first, entries(chunk)) });
             all.into_iter().flatten().map(|entry| &entry.0)
@@ -87,16 +88,17 @@ impl<T> Drop for Table<T> {
             let first = first.load(Relaxed);
             if !first.is_null() {
                 let all = ptr::slice_from_raw_parts_mut(first, entries(chunk));
-                // SAFETY: `make` made it as a box of this many, and nobody else has the table.
+                // SAFETY: `make` allocated it as a box of this length, and `&mut self` excludes other
+                // users.
                 drop(unsafe { Box::from_raw(all) });
             }
         }
     }
 }
 
-// SAFETY: entries are shared by reference, and dropped by whoever has the table.
+// SAFETY: threads share entries by reference, and only the table's owner drops them.
 unsafe impl<T: Sync + Send> Sync for Table<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl<T: Sync + Send> Send for Table<T> {}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -120,7 +122,7 @@ mod tests {
             }
         });
         let all: Vec<usize> = table.iter().map(|entry| entry.load(Relaxed)).collect();
-        // The chunks are whole.
+        // All chunks are complete.
         assert_eq!(all.len(), 8 + 16 + 32 + 64 + 128 + 256);
         let used: Vec<usize> = (0..NUMBERS).map(|number| 4 * (number + 1)).collect();
         assert_eq!(all[..NUMBERS], used);
@@ -138,14 +140,14 @@ mod modelled {
     use crate::primitive::Guarded;
 
     #[test]
-    fn an_entry_is_seen_as_it_was_made() {
+    fn an_entry_is_seen_initialised() {
         check(3, || {
             let table = Arc::new(Table::<Guarded<u32>>::new());
             let maker = thread::spawn({
                 let table = Arc::clone(&table);
                 move || table.get(0).with(|_| ())
             });
-            // SAFETY: loom panics if somebody makes it meanwhile.
+            // SAFETY: loom panics if another thread initialises it meanwhile.
             table.get(1).with(|entry| assert_eq!(unsafe { *entry }, 0));
             table.iter().skip(2).for_each(|_| ());
             maker.join().unwrap();

@@ -1,4 +1,4 @@
-//! What happens to a process: threads that come and go, forks, signals.
+//! Events of a process: short-lived threads, forks, signals.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -10,7 +10,7 @@ use std::thread;
 use knee_sync::epoch::{self, Domain};
 use knee_sync::hazard::{self, AtomicBox};
 use knee_sync::refs::PerCpuRef;
-use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
 use knee_sync::{Rcu, System};
 
@@ -31,7 +31,7 @@ impl Drop for Live {
 }
 
 #[test]
-fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
+fn a_thousand_short_threads_leave_nothing_behind() {
     let live = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
         thread::scope(|scope| {
@@ -39,8 +39,8 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
                 scope.spawn(|| {
                     for _ in 0..50 {
                         let guard = epoch::pin();
-                        // SAFETY: nobody else has it.
-                        unsafe { guard.defer_drop(Live::deferred(&live)) };
+                        // SAFETY: no other thread has the pointer.
+                        unsafe { guard.retire(Live::deferred(&live)) };
                     }
                 });
             }
@@ -51,14 +51,14 @@ fn of_a_thousand_threads_that_come_and_go_nothing_is_left() {
 }
 
 #[test]
-fn of_threads_that_come_and_go_nothing_is_left_in_boxes_counts_and_locks() {
+fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
     const EACH: usize = 20;
     let live = Arc::new(AtomicUsize::new(0));
     let object = || {
         live.fetch_add(1, Relaxed);
         Live(live.clone())
     };
-    let (in_box, counted) = (AtomicBox::new(object()), Shared::new(object()));
+    let (in_box, counted) = (AtomicBox::new(object()), RefcacheArc::new(object()));
     let (users, sum) = (PerCpuRef::default(), RmLock::new(0));
     for _ in 0..20 {
         thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn of_threads_that_come_and_go_nothing_is_left_in_boxes_counts_and_locks() {
                         in_box.store(Some(Box::new(object())));
                         assert!(in_box.load().is_some() && *sum.read() < 200 * EACH);
                         *sum.write() += 1;
-                        assert!(!users.put(), "nobody has killed it");
+                        assert!(!users.put(), "it is live");
                     }
                 });
             }
@@ -108,7 +108,7 @@ fn threads_whose_garbage_enters_sections_leave_nothing_behind() {
 /// Records of the process's domain, by how many sections at once need no new one.
 fn records() -> usize {
     let mut sections = Vec::new();
-    while let Some(section) = epoch::shared().section_again() {
+    while let Some(section) = epoch::shared().try_section() {
         sections.push(section);
     }
     sections.len()
@@ -145,7 +145,7 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
 /// It calls nothing that needs a lock of another thread but the allocator, which the C library makes
 /// usable after a fork.
 unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
-    // SAFETY: said by the caller.
+    // SAFETY: the contract is the same.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: it takes nothing but a number.
@@ -162,12 +162,12 @@ unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
 }
 
 #[test]
-fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
+fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let count = Arc::new(AtomicUsize::new(0));
     let source = AtomicPtr::new(Live::deferred(&count));
     let retire = || {
         let old = source.swap(std::ptr::null_mut(), std::sync::atomic::Ordering::AcqRel);
-        // SAFETY: it came from a box, and nobody finds it any more.
+        // SAFETY: it came from a box, and the exchange has unlinked it.
         unsafe { hazard::retire(old) };
         hazard::reclaim();
         count.load(Relaxed) == 0
@@ -175,7 +175,7 @@ fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
     let (is_protected, may_end) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: who takes it out retires it.
+            // SAFETY: the writer that removes it retires it.
             let guard = unsafe { hazard::protect(&source) };
             is_protected.wait();
             may_end.wait();
@@ -193,7 +193,7 @@ fn a_child_of_a_fork_frees_what_threads_protect_that_are_not_there() {
 }
 
 #[test]
-fn a_child_of_a_fork_writes_what_threads_read_that_are_not_there() {
+fn a_child_of_a_fork_write_locks_what_missing_threads_read() {
     let lock = RmLock::new(0);
     // Who reads first has the lock below, and opens it for those who come later.
     (0..100).for_each(|_| drop(lock.read()));
@@ -216,7 +216,7 @@ fn a_child_of_a_fork_writes_what_threads_read_that_are_not_there() {
 }
 
 #[test]
-fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
+fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
     let value = Rcu::new(1);
     let ((here, is_here), (go, may_go)) =
         (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
@@ -233,7 +233,7 @@ fn a_child_of_a_fork_goes_on_without_the_threads_of_its_parent() {
             // The parent's other thread is in a section; here it is not there.
             epoch::synchronize();
             value.store(2);
-            epoch::flush();
+            epoch::reclaim();
             *value.load(&epoch::pin()) == 2
         };
         // SAFETY: it needs no lock of another thread but the allocator's.
@@ -256,7 +256,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
                 may_go.recv().expect("the other end sends");
             });
             // A thread of another test may make the call instead.
-            epoch::flush();
+            epoch::reclaim();
         });
         is_here.recv().expect("the call is made");
         // Its barrier waits for the call.
@@ -284,7 +284,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     extern "C" fn handle(_: libc::c_int) {
         let guard = epoch::pin();
-        // SAFETY: what is found in a section stays there.
+        // SAFETY: an object that was found in a section stays until the section ends.
         let found = unsafe { *SHARED.load(std::sync::atomic::Ordering::Acquire) };
         assert_eq!(found % 3, 0);
         drop(guard);
@@ -293,7 +293,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     SHARED.store(Box::into_raw(Box::new(3)), Relaxed);
     // It has to have been in a section before it gets signals.
     drop(epoch::pin());
-    // SAFETY: the handler calls nothing but what is promised to be safe there.
+    // SAFETY: the handler only calls functions that are documented as signal-safe.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
     // SAFETY: it takes nothing.
     let this = unsafe { libc::pthread_self() };
@@ -315,7 +315,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
                 .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
             drop(guard);
             // SAFETY: it is found by no one from now on.
-            unsafe { inner.defer_drop(old) };
+            unsafe { inner.retire(old) };
         }
     });
     assert!(HANDLED.load(Relaxed) > 0);

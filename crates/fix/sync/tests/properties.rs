@@ -11,7 +11,7 @@ use std::thread;
 
 use knee_sync::epoch::Domain;
 use knee_sync::invalidation::{Stamp, Tracker};
-use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 use knee_sync::rm::RmLock;
 use knee_sync::{System, hazard};
@@ -128,7 +128,7 @@ proptest! {
                     handle.pin().defer(|| drop(told));
                     deferred.push((now, thread, freed));
                 }
-                5 => handle.flush(),
+                5 => handle.reclaim(),
                 6 => {
                     if let [guard] = &mut guards[thread][..] {
                         guard.refresh();
@@ -142,9 +142,9 @@ proptest! {
             let oldest = oldest.min();
             for (when, by, freed) in &deferred {
                 let freed = freed.load(SeqCst);
-                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "somebody has it");
+                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "a section may hold it");
                 let is_due = operation == 5 && *by == thread && oldest.is_none();
-                prop_assert!(freed || !is_due, "nobody has it");
+                prop_assert!(freed || !is_due, "no section can hold it");
             }
             let cookie = domain.cookie();
             prop_assert_eq!(domain.poll(cookie), oldest.is_none());
@@ -165,7 +165,7 @@ proptest! {
             (AtomicPtr::new(Box::into_raw(Box::new(Told(Arc::clone(&freed))))), freed)
         };
         let domain = hazard::Domain::new(if symmetric { System::symmetric() } else { System::detect() });
-        let handles = [(); THREADS].map(|()| domain.handle());
+        let handles = [(); THREADS].map(|()| domain.register());
         let mut places = [object(), object()];
         let mut guards = Vec::new();
         // What was retired, by which handle.
@@ -174,14 +174,14 @@ proptest! {
             let handle = &handles[thread];
             match operation {
                 0 => {
-                    // SAFETY: what is in a place is there until it was replaced, and retired to the domain.
+                    // SAFETY: an object in a place stays until it is replaced and retired to the domain.
                     let guard = unsafe { handle.protect(&places[place].0) };
                     guards.push((guard.expect("there is always one"), Arc::clone(&places[place].1)));
                 }
                 1 if !guards.is_empty() => drop(guards.swap_remove(thread % guards.len())),
                 2 => {
                     let (old, freed) = std::mem::replace(&mut places[place], object());
-                    // SAFETY: it came from a box, and nobody finds it any more.
+                    // SAFETY: it came from a box, and the exchange has unlinked it.
                     unsafe { handle.retire(old.into_inner()) };
                     retired.push((thread, freed));
                 }
@@ -196,7 +196,7 @@ proptest! {
             }
         }
         for (place, _) in places {
-            // SAFETY: as above.
+            // SAFETY: it came from a box, and the exchange has unlinked it.
             unsafe { handles[0].retire(place.into_inner()) };
         }
         // What is protected now is left to the domain.
@@ -235,20 +235,20 @@ proptest! {
             }
         }
         let freed = Arc::new(AtomicBool::new(false));
-        let first = Shared::new(Value(Arc::clone(&freed)));
+        let first = RefcacheArc::new(Value(Arc::clone(&freed)));
         let weak = first.downgrade();
         let kept = Mutex::new(vec![first]);
         thread::scope(|scope| {
             let workers = [(); THREADS].map(|()| {
                 Worker::start(scope, |operations: Receiver<u8>, say: Sender<bool>| {
                     for operation in operations {
-                        let mut kept = kept.lock().expect("nobody panics with it");
+                        let mut kept = kept.lock().expect("no thread panics while it has the lock");
                         let done = match operation {
                             0 => kept.last().cloned().map(|clone| kept.push(clone)).is_some(),
                             1 => weak.upgrade().map(|shared| kept.push(shared)).is_some(),
                             _ => kept.pop().is_some(),
                         };
-                        say.send(done).expect("somebody asked");
+                        say.send(done).expect("the receiver waits");
                     }
                 })
             });
@@ -270,7 +270,7 @@ proptest! {
                 prop_assert!(references == 0 || !freed.load(SeqCst), "it is referred to");
                 prop_assert!(references > 0 || ticks < 3 || freed.load(SeqCst), "three ticks");
             }
-            kept.lock().expect("nobody panics with it").clear();
+            kept.lock().expect("no thread panics while it has the lock").clear();
             (0..3).for_each(|_| tick());
             prop_assert!(freed.load(SeqCst));
             Ok(())
@@ -298,7 +298,7 @@ proptest! {
                             3 => write.take().is_some(),
                             _ => false,
                         };
-                        say.send(done).expect("somebody asked");
+                        say.send(done).expect("the receiver waits");
                     }
                 })
             });
@@ -352,7 +352,8 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                 1 => {
                     if let Some((section, is_over)) = section {
                         let (stamp, marked_by) = &pages[page];
-                        let mut marked_by = marked_by.lock().expect("nobody panics with it");
+                        let mut marked_by =
+                            marked_by.lock().expect("no thread panics while it has the lock");
                         marked_by.push(Arc::clone(is_over));
                         section.mark(stamp);
                     }
@@ -365,7 +366,8 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                 }
                 _ => {
                     let (stamp, marked_by) = &pages[page];
-                    let marked_by = marked_by.lock().expect("nobody panics with it").clone();
+                    let marked_by =
+                        marked_by.lock().expect("no thread panics while it has the lock").clone();
                     scope.spawn(move || {
                         tracker.wait(stamp);
                         let is_early = |is_over: &Arc<AtomicBool>| !is_over.load(SeqCst);

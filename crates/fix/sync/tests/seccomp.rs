@@ -52,5 +52,5 @@ fn where_membarrier_is_forbidden_both_sides_execute_a_fence() {
     });
     assert_eq!(**value.load(&epoch::pin()), 2000);
     epoch::shared().barrier();
-    assert_eq!(Arc::strong_count(&first), 1, "what was replaced is freed");
+    assert_eq!(Arc::strong_count(&first), 1, "the replaced value is freed");
 }

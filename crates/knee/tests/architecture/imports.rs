@@ -199,14 +199,17 @@ fn name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Whether an item is compiled for tests only: `cfg(test)`, also with more conditions.
+/// Whether an item is compiled for tests only: `cfg(test)`, also with more conditions, and builds for the
+/// model checkers loom and shuttle.
 fn is_test(attributes: &[Attribute]) -> bool {
     fn requires_test(condition: &Meta) -> bool {
         let all = condition.require_list().ok().filter(|list| list.path.is_ident("all"));
         let all = all.and_then(|list| {
             list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()
         });
-        condition.path().is_ident("test") || all.is_some_and(|all| all.iter().any(requires_test))
+        let is_test = |name| condition.path().is_ident(name);
+        ["test", "loom", "shuttle"].into_iter().any(is_test)
+            || all.is_some_and(|all| all.iter().any(requires_test))
     }
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

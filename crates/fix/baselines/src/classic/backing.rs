@@ -171,7 +171,7 @@ impl Backing<PerBacking> for Arc<Part> {
         if unsafe { object.as_ref() }.is_some_and(|object| object.remove(&self)) {
             // SAFETY: it came from a box. No part leads to it, nor does a frame; who has found it by a
             // frame is in a section.
-            unsafe { guard.defer_drop(object) };
+            unsafe { guard.retire(object) };
         }
     }
 }

@@ -471,7 +471,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
             }
         }
         // SAFETY: it came from a box, and is in the tree no more.
-        unsafe { self.cpu.pin().defer_drop(ptr::from_ref(old).cast_mut()) };
+        unsafe { self.cpu.pin().retire(ptr::from_ref(old).cast_mut()) };
     }
 
     fn insert_area(&self, start: u64, area: NonNull<Area<R>>) {
@@ -522,7 +522,7 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         let backing = unsafe { (*state).backing.take() };
         self.remove_area(start);
         // SAFETY: it came from a box, and is in the tree no more.
-        unsafe { self.cpu.pin().defer_drop(ptr::from_ref(area).cast_mut()) };
+        unsafe { self.cpu.pin().retire(ptr::from_ref(area).cast_mut()) };
         backing.expect("it was in the map")
     }
 

@@ -105,7 +105,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         let removed = unsafe { entry.as_ref() }.connection.free();
         // SAFETY: it was made by `insert` as a box and is unlinked, by us alone. Its destructor finds no
         // connection in it.
-        unsafe { epoch::pin().defer_drop(entry.as_ptr()) };
+        unsafe { epoch::pin().retire(entry.as_ptr()) };
         removed
     }
 }

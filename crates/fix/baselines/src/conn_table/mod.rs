@@ -17,7 +17,7 @@
 //!    *after* locking it. Here the mark is a `None` where the connection was, so that it cannot be
 //!    forgotten. (The old form needs the mark, too: it lets go of the table before it locks what it has
 //!    found, or else a busy connection would hold up all who open and close others.)
-//! 4. **Free becomes defer**, [`Guard::defer_drop`](knee_sync::epoch::Guard::defer_drop). The count of
+//! 4. **Free becomes defer**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The count of
 //!    references that kept what was found is not needed any more: two more atomic operations are gone.
 //!
 //! What is not needed is a change in who calls it: both are a [`ConnTable`], with the same promises.

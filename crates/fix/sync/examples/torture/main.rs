@@ -18,7 +18,7 @@ use knee_sync::System;
 use knee_sync::epoch;
 use knee_sync::hazard;
 use knee_sync::refs::PerCpuRef;
-use knee_sync::refs::refcache::{Shared, tick};
+use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
 
 use duel::{Duel, Object, Pool};
@@ -68,18 +68,18 @@ fn hazards(duel: &Duel, system: System) {
     let pool = Pool::new();
     let domain = hazard::Domain::with_batch(system, 1);
     let reader = || {
-        let handle = domain.handle();
+        let handle = domain.register();
         duel.read(|looks| {
-            // SAFETY: who takes it out retires it to this domain.
+            // SAFETY: the writer that removes it retires it to this domain.
             let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
             duel.look(looks, || found.freed.load(Relaxed));
         });
     };
     let writer = || {
-        let handle = domain.handle();
+        let handle = domain.register();
         pool.replace(duel, |old| {
             let old = std::ptr::from_ref(old).cast_mut();
-            // SAFETY: nobody finds it any more until it was freed; the pool outlives the domain.
+            // SAFETY: the exchange has unlinked it until it is freed, and the pool outlives the domain.
             unsafe { handle.retire_with(old.cast(), free) };
         });
     };
@@ -140,7 +140,7 @@ fn refcache(duel: &Duel) {
     static FREED: AtomicBool = AtomicBool::new(false);
     let ticks = AtomicU64::new(0);
     let reader = || {
-        let mut value = Some(Shared::new(Value(&FREED)));
+        let mut value = Some(RefcacheArc::new(Value(&FREED)));
         let mut round = 0;
         duel.read(|looks| {
             round += 1;
@@ -160,7 +160,7 @@ fn refcache(duel: &Duel) {
                 std::hint::spin_loop();
             }
             duel.object(!duel.is_over() && !FREED.swap(false, Relaxed));
-            value = Some(Shared::new(Value(&FREED)));
+            value = Some(RefcacheArc::new(Value(&FREED)));
         });
         std::mem::forget(value);
     };

@@ -1,4 +1,4 @@
-//! Many calls in one entry: to defer one allocates nothing.
+//! A bag of calls in one entry, so that deferring a call allocates nothing.
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
@@ -19,13 +19,13 @@ pub(super) struct Deferred {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that an entry's address is its bag's.
+    /// First, so that the address of the entry is that of the bag.
     entry: Entry,
     len: usize,
     calls: [MaybeUninit<Deferred>; CALLS],
 }
 
-// SAFETY: who defers a call promises that any thread may make it.
+// SAFETY: the thread that deferred a call has guaranteed that any thread may make it.
 unsafe impl Send for Bag {}
 
 impl Bag {
@@ -40,7 +40,7 @@ impl Bag {
         self.len
     }
 
-    /// Adds a call to one that is not full; whether it is full now.
+    /// Adds a call to a bag that is not full. Returns whether it is full now.
     #[inline]
     pub(super) fn add(&mut self, deferred: Deferred) -> bool {
         self.calls[self.len].write(deferred);
@@ -48,7 +48,7 @@ impl Bag {
         self.len == CALLS
     }
 
-    /// The entry that makes all calls.
+    /// The entry whose call makes all calls of the bag.
     pub(super) fn into_entry(mut self: Box<Bag>) -> NonNull<Entry> {
         self.entry.prepare(self.len as u32, call_all);
         NonNull::from(Box::leak(self)).cast()
@@ -56,9 +56,9 @@ impl Bag {
 }
 
 /// # Safety
-/// The entry is a bag's whose calls may be made.
+/// The entry is from `into_entry`, and the grace period of its calls is over.
 unsafe fn call_all(entry: NonNull<Entry>) {
-    // SAFETY: `into_entry` has leaked it, and its entry is its first field.
+    // SAFETY: `into_entry` leaked the bag, whose first field is the entry.
     let mut bag = unsafe { Box::from_raw(entry.cast::<Bag>().as_ptr()) };
     let len = mem::take(&mut bag.len);
     let mut rest = Rest { bag: &mut bag, made: 0, len };
@@ -67,7 +67,7 @@ unsafe fn call_all(entry: NonNull<Entry>) {
     spare::give(bag);
 }
 
-/// Calls of a bag that are still to be made: if one panics, by the end of this.
+/// The calls that are still to be made. If one panics, dropping this makes the others.
 struct Rest<'a> {
     bag: &'a mut Bag,
     made: usize,
@@ -77,10 +77,11 @@ struct Rest<'a> {
 impl Rest<'_> {
     fn make(&mut self) {
         while self.made < self.len {
-            // SAFETY: the first `len` have been written.
+            // SAFETY: `add` has written the first `len` calls.
             let Deferred { call, with } = unsafe { self.bag.calls[self.made].assume_init() };
             self.made += 1;
-            // SAFETY: the grace period of all calls in the bag is over, and each is made once.
+            // SAFETY: the caller of `call_all` guarantees that the grace period is over. `made` counts
+            // up, so each call is made once.
             unsafe { call(with) };
         }
     }
@@ -99,12 +100,12 @@ mod spare {
 
     use super::Bag;
 
-    /// As many as are freed at once, 256 KiB: an allocator that gets them back in between cuts them up for
-    /// small objects, and then all that is allocated is scattered.
+    /// As many as are freed at a time, 256 KiB. If they went back to the allocator in between, it would
+    /// split them into small objects and scatter later allocations.
     const MOST: usize = 128;
 
     thread_local! {
-        // Boxed, as an entry's address has to be its bag's.
+        // Boxed, as an entry must have the address of its bag.
         #[expect(clippy::vec_box)]
         static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
     }
@@ -114,7 +115,7 @@ mod spare {
     }
 
     pub(super) fn give(bag: Box<Bag>) {
-        // A thread that exits has no list any more.
+        // A thread that is exiting may have no list any more.
         let _ = BAGS.try_with(|bags| {
             let mut bags = bags.borrow_mut();
             if bags.len() < MOST {
@@ -124,7 +125,7 @@ mod spare {
     }
 }
 
-/// Without threads that are known, bags go back to the allocator.
+/// Without thread-local storage, bags go back to the allocator.
 #[cfg(not(feature = "std"))]
 mod spare {
     use alloc::boxed::Box;

@@ -1,60 +1,56 @@
-//! All who may hold something, and what waits for them.
+//! A domain: the global epoch, the records of its readers, scans and grace periods.
 
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
 
-use super::clock::ONE;
 use super::entry::Queue;
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 use super::garbage::Garbage;
-use super::handle::Handle;
-use super::record::{Record, began};
-use super::section::Section;
+use super::record::{ONE, Record, Stall, epoch_of};
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
-/// Objects of a thread that are worth a look, if one is due.
-const WORTH_A_LOOK: usize = 1024;
-/// Objects of a thread that are worth one in any case.
-const MOST_WAITING: usize = 1 << 16;
-/// For how many times the duration of the last look none is due: looks, each with a heavy fence that
-/// takes some microseconds from each thread that runs, are for 6 % of the time at most.
-const PAUSE: u32 = 16;
-/// Objects that are freed at once: a thread that has deferred one must not stand still while it
-/// frees a million, nor defer faster than it frees.
-const AT_ONCE: usize = 1 << 14;
+/// Sealed objects of a thread at which it scans, if a scan is due.
+const SCAN_IF_DUE_AT: usize = 1024;
+/// Sealed objects of a thread at which it scans in any case.
+const SCAN_AT: usize = 1 << 16;
+/// A scan is due again after this many times the duration of the last one. A scan has a heavy fence,
+/// which takes some microseconds from every running thread, so fences take at most 6 % of the time.
+const SCAN_BACKOFF: u32 = 16;
+/// Objects that are freed at a time. A thread that has retired one object must not stop to free a
+/// million, and must not retire faster than it frees.
+const FREED_AT_ONCE: usize = 1 << 14;
 
-/// Sections, and what is deferred until those end that have begun before.
+/// Sections, and the retired objects that wait for their end.
 ///
-/// What is unlinked under one domain is waited for by the sections of that domain only: a structure
-/// with a domain of its own does not wait for the readers of others.
+/// An object that is retired to a domain waits for the sections of this domain only, so a structure with
+/// a domain of its own does not wait for readers of other structures.
 #[derive(Debug)]
 pub struct Domain<P> {
     platform: P,
-    /// The write clock: what is sealed gets its value, and it goes on.
-    write: Padded<AtomicU64>,
-    /// What was sealed before is held by nobody.
-    read: Padded<AtomicU64>,
-    /// When the next look is due, in the platform's time.
-    due: Padded<AtomicU64>,
-    pause: AtomicU32,
+    /// Retired objects are tagged with its value when they are sealed, and that advances it.
+    global: Padded<AtomicU64>,
+    /// No section can hold an object with a smaller tag. FreeBSD calls it the read sequence.
+    safe: Padded<AtomicU64>,
+    /// When the next scan is due, by the platform's clock.
+    next_scan: Padded<AtomicU64>,
+    scan_backoff: AtomicU32,
     drain: Padded<Drain>,
     records: Registry<Record>,
 }
 
-/// The barrier that is under way.
+/// The barrier in progress.
 #[derive(Debug)]
 struct Drain {
     busy: AtomicBool,
-    /// How many objects it has taken out of records.
+    /// Objects that it has taken out of records and not freed yet.
     weight: AtomicU64,
 }
 
-/// A moment, to ask later whether all sections have ended that were there.
+/// A point in time, to check later whether all sections that had begun before have ended.
 ///
 /// ```
 /// let domain = knee_sync::epoch::Domain::new(knee_sync::System::detect());
@@ -64,25 +60,16 @@ struct Drain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cookie(u64);
 
-/// A section that has not ended for some time, see [`Domain::stalls`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stall {
-    /// Its thread, as the platform numbers it; of a [`Section`] the one that began it.
-    pub thread: u64,
-    /// The time since a scan has seen it first.
-    pub since: Duration,
-}
-
 impl<P: Platform> Domain<P> {
     constant! {
-        /// A domain that nobody is in.
+        /// A domain without readers.
         pub fn new(platform: P) -> Domain<P> {
             Domain {
                 platform,
-                write: Padded(AtomicU64::new(ONE)),
-                read: Padded(AtomicU64::new(ONE)),
-                due: Padded(AtomicU64::new(0)),
-                pause: AtomicU32::new(PAUSE),
+                global: Padded(AtomicU64::new(ONE)),
+                safe: Padded(AtomicU64::new(ONE)),
+                next_scan: Padded(AtomicU64::new(0)),
+                scan_backoff: AtomicU32::new(SCAN_BACKOFF),
                 drain: Padded(Drain {
                     busy: AtomicBool::new(false),
                     weight: AtomicU64::new(0),
@@ -92,254 +79,239 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// The system that it runs on.
+    /// The platform that the domain runs on.
     pub fn platform(&self) -> &P {
         &self.platform
     }
 
-    /// For how long nobody looks for reclamation alone after the last look: for so many times what that
-    /// took; 16 unless it is set.
+    /// Sets how long threads that only reclaim wait between two scans: `factor` times the duration of the
+    /// last scan; 16 unless it is set.
     ///
-    /// A look has a heavy fence, which interrupts all threads that run for some microseconds. A short
-    /// pause makes readers slower, and a long one keeps more garbage. Where nobody is interrupted a
-    /// look takes less than a microsecond, and so the pause is short as well. Who waits, as in
-    /// [`synchronize`](Domain::synchronize), does not wait for the end of the pause.
-    pub fn set_pause(&self, times: u32) {
-        self.pause.store(times, Relaxed);
+    /// A scan has a heavy fence, which stalls every running thread for some microseconds. A small factor
+    /// slows readers down, a large one keeps more garbage. If no other thread is running, a scan takes
+    /// less than a microsecond, and the wait is as short. [`synchronize`](Domain::synchronize) and other
+    /// waits do not wait for it.
+    pub fn set_scan_backoff(&self, factor: u32) {
+        self.scan_backoff.store(factor, Relaxed);
     }
 
-    /// A handle for the calling thread.
-    #[cfg(feature = "alloc")]
-    pub fn register(&self) -> Handle<'_, P> {
-        Handle::new(self, self.record())
+    /// Adds a free record, for a handle or a section. An embedder without an allocator adds one for each
+    /// CPU, and one for each section that it holds at a time. A record is free again when its handle or
+    /// section is dropped.
+    ///
+    /// # Panics
+    /// If the node was added before, here or elsewhere.
+    pub fn add_node(&self, node: &'static Node<Record>) {
+        self.records.add_free(node);
     }
 
-    /// A record that nobody has.
+    /// Takes a free record, or a new one.
     #[cfg(feature = "alloc")]
     pub(super) fn record(&self) -> &Node<Record> {
         self.records.take_or_make(Record::new)
     }
 
-    /// A handle with a record that somebody has given back; none if there is none. See
-    /// [`Domain::register_in`].
-    pub fn register_again(&self) -> Option<Handle<'_, P>> {
-        Some(Handle::new(self, self.records.take()?))
+    /// Takes a free record, if there is one.
+    pub(super) fn free_record(&self) -> Option<&Node<Record>> {
+        self.records.take()
     }
 
-    /// A handle with a record of the caller's, where nothing is allocated. Handles that are dropped
-    /// leave their records to the next.
-    ///
-    /// # Safety
-    /// The node has not been given to a domain before, stays where it is for as long as the domain
-    /// is, and nobody has it exclusively.
-    pub unsafe fn register_in(&self, node: NonNull<Node<Record>>) -> Handle<'_, P> {
-        // SAFETY: the caller says so.
-        Handle::new(self, unsafe { self.records.add(node) })
-    }
-
-    /// A section that may be held across anything and sent to other threads; see [`Section`]. It looks
-    /// for a record among all there are: [`Handle::section`] knows where.
-    #[cfg(feature = "alloc")]
-    pub fn section(&self) -> Section<'_, P> {
-        Section::new(self, self.record())
-    }
-
-    /// The same with a record that somebody has given back; none if there is none.
-    pub fn section_again(&self) -> Option<Section<'_, P>> {
-        Some(Section::new(self, self.records.take()?))
-    }
-
-    /// The write clock.
+    /// The global epoch, which readers copy.
     #[inline]
-    pub(super) fn clock(&self) -> &AtomicU64 {
-        &self.write
+    pub(super) fn global_epoch(&self) -> &AtomicU64 {
+        &self.global
     }
 
-    /// Moves the write clock on; what was unlinked before is tagged with what it was.
-    fn tag(&self) -> u64 {
-        // A read-modify-write reads the latest value and is read by all later ones, so a reader with
-        // a later time has seen it, and (Release) what was unlinked before. AcqRel keeps the unlinking
-        // stores of this thread before it.
-        self.write.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
+    /// Advances the global epoch and returns its old value, the tag of everything unlinked before.
+    fn advance(&self) -> u64 {
+        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader that loads
+        // a later epoch, from this or a later read-modify-write, sees them.
+        self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
-    /// Waits until all sections have ended that had begun before it was called: `epoch_wait`,
-    /// `synchronize_rcu`.
+    /// Waits until all sections have ended that began before the call: `epoch_wait`, `synchronize_rcu`.
     ///
-    /// On a process's system a long wait sleeps ([`Platform::sleep_while`]): it ends up to a quarter
-    /// later than the last of those sections, and 10 ms later at most. Readers do nothing for that.
+    /// In a process, a long wait sleeps ([`Platform::sleep_while`]): it returns up to a quarter of the
+    /// wait later than it could, and at most 10 ms later. Readers do not wake it up.
     ///
-    /// A thread that is in a section itself waits for ever; [`Handle::synchronize`] and
-    /// [`synchronize`](super::synchronize) notice that.
+    /// A caller that is in a section itself waits forever.
+    /// [`Handle::synchronize`](super::Handle::synchronize) and [`synchronize`](super::synchronize) panic
+    /// instead.
     pub fn synchronize(&self) {
         self.wait(self.cookie());
     }
 
-    /// The moment now, for [`Domain::poll`] and [`Domain::wait`].
+    /// The current point in time, for [`Domain::poll`] and [`Domain::wait`].
     pub fn cookie(&self) -> Cookie {
-        Cookie(self.tag())
+        Cookie(self.advance())
     }
 
-    /// Whether all sections have ended that had begun before `cookie` was made. It does not wait, but
-    /// looks, which costs a heavy fence if nobody else has looked since.
+    /// Whether all sections have ended that began before `cookie` was taken. It does not wait, but it
+    /// scans, which costs a heavy fence if no other thread has scanned since.
     pub fn poll(&self, cookie: Cookie) -> bool {
-        self.is_over(cookie) || self.scan() > cookie.0
+        self.is_over(cookie) || self.fence_and_scan() > cookie.0
     }
 
-    /// Waits until [`Domain::poll`] is true.
+    /// Waits until [`Domain::poll`] returns true.
     pub fn wait(&self, cookie: Cookie) {
         if self.is_over(cookie) {
             return;
         }
         let fenced = self.fence();
         self.platform.sleep_while(|| {
-            !self.is_over(cookie) && self.look(fenced) <= cookie.0.saturating_sub(early())
+            !self.is_over(cookie) && self.scan(fenced) <= cookie.0.saturating_sub(early())
         });
     }
 
     pub(super) fn is_over(&self, Cookie(tag): Cookie) -> bool {
-        // Acquire: what sections read that have ended was read before.
-        self.read.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
+        // Acquire: the reads of sections that have ended come before the caller's next step.
+        self.safe.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
     }
 
-    /// Looks who is in a section; returns the read clock: what was sealed before is held by nobody.
-    fn scan(&self) -> u64 {
-        self.look(self.fence())
+    /// Executes a heavy fence and scans. Returns the safe epoch: no section holds an object with a
+    /// smaller tag.
+    fn fence_and_scan(&self) -> u64 {
+        self.scan(self.fence())
     }
 
-    /// The write clock before a heavy fence: what has a smaller tag was unlinked before the fence.
+    /// Executes a heavy fence. Returns the global epoch from before the fence: objects with a smaller tag
+    /// were unlinked before the fence.
     fn fence(&self) -> u64 {
-        // Relaxed: the heavy fence acquires, with the release of `tag`.
-        let now = self.write.load(Relaxed);
+        // Relaxed: the heavy fence acquires, with the Release of `advance`.
+        let now = self.global.load(Relaxed);
         if !is_mutant!("no_fence") {
             self.platform.heavy();
         }
         now
     }
 
-    /// Looks who is in a section after a fence, and moves the read clock on, to `fenced` at most.
+    /// Scans the records after a fence and advances the safe epoch, to `fenced` at most.
     ///
-    /// A reader is seen here, or its word was stored after the fence. Then its loads came after the
-    /// fence as well, and see what was unlinked before: it holds nothing with a tag below `fenced`.
-    /// A reader that is seen holds nothing with a tag below its own time, see `Reader::enter`. One
-    /// that has loaded the clock long ago and stored its word just now has a time below the read
-    /// clock, which stays where it is: what is sealed from now on has a greater tag than either.
-    fn look(&self, fenced: u64) -> u64 {
+    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the second case
+    /// the reader's loads come after the fence as well and see what was unlinked before, so it holds no
+    /// object with a tag below `fenced`. In the first case it holds no object with a tag below its own
+    /// epoch, see `Reader::enter`. A reader that loaded the global epoch long ago and stores it only now
+    /// has an epoch below the safe epoch. The safe epoch does not move back: objects that are sealed from
+    /// now on have a greater tag than either.
+    fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
-            let Some(time) = began(record.reader.word()) else { continue };
-            // A section that began at `fenced` or later may begin again at that time, see `Watch::note`.
+            let Some(time) = epoch_of(record.reader.word()) else { continue };
+            // Other sections may still begin at `fenced` or later, see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
-                record.watch.note(time, || self.platform.now());
+                record.watch.observe(time, || self.platform.now());
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: who sees the new value frees after all that this scan has seen.
-        self.read.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
+        // AcqRel: a thread that sees the new value frees after every read that this scan has seen the end
+        // of.
+        self.safe.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
-    /// The sections that are there now and were seen for the first time at least `age` ago. The longest
-    /// of them is the one that reclamation waits for.
+    /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for
+    /// the longest of them.
     ///
-    /// Sections are seen by scans: this function scans, and so do waiting and reclamation. To watch a
-    /// domain, call it now and then. A section may have begun long before a scan sees it, so a stall may
-    /// be reported as shorter than it is. It is never longer.
+    /// Only scans see sections: those of this function, of waits and of reclamation. To watch a domain,
+    /// call this function periodically. A section may have begun long before a scan sees it, so a stall
+    /// may be reported as shorter than it is, and never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
-        // Sections that have begun before get an earlier time than those to come: so this scan can note
-        // them, see `Watch::note`.
-        self.tag();
-        self.scan();
+        // Sections that have begun get an earlier epoch than later ones, so that this scan can record
+        // them, see `Watch::observe`.
+        self.advance();
+        self.fence_and_scan();
         let now = self.platform.now();
         let stalls = self.records.values().filter_map(move |record| record.stall(now));
         stalls.filter(move |stall| stall.since >= age)
     }
 
-    /// Objects that wait, as far as their threads have said: each says it for every hundred or so.
-    pub fn waiting(&self) -> u64 {
+    /// Retired objects that are not freed yet. Threads update their share about once in a hundred
+    /// objects.
+    pub fn garbage(&self) -> u64 {
         let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals what the owner of a record has open; frees what is ready.
+    /// Seals the owner's open objects, frees those that are ready, and scans if there are many.
     ///
     /// # Safety
-    /// By the record's owner.
+    /// Must be called by the record's owner.
     #[cold]
     pub(super) unsafe fn seal(&self, record: &Record) {
-        // SAFETY: the caller owns the record; `tag` does not come back here.
+        // SAFETY: the caller owns the record, and `advance` does not use its garbage.
         let sealed = unsafe {
-            record.garbage.own(&self.platform, |garbage| {
-                garbage.seal(|| self.tag());
+            record.garbage.lock_owner(&self.platform, |garbage| {
+                garbage.seal(|| self.advance());
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
                 garbage.sealed()
             })
         };
-        // What a scan has found ready long ago costs no fence.
-        // SAFETY: as above.
+        // Objects that an earlier scan has found ready cost no fence. SAFETY: the caller owns the record.
         let freed = unsafe { self.free(record) };
-        if freed > 0 || sealed < WORTH_A_LOOK {
+        if freed > 0 || sealed < SCAN_IF_DUE_AT {
             return;
         }
-        if self.look_if_due(sealed >= MOST_WAITING) {
-            // SAFETY: as above.
+        if self.scan_if_due(sealed >= SCAN_AT) {
+            // SAFETY: the caller owns the record.
             unsafe { self.free(record) };
         }
     }
 
-    /// Looks who is in a section, and frees what is ready of records that nobody has: if it is urgent or
-    /// the last look was long enough ago. Whether it did.
-    fn look_if_due(&self, is_urgent: bool) -> bool {
+    /// Scans, and frees the ready objects of records without an owner, if it is urgent or a scan is due.
+    /// Returns whether it did.
+    fn scan_if_due(&self, is_urgent: bool) -> bool {
         let before = self.platform.now();
-        let is_due = is_urgent || before >= self.due.load(Relaxed);
+        let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
         if is_due {
-            self.scan();
+            self.fence_and_scan();
             self.adopt();
             let after = self.platform.now();
-            let pause = u64::from(self.pause.load(Relaxed)) * after.saturating_sub(before);
-            self.due.store(after + pause, Relaxed);
+            let pause = u64::from(self.scan_backoff.load(Relaxed)) * after.saturating_sub(before);
+            self.next_scan.store(after + pause, Relaxed);
         }
         is_due
     }
 
-    /// Seals, and looks and frees if a look is due.
+    /// Seals the owner's open objects. If a scan is due, scans and frees the objects that are ready.
     ///
     /// # Safety
-    /// By the record's owner.
+    /// Must be called by the record's owner.
     #[cfg(feature = "std")]
-    pub(super) unsafe fn flush_if_due(&self, record: &Record) {
-        // SAFETY: the caller owns the record; `tag` does not come back here.
-        unsafe { record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag())) };
-        if self.look_if_due(false) {
-            // SAFETY: as above.
+    pub(super) unsafe fn reclaim_if_due(&self, record: &Record) {
+        // SAFETY: the caller owns the record, and `advance` does not use its garbage.
+        unsafe {
+            record.garbage.lock_owner(&self.platform, |garbage| garbage.seal(|| self.advance()))
+        };
+        if self.scan_if_due(false) {
+            // SAFETY: the caller owns the record.
             unsafe { self.free(record) };
         }
     }
 
-    /// Seals, looks once, and frees what is ready.
+    /// Seals the owner's open objects, scans once and frees the objects that are ready.
     ///
     /// # Safety
-    /// By the record's owner.
-    pub(super) unsafe fn flush(&self, record: &Record) {
+    /// Must be called by the record's owner.
+    pub(super) unsafe fn reclaim(&self, record: &Record) {
         // SAFETY: the caller owns the record.
         unsafe {
-            record.garbage.own(&self.platform, |garbage| garbage.seal(|| self.tag()));
-            self.scan();
+            record.garbage.lock_owner(&self.platform, |garbage| garbage.seal(|| self.advance()));
+            self.fence_and_scan();
             while self.free(record) > 0 {}
         }
         self.adopt();
     }
 
-    /// In the child of a fork, whose only thread has `own`: the others are not there.
+    /// Repairs the records in the child of a fork, whose only thread has the record `own`.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
         for record in self.records.values() {
-            // SAFETY: this is the only thread. It is not inside a record's garbage, where nothing calls
-            // fork(2). A signal handler may fork there with _Fork(3) alone, which does not come here: since
-            // POSIX.1-2024 fork(2) is not async-signal-safe.
+            // SAFETY: this is the only thread. It was not inside the lock of its garbage, as nothing
+            // under that lock calls fork(2). A signal handler that calls _Fork(3) does not run this
+            // function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
-        let travels = |node: &&Node<Record>| node.value.watch.travels.load(Relaxed);
-        for node in self.records.others(own).filter(|node| !travels(node)) {
+        let migrates = |node: &&Node<Record>| node.value.watch.migrates.load(Relaxed);
+        for node in self.records.others(own).filter(|node| !migrates(node)) {
             node.value.reader.abandon();
             node.value.watch.end_calls();
             node.release();
@@ -348,97 +320,99 @@ impl<P: Platform> Domain<P> {
         self.drain.busy.store(false, Relaxed);
     }
 
-    /// Frees some of a record's garbage that is ready; returns how many objects.
+    /// Frees some of a record's ready objects. Returns how many.
     ///
     /// # Safety
-    /// By the record's owner.
+    /// Must be called by the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
-        // What is called may defer, and come back here.
+        // A destructor may retire objects, and so call this function again.
         let Some(_calls) = record.watch.begin_calls() else { return 0 };
-        // Acquire: what is called comes after all that sections read, whoever has looked.
-        let read = self.read.load(order!(Acquire, "epoch_free"));
+        // Acquire: destructors run after the reads of all sections that have ended, whichever thread
+        // scanned.
+        let read = self.safe.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
         let ready = unsafe {
-            record.garbage.own(&self.platform, |garbage| {
-                let ready = garbage.take_ready(read, AT_ONCE);
+            record.garbage.lock_owner(&self.platform, |garbage| {
+                let ready = garbage.take_ready(read, FREED_AT_ONCE);
                 record.watch.weight.store(garbage.weight() as u64, Relaxed);
                 ready
             })
         };
         let freed = ready.weight;
-        // SAFETY: it was taken because its tag is below the read clock.
+        // SAFETY: `take_ready` returns objects with a tag below the safe epoch, so their grace period is
+        // over.
         unsafe { ready.call() };
         freed
     }
 
-    /// Frees what is ready of records that nobody has.
+    /// Frees the ready objects of records without an owner.
     fn adopt(&self) {
         let left = |node: &&Node<Record>| node.value.watch.weight.load(Relaxed) > 0;
         for node in self.records.nodes().filter(left) {
             if node.try_take() || is_mutant!("epoch_adopts_all") {
-                // SAFETY: it is ours until it is given back.
+                // SAFETY: `try_take` made this thread the owner until `release`.
                 unsafe { self.free(&node.value) };
                 node.release();
             }
         }
     }
 
-    /// Waits until all has been called that was deferred before it was called, by any thread:
-    /// `epoch_drain_callbacks`, `rcu_barrier`. Not to be called in a section, nor by what is called.
+    /// Waits until everything that any thread retired or deferred before the call has been freed or
+    /// called: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in a section or by a deferred
+    /// call.
     ///
-    /// It calls what it finds itself, after one grace period for all of it. It executes two heavy fences,
-    /// whatever the number of threads. Barriers of one domain run one after the other. Like
-    /// [`synchronize`](Domain::synchronize), it sleeps while it waits for long.
+    /// It frees what it finds itself, after one grace period for all of it, with two heavy fences however
+    /// many threads there are. Barriers of one domain run one after the other. Like
+    /// [`synchronize`](Domain::synchronize), it sleeps in a long wait.
     ///
     /// # Panics
-    /// If something panics that it calls, when all else has been called.
+    /// If a destructor or a deferred call panics; all others have run by then.
     pub fn barrier(&self) {
-        /// The end of a barrier, also by a panic.
+        /// Ends the barrier, also when it panics.
         struct Draining<'a>(&'a Drain);
 
         impl Drop for Draining<'_> {
             fn drop(&mut self) {
                 self.0.weight.store(0, Relaxed);
-                // Release: what was called is seen by the next barrier.
+                // Release: the next barrier sees what this one has called.
                 self.0.busy.store(false, order!(Release, "epoch_drained"));
             }
         }
 
         let drain = &*self.drain;
-        // Relaxed: the heavy fence of `take_all` acquires what the barrier before has called.
+        // Relaxed: the heavy fence of `take_all` acquires what the last barrier has called.
         let take = || drain.busy.compare_exchange(false, true, Relaxed, Relaxed);
         self.platform.sleep_while(|| take().is_err());
         let _draining = Draining(drain);
         let all = self.take_all();
         drain.weight.store(all.weight as u64, Relaxed);
-        // All that was taken out was unlinked before the clock moves on here.
+        // All these objects were unlinked before the epoch that this cookie stands for.
         self.wait(self.cookie());
-        // SAFETY: all sections have ended that may have found it.
+        // SAFETY: every section has ended that may have found one of them.
         unsafe { all.call() };
-        // What owners took before has to end as well.
+        // Owners may still be freeing what they took before.
         for record in self.records.values() {
             record.watch.wait_for_calls(&self.platform);
         }
     }
 
-    /// Takes all garbage out of all records. One fence serves them all: owners that come to their garbage
-    /// wait from the announcement of the first one to the end of their own visit, which is about as long
-    /// as the fence takes. Only a barrier does this, and one at a time, so no two threads announce in
-    /// different orders.
+    /// Takes all garbage out of all records, with one fence. An owner that uses its garbage meanwhile
+    /// waits from the first request until its own lock is released, about as long as the fence takes.
+    /// Only a barrier does this, one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
-        // A record that is added from now on has nothing that was deferred before.
+        // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();
         for record in records.clone() {
-            record.garbage.announce(&self.platform);
+            record.garbage.request(&self.platform);
         }
         if !is_mutant!("epoch_drain_no_fence") {
             self.platform.heavy();
         }
         let mut all = Queue::EMPTY;
         for record in records {
-            // SAFETY: it was announced, and the fence came after that.
+            // SAFETY: the lock was requested above, and the heavy fence came after that.
             let taken = unsafe {
-                record.garbage.visit_announced(&self.platform, |garbage| {
+                record.garbage.lock_requested(&self.platform, |garbage| {
                     record.watch.weight.store(0, Relaxed);
                     garbage.take_all()
                 })
@@ -449,17 +423,17 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// A mutant frees what was unlinked one step too early.
+/// A mutant frees objects one epoch too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }
 
 impl<P> Drop for Domain<P> {
     fn drop(&mut self) {
-        // Handles and sections borrow the domain: there are none, and all is ready.
+        // Handles and sections borrow the domain, so none exists, and all objects are ready.
         for record in self.records.values() {
             loop {
-                // SAFETY: the domain is exclusively ours.
+                // SAFETY: `&mut self` excludes other users of the garbage.
                 let all = unsafe {
                     record.garbage.unguarded(|garbage| {
                         garbage.seal(|| 0);
@@ -469,7 +443,7 @@ impl<P> Drop for Domain<P> {
                 if all.is_empty() {
                     break;
                 }
-                // SAFETY: nobody is in a section any more.
+                // SAFETY: no section exists.
                 unsafe { all.call() };
             }
         }

@@ -1,9 +1,9 @@
-//! What waits for a grace period.
+//! Entries, which wait for a grace period, and queues of them.
 
 use core::ptr::{self, NonNull};
 
-/// The head of something that waits for a grace period, to be part of it: an intrusive list costs no
-/// allocation.
+/// The head of an object that waits for a grace period. It is part of the object, so retiring allocates
+/// nothing.
 ///
 /// ```
 /// use knee_sync::epoch::Entry;
@@ -17,18 +17,18 @@ use core::ptr::{self, NonNull};
 #[derive(Debug)]
 pub struct Entry {
     next: *mut Entry,
-    /// The write clock when it was sealed; 0 until then.
+    /// The global epoch when it was sealed; 0 before.
     tag: u64,
     /// How many objects it stands for.
     weight: u32,
     call: Option<Call>,
 }
 
-/// What is called with an entry when its grace period is over.
+/// Called with an entry when its grace period is over.
 pub(crate) type Call = unsafe fn(NonNull<Entry>);
 
 impl Entry {
-    /// An entry that waits for nothing yet.
+    /// An entry that does not wait yet.
     pub const fn new() -> Entry {
         Entry { next: ptr::null_mut(), tag: 0, weight: 1, call: None }
     }
@@ -44,17 +44,17 @@ impl Default for Entry {
     }
 }
 
-/// Entries, first in first out.
+/// A queue of entries, first in, first out.
 #[derive(Debug)]
 pub(super) struct Queue {
     first: *mut Entry,
     last: *mut Entry,
-    /// Objects that its entries stand for.
+    /// Objects that the entries stand for.
     pub(super) weight: usize,
 }
 
-// SAFETY: the entries in it are reachable through it alone, and may be called by any thread: who
-// defers promises that.
+// SAFETY: only the queue refers to its entries, and the threads that retired them have guaranteed that
+// any thread may call them.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -66,13 +66,13 @@ impl Queue {
     }
 
     /// # Safety
-    /// The entry is exclusively the queue's from now on, and stays where it is.
+    /// The entry stays in place and belongs to the queue from now on: nothing else accesses it.
     pub(super) unsafe fn push(&mut self, mut entry: NonNull<Entry>) {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that nothing else accesses the entry.
         let new = unsafe { entry.as_mut() };
         new.next = ptr::null_mut();
         self.weight += new.weight as usize;
-        // SAFETY: the last entry is the queue's.
+        // SAFETY: entries in the queue belong to it, by the contract of `push`.
         match unsafe { self.last.as_mut() } {
             Some(last) => last.next = entry.as_ptr(),
             None => self.first = entry.as_ptr(),
@@ -82,7 +82,7 @@ impl Queue {
 
     pub(super) fn pop(&mut self) -> Option<NonNull<Entry>> {
         let first = NonNull::new(self.first)?;
-        // SAFETY: entries in the queue are the queue's.
+        // SAFETY: entries in the queue belong to it, by the contract of `push`.
         let entry = unsafe { first.as_ref() };
         self.first = entry.next;
         self.weight -= entry.weight as usize;
@@ -92,10 +92,10 @@ impl Queue {
         Some(first)
     }
 
-    /// Appends all of `other`, each with `tag`.
+    /// Appends all entries of `other`, each with `tag`.
     pub(super) fn append(&mut self, other: &mut Queue, tag: u64) {
         while let Some(mut entry) = other.pop() {
-            // SAFETY: it was the other queue's, and is this one's now.
+            // SAFETY: `pop` has taken it out of the other queue, so nothing else accesses it.
             unsafe {
                 entry.as_mut().tag = tag;
                 self.push(entry);
@@ -103,9 +103,9 @@ impl Queue {
         }
     }
 
-    /// Appends all of `other`, with the tags that they have.
+    /// Appends all entries of `other`, with their tags.
     pub(super) fn concat(&mut self, other: Queue) {
-        // SAFETY: the last entry is the queue's.
+        // SAFETY: entries in the queue belong to it, by the contract of `push`.
         match unsafe { self.last.as_mut() } {
             Some(_) if other.is_empty() => return,
             Some(last) => last.next = other.first,
@@ -115,34 +115,34 @@ impl Queue {
         self.weight += other.weight;
     }
 
-    /// Takes the first entries whose grace periods are over, as those with a tag below `read` are, of
-    /// about `most` objects.
-    pub(super) fn take_ready(&mut self, read: u64, most: usize) -> Queue {
+    /// Takes entries from the front while their tags are below `safe`, up to about `most` objects.
+    pub(super) fn take_ready(&mut self, safe: u64, most: usize) -> Queue {
         let mut ready = Queue::EMPTY;
-        // SAFETY: entries in the queue are the queue's.
-        while unsafe { self.first.as_ref() }.is_some_and(|first| first.tag < read)
+        // SAFETY: entries in the queue belong to it, by the contract of `push`.
+        while unsafe { self.first.as_ref() }.is_some_and(|first| first.tag < safe)
             && ready.weight < most
         {
             let Some(entry) = self.pop() else { break };
-            // SAFETY: it is in no queue.
+            // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
             unsafe { ready.push(entry) };
         }
         ready
     }
 
-    /// Calls all entries. If one panics, all the same; a second that does aborts the process.
+    /// Calls all entries, also if one panics. A second panic aborts the process.
     ///
     /// # Safety
-    /// Their grace periods are over.
+    /// The grace periods of all entries are over.
     pub(super) unsafe fn call(self) {
         struct Rest(Queue);
 
         impl Rest {
             fn call(&mut self) {
                 while let Some(entry) = self.0.pop() {
-                    // SAFETY: it is in no queue, so it is ours until it is called.
+                    // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
                     if let Some(call) = unsafe { entry.as_ref() }.call {
-                        // SAFETY: who deferred it promised that it may be called after its grace period.
+                        // SAFETY: the thread that retired it has guaranteed that it may be called once,
+                        // after its grace period.
                         unsafe { call(entry) };
                     }
                 }

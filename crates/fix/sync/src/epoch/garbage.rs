@@ -1,4 +1,4 @@
-//! What one thread has deferred.
+//! The retired objects of one thread.
 
 #[cfg(feature = "alloc")]
 use super::bag::{Bag, Deferred};
@@ -8,10 +8,10 @@ use alloc::boxed::Box;
 use core::mem;
 use core::ptr::NonNull;
 
-/// Objects after which what is open is sealed.
+/// Open objects at which they are sealed.
 const SEALED_AT: usize = 64;
 
-/// Garbage, youngest last: what is open has no tag yet.
+/// Retired objects, youngest last. Open ones have no tag yet.
 #[derive(Debug)]
 pub(super) struct Garbage {
     open: Queue,
@@ -30,28 +30,29 @@ impl Garbage {
         }
     }
 
-    /// Adds an entry; whether it is time to seal.
+    /// Adds an entry. Returns whether it is time to seal.
     ///
     /// # Safety
-    /// As of [`Queue::push`].
+    /// That of [`Queue::push`].
     pub(super) unsafe fn add(&mut self, entry: NonNull<Entry>) -> bool {
-        // SAFETY: the caller says so.
+        // SAFETY: the contract is the same.
         unsafe { self.open.push(entry) };
         self.open.weight >= SEALED_AT
     }
 
-    /// Adds a call to the bag; whether it is time to seal.
+    /// Adds a call to the bag. Returns whether it is time to seal.
     #[cfg(feature = "alloc")]
     #[inline]
     pub(super) fn defer(&mut self, deferred: Deferred) -> bool {
         self.bag.get_or_insert_with(Bag::empty).add(deferred)
     }
 
-    /// Gives all that is open the tag that `tag` returns, if there is any.
+    /// Seals: gives all open objects the tag that `tag` returns, if there are any.
     pub(super) fn seal(&mut self, tag: impl FnOnce() -> u64) {
         #[cfg(feature = "alloc")]
         if let Some(bag) = self.bag.take() {
-            // SAFETY: a bag is its own until it is called.
+            // SAFETY: the entry is the head of a leaked bag, which nothing else refers to until it is
+            // called.
             unsafe { self.open.push(bag.into_entry()) };
         }
         if !self.open.is_empty() {
@@ -61,17 +62,17 @@ impl Garbage {
 
     /// Takes all objects, whatever their tags.
     pub(super) fn take_all(&mut self) -> Queue {
-        // Nobody reads the tag of what was open.
+        // Nothing reads the tags of a queue that is taken as a whole.
         self.seal(|| 0);
         mem::replace(&mut self.sealed, Queue::EMPTY)
     }
 
     /// See [`Queue::take_ready`].
-    pub(super) fn take_ready(&mut self, read: u64, most: usize) -> Queue {
-        self.sealed.take_ready(read, most)
+    pub(super) fn take_ready(&mut self, safe: u64, most: usize) -> Queue {
+        self.sealed.take_ready(safe, most)
     }
 
-    /// Objects that are sealed.
+    /// Sealed objects.
     pub(super) fn sealed(&self) -> usize {
         self.sealed.weight
     }

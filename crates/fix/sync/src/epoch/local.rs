@@ -1,4 +1,4 @@
-//! The domain that the threads of a process have in common.
+//! The domain of the process, in which each thread registers at its first use.
 
 use std::ptr::NonNull;
 use std::sync::{LazyLock, OnceLock};
@@ -6,6 +6,8 @@ use std::sync::{LazyLock, OnceLock};
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::section::Section;
+#[cfg(all(unix, not(any(loom, miri))))]
+use crate::fork::InChild;
 use crate::per_thread::{Part, per_thread};
 use crate::primitive::AtomicPtr;
 use crate::registry::Registry;
@@ -15,19 +17,20 @@ static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
 per_thread!(Member);
 
-/// A thread's handle, made of a `Box`.
+/// A registered thread: its handle, from a `Box`.
 #[derive(Clone, Copy)]
 struct Member(NonNull<Handle<'static, System>>);
 
 impl Member {
+    /// Calls `with` with the handle, which must not unregister the thread.
     #[inline]
-    fn handle<'a>(self) -> &'a Handle<'static, System> {
-        // SAFETY: the handle is there until `leave`, and used by its thread alone, which keeps no
-        // reference beyond a function of this module.
-        unsafe { self.0.as_ref() }
+    fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
+        // SAFETY: `register` leaked the handle. Only `unregister` frees it, on this thread, after the
+        // last use of a copy of `self`; `with` cannot keep the reference.
+        with(unsafe { self.0.as_ref() })
     }
 
-    /// Keeps the handle for ever, where a search for leaks finds it when the thread has exited.
+    /// Keeps the handle forever, where leak detectors find it after the thread has exited.
     fn keep(self) {
         static KEPT: LazyLock<Registry<AtomicPtr<Handle<'static, System>>>> =
             LazyLock::new(Registry::new);
@@ -36,20 +39,20 @@ impl Member {
 }
 
 impl Part for Member {
-    fn join() -> Member {
+    fn register() -> Member {
         Member(NonNull::from(Box::leak(Box::new(shared().register()))))
     }
 
-    fn prepare(self) {
-        self.handle().flush();
+    fn before_exit(self) {
+        self.with(Handle::reclaim);
     }
 
-    fn leave(self) -> bool {
-        // A guard that another destructor of the thread still has keeps the record for ever.
-        let is_outside = !self.handle().is_inside();
+    fn unregister(self) -> bool {
+        // A guard that another destructor of the thread holds keeps the record forever.
+        let is_outside = !self.with(Handle::is_inside);
         if is_outside {
-            // SAFETY: `join` has made it of a box, and no copy is used after this.
-            unsafe { Box::from_raw(self.0.as_ptr()) }.leave_rest();
+            // SAFETY: `register` made it from a box, and no copy is used after this.
+            unsafe { Box::from_raw(self.0.as_ptr()) }.release_without_reclaim();
         } else {
             self.keep();
         }
@@ -57,9 +60,16 @@ impl Part for Member {
     }
 }
 
-/// The domain of [`pin`].
+/// The domain of the process, whose guards are those of [`pin`].
 pub fn shared() -> &'static Domain<System> {
-    SHARED.get_or_init(|| Domain::new(System::detect()))
+    SHARED.get_or_init(|| {
+        #[cfg(all(unix, not(any(loom, miri))))]
+        {
+            static IN_CHILD: InChild = InChild::new(forked);
+            IN_CHILD.register();
+        }
+        Domain::new(System::detect())
+    })
 }
 
 /// Enters a section of the process's domain.
@@ -68,26 +78,26 @@ pub fn shared() -> &'static Domain<System> {
 /// If the thread has 4,095 guards.
 ///
 /// # Threads and forks
-/// A thread registers when it does so for the first time, and gives its record back when it exits; one
-/// that does so in a destructor after that keeps a record until the process ends.
+/// A thread registers at its first call and unregisters when it exits. A thread that calls it again from
+/// a destructor after that keeps a record until the process ends.
 ///
-/// After a fork the child has the guards of the thread that forked, and no others. What the other
-/// threads had deferred is freed or, where they were at it, leaked. A [`Section`] that begins before a
-/// fork does not end in the child unless it is dropped there.
+/// The child of a fork has only the guards of the thread that forked. Objects that other threads had
+/// retired are freed, except those that a thread was retiring or freeing at that moment, which are
+/// leaked. A [`Section`] that began before the fork ends in the child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
-    part().unwrap_or_else(stay).handle().pin_for_long()
+    part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
-/// Waits until all sections of the process's domain have ended that had begun before. It calls nothing
-/// that was deferred: [`flush`] and [`barrier`] do.
+/// Waits until all sections of the process's domain have ended that began before the call. It frees
+/// nothing; [`reclaim`] and [`barrier`] do.
 ///
 /// # Panics
-/// With a [`Guard`] of this thread, as it would wait for itself. A [`Section`] is not noticed: it waits
-/// for ever.
+/// If this thread holds a [`Guard`], which would wait for itself. A [`Section`] is not detected: the call
+/// then waits forever.
 pub fn synchronize() {
-    match joined() {
-        Some(member) => member.handle().synchronize(),
+    match registered() {
+        Some(member) => member.with(Handle::synchronize),
         None => shared().synchronize(),
     }
 }
@@ -95,49 +105,49 @@ pub fn synchronize() {
 /// A section of the process's domain that may be held across anything; see [`Section`].
 pub fn section() -> Section<'static, System> {
     match part() {
-        Some(member) => member.handle().section(),
+        Some(member) => member.with(Handle::section),
         None => shared().section(),
     }
 }
 
-/// Waits until all has been called that was deferred in the process's domain before; see
-/// [`Domain::barrier`].
+/// Waits until everything that was retired or deferred in the process's domain before the call has been
+/// freed or called; see [`Domain::barrier`].
 ///
 /// # Panics
 /// As [`synchronize`].
 pub fn barrier() {
-    let is_inside = joined().is_some_and(|member| member.handle().is_inside());
+    let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier in a section waits for itself");
     shared().barrier();
 }
 
-/// Frees what is ready of what the calling thread has deferred, unless somebody has looked a moment ago.
-pub(crate) fn flush_if_due() {
-    if let Some(member) = joined() {
-        member.handle().flush_if_due();
+/// Frees the objects of the calling thread that are ready, if a scan is due.
+pub(crate) fn reclaim_if_due() {
+    if let Some(member) = registered() {
+        member.with(Handle::reclaim_if_due);
     }
 }
 
-/// Seals what the calling thread has deferred, and frees what is ready.
-pub fn flush() {
-    if let Some(member) = joined() {
-        member.handle().flush();
+/// Scans once and frees the objects that the calling thread has retired and no section can hold any more.
+pub fn reclaim() {
+    if let Some(member) = registered() {
+        member.with(Handle::reclaim);
     }
 }
 
-/// A thread that has left, and cannot do so again, joins for ever.
+/// Registers a thread that is exiting and has unregistered already. It keeps the record forever.
 #[cold]
 fn stay() -> Member {
-    let member = Member::join();
+    let member = Member::register();
     member.keep();
     PART.set(Some(member));
     member
 }
 
-/// In the child of a fork: the other threads are not there.
+/// Repairs the domain in the child of a fork, where the other threads are missing.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     if let Some(domain) = SHARED.get() {
-        domain.forked(joined().map(|member| member.handle().node()));
+        domain.forked(registered().map(|member| member.with(Handle::node)));
     }
 }

@@ -1,70 +1,79 @@
-//! Epoch-based reclamation: what readers may hold is freed when they have left.
+//! Epoch-based reclamation: memory is freed when no reader can hold it any more.
 //!
-//! A reader enters a section, finds what it finds without a lock, and leaves. A writer unlinks
-//! something, so that nobody can find it any more, and defers its end until all sections have ended
-//! that may have found it. That is a *grace period*.
+//! A reader enters a section, follows pointers without a lock, and leaves the section. A writer unlinks an
+//! object, so that later readers cannot find it, and retires it. The object is freed after a *grace
+//! period*: when every section has ended that may have found it.
+//!
+//! ```
+//! use std::sync::atomic::AtomicPtr;
+//! use knee_sync::epoch::{self, Protect};
+//!
+//! let config = AtomicPtr::default();
+//! // SAFETY: all readers load `config` under a guard, and all writers replace it.
+//! unsafe { epoch::pin().replace(&config, Some(Box::new(1))) };
+//! # let new = Box::new(2);
+//!
+//! // A reader:
+//! let guard = epoch::pin();
+//! // SAFETY: as above.
+//! let found = unsafe { guard.load(&config) };
+//! assert_eq!(found, Some(&1));
+//!
+//! // A writer. The reader above keeps the old value until it drops its guard.
+//! // SAFETY: as above.
+//! unsafe { epoch::pin().replace(&config, Some(new)) };
+//! assert_eq!(found, Some(&1));
+//! # drop(guard);
+//! # unsafe { epoch::pin().replace(&config, None) };
+//! ```
+//!
+//! [`Rcu`](crate::Rcu) wraps this pattern and needs no `unsafe`.
 //!
 //! | here | FreeBSD's epoch(9) | Linux's RCU |
 //! | --- | --- | --- |
 //! | [`pin`] → [`Guard`] | `epoch_enter`, `epoch_exit` | `rcu_read_lock`, `rcu_read_unlock` |
 //! | [`section`] → [`Section`] | `epoch_enter_preempt` | `srcu_read_lock` |
+//! | [`Protect::load`] | | `rcu_dereference` |
+//! | [`Guard::replace`] | | `rcu_replace_pointer`, `kfree_rcu` |
 //! | [`synchronize`] | `epoch_wait` | `synchronize_rcu` |
-//! | [`Guard::defer_entry`], [`Guard::defer_drop`], [`Guard::defer`] | `epoch_call` | `call_rcu` |
+//! | [`Guard::retire`], [`Guard::retire_entry`], [`Guard::defer`] | `epoch_call` | `call_rcu` |
 //! | [`Domain::barrier`] | `epoch_drain_callbacks` | `rcu_barrier` |
 //! | [`Domain::cookie`], [`Domain::poll`] | | `start_poll_synchronize_rcu`, `poll_state_synchronize_rcu` |
 //!
 //! # How it works
-//! It is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
-//! asymmetric fence. There is a write clock. A reader copies it into its own record, and clears it
-//! when it leaves. Who has unlinked some things gives them the clock's value as their tag, and moves
-//! the clock on. What has tag `t` can be held by readers with a time of `t` or less, or by those who
-//! have stored none yet. The heavy fence (on Linux membarrier(2)) makes all stored times visible, and
-//! makes all who store theirs later see what was unlinked: so readers need no fence, and a section
-//! costs two plain stores. What is tagged below the smallest time that is seen then is freed.
+//! The algorithm is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
+//! asymmetric fence. A domain has a global epoch. A reader copies it into its own record when it enters a
+//! section, and clears the copy when it leaves. A writer that has unlinked some objects tags them with the
+//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or
+//! less, or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes
+//! all stored epochs visible, and makes readers that store theirs later see the unlinking. So readers need
+//! no fence: a section costs two plain stores. A scan then frees every object whose tag is below the
+//! smallest epoch that it finds.
 //!
 //! ```text
-//! write clock   5        6                  7
+//! global epoch  5        6                  7
 //! reader        ├ 5 ─────────────────┤
-//! writer          unlink a │ tag 5 │ scan: 5 ≤ 5, wait   │ scan: nobody, free a
+//! writer          unlink a │ tag 5 │ scan: 5 ≤ 5, wait   │ scan: no reader, free a
 //! ```
 //!
-//! The write side pays: a fence interrupts all CPUs that run a thread of the process. So garbage is
-//! collected until a fence costs little for each object, and one fence serves all who want one.
+//! The write side pays: a fence interrupts every CPU that runs a thread of the process. So a thread collects
+//! garbage until the share of a fence per object is small, and threads that need a fence at the same time
+//! share one.
 //!
 //! # What it promises
-//! * Garbage is freed by the thread that has deferred it, after some thousand objects, in portions;
-//!   by anyone when that thread has exited; and by [`Domain::barrier`] and [`Handle::flush`]. While no
-//!   reader stalls, a thread has some thousand objects waiting; where fences are dear and it defers
-//!   faster than one is due ([`Domain::set_pause`]), up to 65,536.
-//! * While a reader does not leave, nothing is freed that was unlinked since it came, without bound:
-//!   [`Domain::stalls`] says who it is. When it has left, sixteen thousand objects are freed with every
-//!   hundred that are deferred. Where garbage must be bounded there are hazard pointers.
-//! * What is called runs outside of all internal locks, and may defer more.
-//!
-//! ```
-//! use std::sync::atomic::{AtomicPtr, Ordering};
-//!
-//! use knee_sync::epoch;
-//!
-//! let config = AtomicPtr::new(Box::into_raw(Box::new(1)));
-//!
-//! // A reader:
-//! let guard = epoch::pin();
-//! // SAFETY: what is found in a section stays there until it ends.
-//! assert_eq!(unsafe { *config.load(Ordering::Acquire) }, 1);
-//! drop(guard);
-//!
-//! // A writer:
-//! let old = config.swap(Box::into_raw(Box::new(2)), Ordering::AcqRel);
-//! // SAFETY: nobody finds it any more.
-//! unsafe { epoch::pin().defer_drop(old) };
-//! # drop(unsafe { Box::from_raw(config.into_inner()) });
-//! ```
+//! * A thread frees what it has retired, after about a thousand objects, in portions. When the thread has
+//!   exited, other threads free the rest. [`Domain::barrier`] and [`Handle::reclaim`] free at once. While
+//!   no reader stalls, a thread has some thousand retired objects; the limit is 65,536, where fences are
+//!   expensive and the thread retires faster than scans are due ([`Domain::set_scan_backoff`]).
+//! * While a reader stays in its section, nothing is freed that was unlinked since it entered, without
+//!   bound: [`Domain::stalls`] reports the reader. After it has left, every hundred retired objects free
+//!   sixteen thousand. Use hazard pointers where garbage must be bounded.
+//! * Destructors and deferred calls run outside of all internal locks, and may retire more objects.
 //!
 //! # Without an operating system
-//! A kernel has a handle for each CPU, which is not preempted while it is in a section, and nodes and
-//! entries of its own. An interrupt handler may enter sections of the CPU that it interrupts, and must
-//! not defer.
+//! A kernel has a handle for each CPU, must not be preempted while it is in a section, and provides the
+//! nodes and entries. An interrupt handler may enter sections of the CPU that it interrupts, and must not
+//! retire anything.
 //!
 //! ```
 //! use core::ptr::NonNull;
@@ -97,11 +106,12 @@
 //! static DOMAIN: Domain<Kernel> = Domain::new(Kernel);
 //! static NODES: [Node<Record>; 2] = [const { Node::new(Record::new()) }; 2];
 //!
-//! // At the start of CPU 0.
-//! // SAFETY: the node is a static, as the domain is, and given to it once.
-//! let cpu = unsafe { DOMAIN.register_in(NonNull::from(&NODES[0])) };
+//! // At boot: a record for each CPU.
+//! NODES.iter().for_each(|node| DOMAIN.add_node(node));
+//! // At the start of a CPU.
+//! let cpu = DOMAIN.try_register().expect("there is a record for each CPU");
 //!
-//! /// What is freed has an entry at its beginning.
+//! /// A retired object has an entry at its beginning.
 //! #[repr(C)]
 //! struct Page {
 //!     entry: Entry,
@@ -110,33 +120,32 @@
 //! static FREED: AtomicU64 = AtomicU64::new(0);
 //!
 //! unsafe fn free(entry: NonNull<Entry>) {
-//!     // SAFETY: it is the entry of a page, which nobody can find any more.
+//!     // SAFETY: the entry is that of a page which no reader holds.
 //!     let page = unsafe { entry.cast::<Page>().as_ref() };
 //!     FREED.store(page.number, Ordering::Relaxed);
 //! }
 //!
 //! let mut page = Page { entry: Entry::new(), number: 7 };
 //! let guard = cpu.pin();
-//! // SAFETY: no section can find the page, and it stays until it is freed.
-//! unsafe { guard.defer_entry(NonNull::from(&mut page).cast(), free) };
+//! // SAFETY: no section can find the page, and it stays in place until `free` is called.
+//! unsafe { guard.retire_entry(NonNull::from(&mut page).cast(), free) };
 //! drop(guard);
-//! cpu.flush();
+//! cpu.reclaim();
 //! assert_eq!(FREED.load(Ordering::Relaxed), 7);
 //! ```
 
 #[cfg(feature = "alloc")]
 mod bag;
-mod clock;
 mod domain;
 mod entry;
 mod garbage;
 mod handle;
-mod inside;
 #[cfg(feature = "std")]
 mod local;
 #[cfg(all(test, loom))]
 mod modelled;
-mod online;
+mod protect;
+mod qsbr;
 mod record;
 #[cfg(all(test, shuttle))]
 mod scheduled;
@@ -144,16 +153,14 @@ mod section;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub use domain::{Cookie, Domain, Stall};
+pub use domain::{Cookie, Domain};
 pub use entry::Entry;
 pub use handle::{Guard, Handle};
-pub use inside::Inside;
 #[cfg(feature = "std")]
-pub(crate) use local::flush_if_due;
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-pub(crate) use local::forked;
+pub(crate) use local::reclaim_if_due;
 #[cfg(feature = "std")]
-pub use local::{barrier, flush, pin, section, shared, synchronize};
-pub use online::Online;
-pub use record::Record;
+pub use local::{barrier, pin, reclaim, section, shared, synchronize};
+pub use protect::Protect;
+pub use qsbr::QsbrHandle;
+pub use record::{Record, Stall};
 pub use section::Section;

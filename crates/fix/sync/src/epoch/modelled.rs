@@ -29,14 +29,14 @@ struct World {
 // SAFETY: loom complains where two use an object at once.
 unsafe impl Sync for World {}
 
-/// Enters a section so many times, and reads what it finds.
+/// Enters `times` sections, and reads the object that it finds in each.
 fn read(world: &World, times: u32) {
     let handle = world.domain.register();
     for _ in 0..times {
         let _guard = handle.pin();
         let found = world.current.load(Acquire) as usize;
         interrupt();
-        // SAFETY: nobody writes what is found in a section; loom sees to it.
+        // SAFETY: no thread writes an object that was found in a section, and loom checks that.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
     }
 }
@@ -56,7 +56,7 @@ fn world() -> Arc<World> {
 }
 
 #[test]
-fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
+fn a_grace_period_waits_for_every_reader() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -65,14 +65,14 @@ fn what_is_found_in_a_section_is_not_written_after_a_grace_period() {
         });
         let old = world.current.swap(1, AcqRel) as usize;
         world.domain.synchronize();
-        // SAFETY: nobody reads it any more; loom sees to it.
+        // SAFETY: no thread reads it any more, and loom checks that.
         world.objects[old].with_mut(|object| unsafe { *object = 9 });
         reader.join().unwrap();
     });
 }
 
 #[test]
-fn a_section_that_follows_another_one_does_not_hide_it() {
+fn a_section_does_not_hide_the_one_before() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -82,7 +82,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: as above.
+            // SAFETY: no thread reads it any more, and loom checks that.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -90,7 +90,7 @@ fn a_section_that_follows_another_one_does_not_hide_it() {
 }
 
 #[test]
-fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
+fn a_refreshed_section_releases_earlier_objects() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -111,7 +111,7 @@ fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: as above.
+            // SAFETY: as in `read`.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -119,7 +119,7 @@ fn a_section_that_is_refreshed_lets_go_of_what_was_found_before() {
 }
 
 #[test]
-fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
+fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
     check_symmetric(1, || {
         let world = world();
         let reader = thread::spawn({
@@ -133,7 +133,7 @@ fn what_one_thread_has_unlinked_is_not_read_after_another_one_has_looked() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.is_over(cookie) {
-            // SAFETY: as above.
+            // SAFETY: as in `read`.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -147,30 +147,30 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
         let world = world();
         let handle = world.domain.register();
         let calls = world.clone();
-        // SAFETY: nobody else is there; loom sees to it.
+        // SAFETY: loom panics on a concurrent access.
         let call = move || calls.objects[0].with_mut(|object| unsafe { *object = 9 });
         handle.pin().defer(call);
-        handle.leave_rest();
+        handle.release_without_reclaim();
         let other = thread::spawn({
             let world = world.clone();
             move || other(&world)
         });
         world.domain.barrier();
-        // SAFETY: as above.
+        // SAFETY: loom panics on a concurrent access.
         world.objects[0].with(|object| assert_eq!(unsafe { *object }, 9));
         other.join().unwrap();
     });
 }
 
 #[test]
-fn who_waits_for_a_barrier_sees_what_was_called() {
+fn a_barrier_acquires_what_the_calls_did() {
     a_barrier_returns_after_a_call_beside(|world| {
-        world.domain.register().flush();
+        world.domain.register().reclaim();
     });
 }
 
 #[test]
-fn a_barrier_waits_for_the_calls_of_a_barrier_that_began_before() {
+fn a_barrier_waits_for_the_calls_of_the_one_before() {
     a_barrier_returns_after_a_call_beside(|world| world.domain.barrier());
 }
 
@@ -185,26 +185,26 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
     }
     check(2, || {
         let domain = Arc::new(Domain::new(Model));
-        domain.register().leave_rest();
+        domain.register().release_without_reclaim();
         let owner = thread::spawn({
             let domain = Arc::clone(&domain);
             move || {
                 // Not dropped: where loom complains, the handle is not to flush what loom complains of.
                 let handle = ManuallyDrop::new(domain.register());
-                // SAFETY: nobody else has the entry.
-                unsafe { handle.defer_entry(entry(), free) };
-                ManuallyDrop::into_inner(handle).leave_rest();
+                // SAFETY: no other thread has the entry.
+                unsafe { handle.retire_entry(entry(), free) };
+                ManuallyDrop::into_inner(handle).release_without_reclaim();
             }
         });
         domain.barrier();
         owner.join().unwrap();
         domain.barrier();
-        assert_eq!(domain.waiting(), 0);
+        assert_eq!(domain.garbage(), 0);
     });
 }
 
 #[test]
-fn what_another_one_has_looked_for_is_freed_after_all_reads() {
+fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
     check_interrupted(1, || {
         // What is deferred has one as well, and is there at the end.
         let world = std::sync::Arc::new(World::new());
@@ -218,13 +218,13 @@ fn what_another_one_has_looked_for_is_freed_after_all_reads() {
                 let old = world.current.swap(1, AcqRel) as usize;
                 let calls = world.clone();
                 handle.pin().defer(move || {
-                    // SAFETY: nobody reads it any more; loom sees to it.
+                    // SAFETY: no thread reads it any more, and loom checks that.
                     calls.objects[old].with_mut(|object| unsafe { *object = 9 });
                 });
-                handle.free_what_is_ready();
+                handle.seal_and_free();
                 thread::yield_now();
-                handle.free_what_is_ready();
-                handle.leave_rest();
+                handle.seal_and_free();
+                handle.release_without_reclaim();
             }
         });
         let looks = thread::spawn({
@@ -237,7 +237,7 @@ fn what_another_one_has_looked_for_is_freed_after_all_reads() {
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
         drop(guard);
         thread::yield_now();
-        handle.leave_rest();
+        handle.release_without_reclaim();
         frees.join().unwrap();
         looks.join().unwrap();
     });
@@ -303,7 +303,7 @@ fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     thread::yield_now();
     drop(guard);
     platform.ended[number as usize].store(platform.tick(), Relaxed);
-    handle.leave_rest();
+    handle.release_without_reclaim();
 }
 
 /// Checks that each stall is of a section that is there, and was there for as long as the stall says.
@@ -320,11 +320,11 @@ fn check_stalls(domain: &Domain<Clocked>) {
 }
 
 #[test]
-fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
+fn a_stall_is_never_older_than_its_section() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
         // A record that is there from the beginning: fewer orders to try.
-        domain.register().leave_rest();
+        domain.register().release_without_reclaim();
         let reader = thread::spawn({
             let domain = Arc::clone(&domain);
             move || enter_and_leave(&domain, 1)
@@ -340,7 +340,7 @@ fn a_stall_is_no_older_than_its_section_when_two_threads_scan() {
 }
 
 #[test]
-fn a_stall_is_that_of_one_section_and_names_its_thread() {
+fn a_stall_is_of_one_section_and_names_its_thread() {
     fn model() {
         let domain = Clocked::domain();
         let reader = thread::spawn({

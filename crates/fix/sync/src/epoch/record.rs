@@ -1,11 +1,9 @@
-//! A thread or a section, as those see it who wait.
+//! Records: the state of a thread or a section that scans read.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
-use super::clock::{NESTING, ONE};
-use super::domain::Stall;
 use super::garbage::Garbage;
 use crate::biased::Biased;
 use crate::mutant::{is_mutant, order};
@@ -13,7 +11,23 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicU64, constant};
 
-/// Who may be in a section.
+/// The step of the global epoch. The bits below count the nested guards of one thread.
+pub(super) const ONE: u64 = 1 << 12;
+/// Those bits. The epoch has the other 52: at one step per microsecond, which is faster than threads seal
+/// garbage, they last for 142 years.
+const NESTING: u64 = ONE - 1;
+
+/// A section that has not ended for some time, see [`Domain::stalls`](super::Domain::stalls).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// Its thread, by the platform's number; for a [`Section`](super::Section), the thread that began it.
+    pub thread: u64,
+    /// The time since a scan first saw it.
+    pub since: Duration,
+}
+
+/// A thread or a section that may read.
 #[derive(Debug)]
 pub struct Record {
     pub(super) reader: Padded<Reader>,
@@ -21,40 +35,40 @@ pub struct Record {
     pub(super) watch: Padded<Watch>,
 }
 
-/// The line that scanners read and that its owner writes.
+/// The line that its owner writes and scans read.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// 0 outside of sections; inside, what the write clock was, with the depth of nesting in its low
-    /// bits. One word: what a signal handler does between any two instructions leaves it as it was.
+    /// 0 outside of sections. Inside, the global epoch at its start, with the depth of nesting in the low
+    /// bits. It is one word, so that a signal handler between any two instructions leaves it as it was.
     word: AtomicU64,
-    /// A copy of the platform's answer, which costs no line of its own here.
+    /// A copy of the platform's answer, which costs no other line here.
     is_symmetric: Cell<bool>,
 }
 
-/// What scanners and those who wait write.
+/// The lines that scans and waits write.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// It is of a section that may go from thread to thread.
-    pub(super) travels: AtomicBool,
-    /// When the section began that a scan has seen last, on the write clock; 0 if none has seen one.
+    /// It belongs to a section that may be sent to other threads.
+    pub(super) migrates: AtomicBool,
+    /// The epoch of the section that a scan saw last; 0 before the first one.
     seen: AtomicU64,
-    /// The platform's time when `seen` was there, or later. It never goes back.
+    /// The platform's time when `seen` was stored, or a later one. It never moves back.
     since: AtomicU64,
-    /// How many objects its garbage has, as far as is known.
+    /// Objects of its garbage, by the owner's last update.
     pub(super) weight: AtomicU64,
-    /// How often the owner has begun or ended to call what it has deferred: odd while it does.
+    /// How often the owner has begun or ended to free objects: odd while it does.
     calls: AtomicU64,
 }
 
-// SAFETY: the cells are the owner's alone, of which there is one at any time; whoever becomes it
-// takes the record's node after the last one has given it back.
+// SAFETY: only the record's one owner uses the cells. It became the owner when it took the node, which
+// acquires what the last owner did before it released the node.
 unsafe impl Sync for Record {}
 
 impl Record {
     constant! {
-        /// A record that nobody has.
+        /// A record without an owner.
         pub fn new() -> Record {
             Record {
                 reader: Padded(Reader {
@@ -64,7 +78,7 @@ impl Record {
                 garbage: Padded(Biased::new(Garbage::new())),
                 watch: Padded(Watch {
                     thread: AtomicU64::new(0),
-                    travels: AtomicBool::new(false),
+                    migrates: AtomicBool::new(false),
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
@@ -74,53 +88,55 @@ impl Record {
         }
     }
 
-    /// Makes it a thread's, or that of a section which may go from thread to thread.
-    pub(super) fn begin(&self, platform: &impl Platform, travels: bool) {
+    /// Assigns it to the calling thread, or to a section that migrates between threads.
+    pub(super) fn begin(&self, platform: &impl Platform, migrates: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
-        self.watch.travels.store(travels, Relaxed);
+        self.watch.migrates.store(migrates, Relaxed);
         self.reader.is_symmetric.set(platform.is_symmetric());
     }
 
-    /// The section that is there now, and has been seen by an earlier scan.
+    /// The current section, if an earlier scan has seen it.
     pub(super) fn stall(&self, now: u64) -> Option<Stall> {
         let watch = &self.watch;
-        let there = began(self.reader.word())?;
-        // Acquire: with the Release in `Watch::note`, `since` is that of this section or later.
+        let there = epoch_of(self.reader.word())?;
+        // Acquire: with the Release in `Watch::observe`, `since` is that of this section or of a later
+        // one.
         if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-        // Acquire, with the Release in `begin`: if the record has a new owner, the section of the owner
-        // before is over in the word that is loaded next. So the thread is that of the section in the
-        // first word or in the second, and `Watch::note` holds for both.
+        // Acquire, with the Release in `begin`: if the record has a new owner, the word that is loaded
+        // next shows that the last owner's section has ended. So the thread is that of the section in the
+        // first word or in the second, and the argument of `Watch::observe` holds for both.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
-        (began(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
+        (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }
 }
 
 impl Watch {
-    /// Notes that a section is there that began at `time` on the write clock, if no other scan has.
-    /// `now` is called after the section was seen.
+    /// Records that a section with this epoch exists, unless another scan has. `now` is called after the
+    /// section was seen.
     ///
-    /// The scan's heavy fence came after the write clock had moved beyond `time`: from that fence on
-    /// nobody loads `time` from the clock. So all sections of this record that began at `time` began
-    /// before `now`, whoever owns the record; and one that is seen later with the same time has been there
-    /// since.
+    /// The scan's heavy fence came after the global epoch had advanced beyond `epoch`: after that fence
+    /// no thread loads `epoch` from it. So all sections of this record with this epoch began before
+    /// `now`, whichever owner they belong to, and a section that is seen later with the same epoch has
+    /// existed since.
     ///
-    /// Several scans may come here at once. Each stores `since` before `seen`, and `since` never goes
-    /// back, so that it is not that of an earlier section. It may be that of a later one: then the stall
-    /// is reported as shorter than it is.
-    pub(super) fn note(&self, time: u64, now: impl FnOnce() -> u64) {
-        if self.seen.load(Relaxed) != time {
+    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so
+    /// it is not that of an earlier section. It may be that of a later one: then the stall is reported as
+    /// shorter than it is.
+    pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
+        if self.seen.load(Relaxed) != epoch {
             self.since.fetch_max(now(), Relaxed);
-            self.seen.store(time, order!(Release, "epoch_note"));
+            self.seen.store(epoch, order!(Release, "epoch_note"));
         }
     }
 }
 
 impl Watch {
-    /// The owner calls what it has deferred, until the result is dropped; none if it does so already.
+    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if it does
+    /// already.
     pub(super) fn begin_calls(&self) -> Option<Calling<'_>> {
         let calls = self.calls.load(Relaxed);
         calls.is_multiple_of(2).then(|| {
@@ -129,26 +145,26 @@ impl Watch {
         })
     }
 
-    /// The owner's calls have ended, or the owner is not there in the child of a fork.
+    /// Marks the end of the owner's calls, also if the owner is missing in the child of a fork.
     pub(super) fn end_calls(&self) {
         let calls = self.calls.load(Relaxed);
         self.set_calls(calls + calls % 2);
     }
 
-    /// By the owner alone.
+    /// Must be called by the owner.
     fn set_calls(&self, calls: u64) {
-        // Release: what the calls did is seen by a thread that sees their end, or the beginning of
-        // later ones.
+        // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
+        // did.
         self.calls.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits until those calls have ended that the owner has begun. The caller has visited the record's
-    /// garbage: if the owner took something from there before, the visit made the beginning of its calls
+    /// Waits until the calls have ended that the owner has begun. The caller has held the lock of the
+    /// record's garbage: if the owner took objects out before, the lock made the start of its calls
     /// visible.
     pub(super) fn wait_for_calls(&self, platform: &impl Platform) {
         let calls = || self.calls.load(order!(Acquire, "epoch_ended"));
         let begun = calls();
-        // A wait until no call is made might never end: the owner may begin again and again.
+        // Waiting for an even number might never end, as the owner may begin again and again.
         if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
             platform.sleep_while(|| calls() == begun);
         }
@@ -162,50 +178,49 @@ impl Default for Record {
 }
 
 impl Reader {
-    /// Enters a section; `clock` is the write clock.
+    /// Enters a section.
     ///
     /// # Safety
-    /// By the owner.
+    /// Must be called by the owner.
     #[inline]
-    pub(super) unsafe fn enter(&self, clock: &AtomicU64) {
+    pub(super) unsafe fn enter(&self, global: &AtomicU64) {
         let word = self.word.load(Relaxed);
         if word != 0 {
             assert!(word & NESTING != NESTING, "{NESTING} guards of one thread at once");
             self.word.store(word + 1, Relaxed);
             return;
         }
-        // Acquire: who sees a time after an object was sealed sees that it was unlinked before.
-        // Release: a scan that sees this word, and not the 0 before it, must not free before what was
-        // read in the section before.
-        // In a mutant, readers begin later than they do.
+        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked.
+        // Release: a scan that sees this word, and missed the 0 before it, must not free before the reads
+        // of the section before. One mutant's readers enter a future epoch.
         let future = if is_mutant!("future") { ONE } else { 0 };
-        let now = clock.load(order!(Acquire, "epoch_enter_clock")) + future;
+        let now = global.load(order!(Acquire, "epoch_enter_clock")) + future;
         self.word.store(now | 1, order!(Release, "epoch_enter"));
-        // With the heavy fence of `Domain::scan`: either the scan sees the word, and waits for us, or
-        // our loads from here on see what was unlinked before that fence.
+        // With the heavy fence before `Domain::scan`: either the scan sees the word, and waits for this
+        // reader, or the reader's loads from here on see everything unlinked before that fence.
         light(self.is_symmetric.get());
     }
 
-    /// Leaves it.
+    /// Leaves a section.
     ///
     /// # Safety
-    /// By the owner, once for each time that it has entered.
+    /// Must be called by the owner, once for each `enter`.
     #[inline]
-    pub(super) unsafe fn leave(&self) {
+    pub(super) unsafe fn exit(&self) {
         let word = self.word.load(Relaxed);
         let left = if word & NESTING == 1 { 0 } else { word - 1 };
-        // Release: what was read in the section was read before the scan that sees this.
+        // Release: the reads of the section come before the scan that sees this store.
         self.word.store(left, order!(Release, "epoch_leave"));
     }
 
-    /// Leaves a section and enters another one at once, if it is in one alone.
+    /// Leaves a section and enters another at once, unless sections are nested.
     ///
     /// # Safety
-    /// By the owner.
+    /// Must be called by the owner.
     #[inline]
-    pub(super) unsafe fn refresh(&self, clock: &AtomicU64) {
+    pub(super) unsafe fn refresh(&self, global: &AtomicU64) {
         if self.word.load(Relaxed) & NESTING == 1 {
-            let now = clock.load(order!(Acquire, "epoch_refresh_clock"));
+            let now = global.load(order!(Acquire, "epoch_refresh_clock"));
             self.word.store(now | 1, order!(Release, "epoch_refresh"));
             light(self.is_symmetric.get());
         }
@@ -216,19 +231,19 @@ impl Reader {
         self.word.load(Relaxed) != 0
     }
 
-    /// The word, for scanners.
+    /// The word, as scans read it.
     pub(super) fn word(&self) -> u64 {
         self.word.load(order!(Acquire, "epoch_look"))
     }
 
-    /// In a child after a fork: its thread is not there.
+    /// Leaves all sections, in the child of a fork where the owner is missing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn abandon(&self) {
         self.word.store(0, Relaxed);
     }
 }
 
-/// While an owner calls what it has deferred.
+/// While the owner frees objects.
 pub(super) struct Calling<'a>(&'a Watch);
 
 impl Drop for Calling<'_> {
@@ -237,7 +252,7 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// When the section began that a word stands for, on the write clock; none outside of sections.
-pub(super) fn began(word: u64) -> Option<u64> {
+/// The epoch in a word; `None` outside of sections.
+pub(super) fn epoch_of(word: u64) -> Option<u64> {
     (word != 0).then_some(word / ONE * ONE)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::domain::Domain;
-use super::online::Online;
+use super::qsbr::QsbrHandle;
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicU64;
 
@@ -15,7 +15,7 @@ struct World {
     domain: Domain<Model>,
     current: AtomicU64,
     next: AtomicU64,
-    /// No part of the model: whoever looks sees it.
+    /// Not part of the model: every access sees the latest value.
     freed: [AtomicBool; OBJECTS],
 }
 
@@ -40,10 +40,10 @@ impl World {
         found
     }
 
-    /// Looks at what was found, after others had time to free it.
+    /// Checks a found object, after other threads had time to free it.
     fn look(&self, found: u64) {
         thread::yield_now();
-        assert!(!self.is_freed(found), "what is found in a section was freed");
+        assert!(!self.is_freed(found), "an object was freed during a section that found it");
     }
 
     /// Replaces what can be found, and defers its end.
@@ -90,13 +90,13 @@ fn write(world: &Arc<World>) {
         let handle = world.domain.register();
         world.replace(&handle);
         if round == 1 {
-            handle.flush();
+            handle.reclaim();
         }
     }
 }
 
 #[test]
-fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
+fn short_threads_find_live_objects_and_leave_nothing_behind() {
     check(|| {
         let world = World::new();
         let all = [read, read, read, write, write].map(|does| in_thread(&world, does));
@@ -106,10 +106,10 @@ fn threads_that_come_and_go_find_what_is_there_and_leave_nothing() {
 }
 
 #[test]
-fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
+fn a_wait_covers_guards_and_migrating_sections() {
     check(|| {
         let world = World::new();
-        let travels = in_thread(&world, |world| {
+        let migrates = in_thread(&world, |world| {
             let section = world.domain.section();
             let found = world.find();
             thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
             });
         });
         let online = in_thread(&world, |world| {
-            let mut online = Online::new(world.domain.register());
+            let mut online = QsbrHandle::new(world.domain.register());
             for _ in 0..2 {
                 world.find();
                 online.quiescent();
@@ -140,21 +140,21 @@ fn a_wait_is_for_guards_and_for_sections_that_change_threads() {
             }
             assert!(world.domain.is_over(cookie));
         });
-        let all = [travels, online, polls].into_iter().chain(waits);
+        let all = [migrates, online, polls].into_iter().chain(waits);
         all.for_each(|thread| thread.join().unwrap());
         world.is_over();
     });
 }
 
 #[test]
-fn a_barrier_returns_when_all_was_called_that_was_deferred_before() {
+fn a_barrier_returns_after_all_earlier_calls() {
     check(|| {
         let world = World::new();
         let before = world.domain.register();
         world.replace(&before);
         let others = [read, write, write].map(|does| in_thread(&world, does));
-        before.leave_rest();
-        let frees = in_thread(&world, |world| world.domain.register().flush());
+        before.release_without_reclaim();
+        let frees = in_thread(&world, |world| world.domain.register().reclaim());
         world.domain.barrier();
         assert!(world.is_freed(0), "it was deferred before the barrier");
         others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{Platform, System};
+use crate::{Node, Platform, System};
 
 /// Counts those that are there.
 #[derive(Debug)]
@@ -36,27 +36,73 @@ fn both(test: impl Fn(Domain<System>)) {
 const MANY: usize = if cfg!(miri) { 300 } else { 20_000 };
 
 #[test]
-fn nothing_is_freed_while_a_guard_is_there_and_all_when_the_domain_goes() {
+fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
         let (reader, writer) = (domain.register(), domain.register());
         let guard = reader.pin();
         for _ in 0..MANY {
-            // SAFETY: nobody else has it.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            // SAFETY: no other thread has the pointer.
+            unsafe { writer.retire(Live::new(&live)) };
         }
-        writer.flush();
+        writer.reclaim();
         assert_eq!(live.load(Relaxed), MANY);
         drop(guard);
-        writer.flush();
+        writer.reclaim();
         assert_eq!(live.load(Relaxed), 0);
-        // SAFETY: as above.
-        unsafe { writer.defer_drop(Live::new(&live)) };
+        // SAFETY: no other thread has the pointer.
+        unsafe { writer.retire(Live::new(&live)) };
         assert_eq!(live.load(Relaxed), 1);
         drop((reader, writer));
         drop(domain);
         assert_eq!(live.load(Relaxed), 0);
     });
+}
+
+#[test]
+fn a_loaded_value_stays_until_its_guard_is_dropped() {
+    both(|domain| {
+        let live = Arc::new(AtomicUsize::new(0));
+        // SAFETY: `Live::new` makes it of a box, for this call.
+        let boxed = || Some(unsafe { Box::from_raw(Live::new(&live)) });
+        let shared = AtomicPtr::default();
+        let writer = domain.register();
+        // SAFETY: only `replace` changes `shared`.
+        let replace = |new| unsafe { writer.pin().replace(&shared, new).is_some() };
+        assert!(!replace(boxed()));
+        {
+            let (reader, section) = (domain.register(), domain.section());
+            let guard = reader.pin();
+            let online = QsbrHandle::new(domain.register());
+            // SAFETY: only `replace` changes `shared`.
+            let found =
+                unsafe { [guard.load(&shared), section.load(&shared), online.load(&shared)] };
+            assert!(replace(None));
+            writer.reclaim();
+            assert!(
+                found.iter().all(|value| value.is_some_and(|value| Arc::ptr_eq(&value.0, &live)))
+            );
+            assert_eq!(live.load(Relaxed), 1);
+            // SAFETY: only `replace` changes `shared`.
+            assert!(unsafe { guard.load(&shared) }.is_none());
+        }
+        writer.reclaim();
+        assert_eq!(live.load(Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_domain_without_an_allocator_has_the_records_that_were_added() {
+    static NODES: [Node<Record>; 2] = [const { Node::new(Record::new()) }; 2];
+    let domain = Domain::new(System::detect());
+    assert!(domain.try_register().is_none() && domain.try_section().is_none());
+    NODES.iter().for_each(|node| domain.add_node(node));
+    let (handle, section) = (domain.try_register().unwrap(), domain.try_section().unwrap());
+    assert!(domain.try_register().is_none());
+    drop(section);
+    assert!(domain.try_register().is_some());
+    drop(handle);
+    assert!(panic::catch_unwind(|| domain.add_node(&NODES[0])).is_err(), "a node is added once");
 }
 
 #[test]
@@ -74,7 +120,7 @@ fn guards_nest_and_may_be_dropped_in_any_order() {
 }
 
 #[test]
-fn a_guard_that_is_refreshed_holds_up_nobody_who_came_before() {
+fn a_refreshed_guard_does_not_block_earlier_cookies() {
     both(|domain| {
         let handle = domain.register();
         let mut guard = handle.pin();
@@ -87,7 +133,7 @@ fn a_guard_that_is_refreshed_holds_up_nobody_who_came_before() {
 }
 
 #[test]
-fn a_section_may_go_to_another_thread() {
+fn a_section_may_be_sent_to_another_thread() {
     both(|domain| {
         let section = domain.section();
         let before = domain.cookie();
@@ -102,9 +148,9 @@ fn a_section_may_go_to_another_thread() {
 }
 
 #[test]
-fn who_is_online_holds_up_until_it_is_quiescent_or_offline() {
+fn an_online_thread_blocks_until_it_is_quiescent_or_offline() {
     both(|domain| {
-        let mut online = Online::new(domain.register());
+        let mut online = QsbrHandle::new(domain.register());
         let before = domain.cookie();
         assert!(!domain.poll(before));
         online.quiescent();
@@ -152,7 +198,7 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
 
 #[test]
 #[should_panic(expected = "waits for itself")]
-fn who_synchronizes_in_a_section_is_told() {
+fn synchronize_in_a_section_panics() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let _guard = handle.pin();
@@ -168,14 +214,14 @@ fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
         let writer = domain.register();
         let stalled = domain.section();
         for _ in 0..garbage {
-            // SAFETY: nobody else has it.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            // SAFETY: no other thread has the pointer.
+            unsafe { writer.retire(Live::new(&live)) };
         }
         assert_eq!(live.load(Relaxed), garbage);
         drop(stalled);
         for _ in 0..operations {
-            // SAFETY: as above.
-            unsafe { writer.defer_drop(Live::new(&live)) };
+            // SAFETY: no other thread has the pointer.
+            unsafe { writer.retire(Live::new(&live)) };
         }
         assert!(live.load(Relaxed) < operations + 1, "{}", live.load(Relaxed));
     });
@@ -191,8 +237,8 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
             scope.spawn(move || {
                 let handle = domain.register();
                 for _ in 0..10 {
-                    // SAFETY: nobody else has it.
-                    unsafe { handle.defer_drop(Live::new(live)) };
+                    // SAFETY: no other thread has the pointer.
+                    unsafe { handle.retire(Live::new(live)) };
                 }
                 deferred.send(()).unwrap();
                 may_go.recv().unwrap();
@@ -241,8 +287,8 @@ fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
         let live = Arc::new(AtomicUsize::new(0));
         let handles: Vec<_> = (0..threads).map(|_| domain.register()).collect();
         for handle in &handles {
-            // SAFETY: nobody else has it.
-            unsafe { handle.defer_drop(Live::new(&live)) };
+            // SAFETY: no other thread has the pointer.
+            unsafe { handle.retire(Live::new(&live)) };
         }
         let before = domain.platform().0.load(Relaxed);
         domain.barrier();
@@ -274,7 +320,7 @@ fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
         let caller = scope.spawn(|| {
             pin().defer(call);
             // A barrier of another test may make the call instead.
-            flush();
+            reclaim();
         });
         is_here.recv().unwrap();
         // Time for the first barrier to wait for the call, before the second one finds what that has
@@ -347,20 +393,20 @@ fn what_an_exited_thread_has_deferred_is_freed_by_others() {
             scope.spawn(|| {
                 let handle = domain.register();
                 for _ in 0..1000 {
-                    // SAFETY: nobody else has it.
-                    unsafe { handle.defer_drop(Live::new(&live)) };
+                    // SAFETY: no other thread has the pointer.
+                    unsafe { handle.retire(Live::new(&live)) };
                 }
             });
         });
         assert_eq!(live.load(Relaxed), 1000);
         drop(section);
-        domain.register().flush();
+        domain.register().reclaim();
         assert_eq!(live.load(Relaxed), 0);
     });
 }
 
 #[test]
-fn what_is_called_may_defer_more() {
+fn a_deferred_call_may_defer_more() {
     fn chain(length: usize, live: Arc<AtomicUsize>) {
         if length > 0 {
             live.fetch_add(1, Relaxed);
@@ -377,7 +423,7 @@ fn what_is_called_may_defer_more() {
 }
 
 #[test]
-fn a_stall_is_told_with_its_thread() {
+fn a_stall_is_reported_with_its_thread() {
     let domain = Domain::new(System::detect());
     assert_eq!(domain.stalls(Duration::ZERO).count(), 0);
     let section = domain.section();
@@ -391,7 +437,7 @@ fn a_stall_is_told_with_its_thread() {
 }
 
 #[test]
-fn a_stall_is_reported_where_nobody_writes() {
+fn a_stall_is_reported_without_writers() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let guard = handle.pin();
@@ -421,8 +467,8 @@ fn an_entry_in_an_object_of_ones_own_is_called_once() {
     let handle = domain.register();
     for _ in 0..100 {
         let object = Box::leak(Box::new(Object { entry: Entry::new(), value: 1 }));
-        // SAFETY: nobody else has the object.
-        unsafe { handle.pin().defer_entry(std::ptr::NonNull::from(object).cast(), call) };
+        // SAFETY: no other thread has the object.
+        unsafe { handle.pin().retire_entry(std::ptr::NonNull::from(object).cast(), call) };
     }
     drop(handle);
     assert_eq!(CALLED.load(Relaxed), 100);
@@ -440,7 +486,7 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
                 let handle = domain.register();
                 while !stop.load(Relaxed) {
                     let guard = handle.pin();
-                    // SAFETY: what is found in a section stays there.
+                    // SAFETY: an object that was found in a section stays until the section ends.
                     let found = unsafe { *shared.load(SeqCst) };
                     assert!(found.iter().all(|word| *word == found[0]), "{found:?}");
                     drop(guard);
@@ -450,12 +496,12 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
             let handle = domain.register();
             for round in 0..rounds {
                 let old = shared.swap(Box::into_raw(Box::new([round; 4])), SeqCst);
-                // SAFETY: nobody finds it any more.
-                unsafe { handle.defer_drop(old) };
+                // SAFETY: the exchange has unlinked it.
+                unsafe { handle.retire(old) };
             }
             stop.store(true, Relaxed);
         });
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has the pointer.
         drop(unsafe { Box::from_raw(shared.into_inner()) });
     });
 }
@@ -476,7 +522,7 @@ fn a_call_that_panics_holds_up_no_other() {
     defer(200);
     handle.pin().defer(|| panic!("as it is meant to"));
     defer(200);
-    let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.flush()));
+    let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.reclaim()));
     assert!(flushed.is_err(), "the panic is that of whoever frees");
     assert_eq!(called.load(Relaxed), 400);
     defer(300);

@@ -1,4 +1,4 @@
-//! Who protects what from whom.
+//! A domain, the handles of its threads, and their retired objects.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,45 +18,45 @@ use crate::system::System;
 
 use super::guard::{Guard, Record, SLOTS, leave, protect};
 
-/// Objects that a thread retires before it looks whether it can free them. The look costs an
-/// interrupt on each CPU that runs the process, about 10 microseconds, so 1024 bring that to 10
-/// nanoseconds for each object. folly and haphazard wait for 1000.
+/// Retired objects of a thread at which it scans. A scan costs an interrupt on each CPU that runs the
+/// process, about 10 microseconds, so 1024 objects share it at 10 nanoseconds each. folly and haphazard
+/// scan at 1000.
 const BATCH: usize = 1024;
 
-/// Objects, and the threads that protect and retire them.
+/// A set of objects, and the threads that protect and retire them.
 ///
-/// What is retired to a domain is protected by guards of the same domain only.
+/// Only guards of a domain protect the objects that are retired to it.
 pub struct Domain<
     #[cfg(feature = "std")] P: Platform = System,
     #[cfg(not(feature = "std"))] P: Platform,
 > {
     platform: P,
     records: Registry<Record>,
-    /// What threads that have left could not free.
+    /// Objects that threads could not free before they unregistered.
     orphans: AtomicPtr<Orphans>,
     batch: usize,
 }
 
-/// The list of a thread that has left.
+/// The list of a thread that has unregistered.
 struct Orphans {
     list: Vec<Retired>,
-    /// In a cell so that loom sees who hands the list to whom.
+    /// A `Cell`, so that loom checks how the list is handed over.
     next: primitive::Guarded<*mut Orphans>,
 }
 
-/// An object that nobody finds any more.
+/// An object that is unlinked.
 struct Retired {
     pointer: *mut (),
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: only objects that may be freed by another thread are retired, see `Handle::retire`.
+// SAFETY: the contract of `Handle::retire` allows any thread to free it.
 unsafe impl Send for Retired {}
 
-// SAFETY: the platform is shared, as it says; records are atomics; orphans are taken as a whole by an
-// exchange, and what is in them is `Send`.
+// SAFETY: a platform is `Sync` and records are atomics. An exchange takes the orphans as a whole, and
+// their contents are `Send`.
 unsafe impl<P: Platform> Sync for Domain<P> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`; the platform is `Send`.
 unsafe impl<P: Platform + Send> Send for Domain<P> {}
 
 #[cfg(feature = "std")]
@@ -67,13 +67,13 @@ impl Default for Domain {
 }
 
 impl<P: Platform> Domain<P> {
-    /// A domain in which each thread has at most `max(1024, 2 × slots)` objects of garbage.
+    /// A domain in which each thread has at most `max(1024, 2 × slots)` retired objects.
     pub fn new(platform: P) -> Domain<P> {
         Domain::with_batch(platform, BATCH)
     }
 
-    /// A domain in which each thread has at most `max(batch, 2 × slots)` objects of garbage. Large
-    /// objects want a small batch; each batch costs a heavy fence.
+    /// A domain in which each thread has at most `max(batch, 2 × slots)` retired objects. Choose a small
+    /// batch for large objects; each batch costs a heavy fence.
     pub fn with_batch(platform: P, batch: usize) -> Domain<P> {
         Domain {
             platform,
@@ -83,9 +83,9 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Takes part in the domain, as one thread. It costs an allocation if no other has left before,
-    /// so a thread keeps its handle.
-    pub fn handle(&self) -> Handle<'_, P> {
+    /// A handle for the calling thread, in a free record or in a new one. A thread should keep its
+    /// handle.
+    pub fn register(&self) -> Handle<'_, P> {
         Handle {
             domain: self,
             node: self.record(),
@@ -97,8 +97,8 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// In the child of a fork, whose only thread has `own`: what others protect is free, and what they
-    /// have retired stays for ever.
+    /// Repairs the records in the child of a fork, whose only thread has `own`: other threads protect
+    /// nothing, and the objects that they had retired are leaked.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Handle<'_, P>>) {
         let is_own = |node: &Node<Record>| own.is_some_and(|own| own.has(node));
@@ -112,10 +112,10 @@ impl<P: Platform> Domain<P> {
         self.records.take_or_make(|| Record::new(self.platform.is_symmetric()))
     }
 
-    /// Slots that there are, and what is in them, sorted. What was removed before cannot get into any
-    /// of them any more.
+    /// The number of slots, and the pointers in them, sorted. A pointer that was unlinked before the call
+    /// cannot get into a slot any more.
     fn protected(&self) -> (usize, Vec<*mut ()>) {
-        // See `protect`.
+        // See `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
             self.platform.heavy();
         }
@@ -129,18 +129,18 @@ impl<P: Platform> Domain<P> {
         (slots, protected)
     }
 
-    fn leave_orphans(&self, list: Vec<Retired>) {
+    fn push_orphans(&self, list: Vec<Retired>) {
         let orphans = Box::into_raw(Box::new(Orphans {
             list,
             next: primitive::Guarded::new(ptr::null_mut()),
         }));
         let mut first = self.orphans.load(Relaxed);
         loop {
-            // SAFETY: nobody else has it before the exchange succeeds.
+            // SAFETY: only this thread has the list before the exchange succeeds.
             unsafe { &*orphans }.next.with(|next| unsafe {
                 *next = if is_mutant!("hazard_loses_orphans") { ptr::null_mut() } else { first };
             });
-            // Release: who adopts them sees the list, and their removal from the structure.
+            // Release: the thread that adopts them sees the list, and sees the objects unlinked.
             let release = order!(Release, "hazard_leave");
             match self.orphans.compare_exchange_weak(first, orphans, release, Relaxed) {
                 Ok(_) => return,
@@ -155,9 +155,9 @@ impl<P: Platform> Domain<P> {
         }
         let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
         while !next.is_null() {
-            // SAFETY: it was made by `Box` in `leave_orphans`, and the exchange gave it to us alone.
+            // SAFETY: `push_orphans` made it from a `Box`, and the exchange gave it to this thread alone.
             let orphans = unsafe { Box::from_raw(next) };
-            // SAFETY: it is ours.
+            // SAFETY: only this thread has the list.
             next = orphans.next.with(|next| unsafe { *next });
             garbage.extend(orphans.list);
         }
@@ -168,7 +168,7 @@ impl<P: Platform> Drop for Domain<P> {
     fn drop(&mut self) {
         let mut garbage = Vec::new();
         self.adopt_orphans(&mut garbage);
-        // No guard is left, as guards borrow the domain; one that was forgotten is not used.
+        // Guards borrow the domain, so none is left, and a leaked guard is not used.
         garbage.into_iter().for_each(Retired::free);
     }
 }
@@ -181,14 +181,15 @@ impl<P: Platform> fmt::Debug for Domain<P> {
 
 impl Retired {
     fn free(self) {
-        // SAFETY: `retire` was told how to free it, and nobody finds or protects it any more.
+        // SAFETY: `retire_with` was given a `free` for this pointer. A scan has found no guard, and the
+        // object is unlinked, so there is no later one.
         unsafe { (self.free)(self.pointer) };
     }
 }
 
-/// A thread's part in a [`Domain`]: its slots and its garbage.
+/// A thread's registration in a [`Domain`]: its slots and its retired objects.
 ///
-/// When it is dropped, it frees what it can and leaves the rest to other threads.
+/// When it is dropped, it frees the objects that it can and leaves the rest to other threads.
 pub struct Handle<
     'd,
     #[cfg(feature = "std")] P: Platform = System,
@@ -196,38 +197,39 @@ pub struct Handle<
 > {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
-    /// Records for guards that found no free slot in the first one.
+    /// Records for guards that found no free slot in the first record.
     more: RefCell<Vec<&'d Node<Record>>>,
     garbage: RefCell<Vec<Retired>>,
-    /// Objects of garbage at which to reclaim.
+    /// Retired objects at which to scan.
     limit: Cell<usize>,
-    /// Somebody further up the stack frees garbage, and a destructor has called us.
+    /// A caller further up the stack reclaims, and a destructor has called again.
     reclaiming: Cell<bool>,
-    /// Its guards use the record without a lock.
+    /// Neither `Send` nor `Sync`: guards use the record without a lock.
     thread: PhantomData<*mut ()>,
 }
 
 impl<'d, P: Platform> Handle<'d, P> {
-    /// Protects what `source` points to; `None` if it is null.
+    /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
-    /// It goes around again when `source` changes meanwhile, so it is lock-free and not wait-free:
-    /// each round that fails is an update that succeeded.
+    /// It retries when `source` changes meanwhile, so it is lock-free and not wait-free: each failed
+    /// round is an update that succeeded.
     ///
     /// # Safety
-    /// `source` is null or points to a live `T` that anyone may share (`T: Sync` and `Send`, or used
-    /// as such). Whoever takes the pointer out of `source` retires it to this domain before it is
-    /// freed, and does not put it back after that.
+    /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
+    /// removes it from `source` retires it to this domain before it is freed, and does not store it in
+    /// `source` again.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         let (node, slot) = match self.node.value.free() {
             Some(slot) => (self.node, slot),
             None => self.another(),
         };
-        // SAFETY: the handle's thread has the record; the rest is said by the caller.
+        // SAFETY: the handle's thread owns the record, and `slot` is a free slot of it. The rest of the
+        // contract is the same.
         unsafe { protect(node, slot, source) }
     }
 
-    /// A free slot where the first record has none.
+    /// A free slot of another record, when the first record has none.
     #[cold]
     fn another(&self) -> (&'d Node<Record>, &'d AtomicPtr<()>) {
         let mut more = self.more.borrow_mut();
@@ -250,27 +252,26 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.node
     }
 
-    /// Frees the object once nobody protects it: now and then it looks through its garbage.
+    /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
     ///
     /// # Safety
-    /// The pointer comes from [`Box::into_raw`]. The caller has removed it from the structure, so that
-    /// nobody finds it who does not protect it yet, and nobody else retires it. It has a size: objects
-    /// without are all at one address, and protected together. Anything that `T`
-    /// borrows lives as long as the domain.
+    /// The pointer came from [`Box::into_raw`]. It is unlinked, so that no reader can protect it any more
+    /// unless it does already, and it is retired once. `T` is not zero-sized, as all zero-sized objects
+    /// have one address. Everything that `T` borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         unsafe fn free<T>(pointer: *mut ()) {
-            // SAFETY: it is the pointer below.
+            // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
             drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
         }
-        // SAFETY: `free` frees what `Box` made; the rest is said by the caller.
+        // SAFETY: `free` frees a `Box` of `T`, which is `Send`. The rest of the contract is the same.
         unsafe { self.retire_with(object.cast(), free::<T>) };
     }
 
     /// As [`retire`](Handle::retire), for objects that are not freed as a `Box` is.
     ///
     /// # Safety
-    /// As with `retire`, but for the pointer: it can be freed with `free`, by any thread, as long as
-    /// the domain is there.
+    /// That of `retire`, except that any thread may free the pointer with `free` as long as the domain
+    /// exists.
     pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
         let count = {
             let mut garbage = self.garbage.borrow_mut();
@@ -282,16 +283,16 @@ impl<'d, P: Platform> Handle<'d, P> {
         }
     }
 
-    /// Frees whatever nobody protects, of this thread's garbage and of that which others left. One
-    /// heavy fence, and a look at each slot.
+    /// Scans once and frees the objects that no guard protects, of this thread and of threads that have
+    /// unregistered. It costs a heavy fence and a load of each slot.
     #[cold]
     pub fn reclaim(&self) {
         if self.reclaiming.replace(true) {
             return;
         }
-        // A destructor may panic. What was not freed by then leaks.
+        // A destructor may panic. The objects that were not freed by then are leaked.
         let _done = Done(&self.reclaiming);
-        // Destructors may retire more.
+        // Destructors may retire more objects.
         loop {
             let mut list = self.garbage.take();
             self.domain.adopt_orphans(&mut list);
@@ -317,7 +318,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     }
 }
 
-/// Resets the flag.
+/// Resets the flag, also after a panic.
 struct Done<'a>(&'a Cell<bool>);
 
 impl Drop for Done<'_> {
@@ -333,7 +334,7 @@ impl<P: Platform> Drop for Handle<'_, P> {
         }
         let list = mem::take(self.garbage.get_mut());
         if !list.is_empty() {
-            self.domain.leave_orphans(list);
+            self.domain.push_orphans(list);
         }
         leave(self.node);
         self.more.get_mut().drain(..).for_each(leave);

@@ -1,4 +1,4 @@
-//! Slots, and what is in them.
+//! Slots, and guards, which hold a pointer in a slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -11,21 +11,21 @@ use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
 
-/// Slots of a record, which then fills its two lines. A thread that needs more takes another record.
+/// Slots of a record, which then fills its two lines. A thread with more guards takes another record.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
-/// loom tries all orders of what touches them, and with shuttle more threads need more.
+/// loom tries all orders of accesses to them, and in shuttle's schedules threads run out of slots.
 #[cfg(any(loom, shuttle))]
 pub(super) const SLOTS: usize = 1;
 
 /// The slots of a thread.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Null where it is free. Only the thread that has the record writes to them.
+    /// Null if free. Only the thread that owns the record writes to them.
     slots: [AtomicPtr<()>; SLOTS],
-    /// The thread has left and its guards have not: the last of them gives the record back.
+    /// The thread has unregistered and some of its guards remain: the last of them releases the record.
     left: AtomicBool,
-    /// What the domain's platform says; here because the line is at hand.
+    /// The platform's answer, in a line that readers load anyway.
     symmetric: bool,
 }
 
@@ -38,15 +38,15 @@ impl Record {
         }
     }
 
-    /// A slot that is free, for the thread that has the record.
+    /// A free slot, for the thread that owns the record.
     #[inline]
     pub(super) fn free(&self) -> Option<&AtomicPtr<()>> {
-        // Mostly the first. To keep a mask of them instead would make each guard wait for the mask
-        // that the one before it has stored.
+        // Usually the first. With a bit mask of free slots, each guard would wait for the mask that the
+        // guard before it has stored.
         self.slots.iter().find(|slot| slot.load(Relaxed).is_null())
     }
 
-    /// Protects nothing any more, in the child of a fork whose parent has the thread.
+    /// Protects nothing any more, in the child of a fork where the thread is missing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         self.slots.iter().for_each(clear);
@@ -57,7 +57,7 @@ impl Record {
         self.slots.iter().all(|slot| slot.load(Relaxed).is_null())
     }
 
-    /// What is protected. Acquire: see [`clear`].
+    /// The pointers in slots. Acquire: see [`clear`].
     pub(super) fn protected(&self) -> impl Iterator<Item = *mut ()> {
         self.slots
             .iter()
@@ -66,14 +66,14 @@ impl Record {
     }
 }
 
-/// The thread needs the record no more, but for guards that it still has.
+/// Unregisters the thread. Guards that it still has keep the record.
 pub(super) fn leave(node: &Node<Record>) {
     let record = &node.value;
     record.left.store(true, Relaxed);
     give_back(node);
 }
 
-/// Gives the record of a thread that has left back if it has no guards.
+/// Releases the record of a thread that has unregistered, if it has no guards.
 #[cold]
 fn give_back(node: &Node<Record>) {
     if node.value.is_free() {
@@ -82,10 +82,10 @@ fn give_back(node: &Node<Record>) {
     }
 }
 
-/// Protects what `source` points to, if that is anything.
+/// Protects the object that `source` points to.
 ///
 /// # Safety
-/// The calling thread has the record, and the slot is one of it that is free. See also [`Handle::protect`].
+/// The calling thread owns the record, and `slot` is a free slot of it. See also [`Handle::protect`].
 ///
 /// [`Handle::protect`]: super::Handle::protect
 #[inline]
@@ -96,14 +96,14 @@ pub(super) unsafe fn protect<'d, T>(
 ) -> Option<Guard<'d, T>> {
     let mut pointer = source.load(Relaxed);
     while let Some(found) = NonNull::new(pointer) {
-        // Release, though nothing is published: a reclaimer that finds this pointer concludes that
-        // the one before it is not used any more, so it must see those uses as past.
+        // Release, though nothing is published: a scan that finds this pointer concludes that the one
+        // before it is not used any more, so it must see those uses as past.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
-        // The reclaimer has removed the pointer from `source`, executed `heavy` and then looks at the
-        // slot. If it looks too early to see our store, our load below comes late enough to see the
-        // removal; if our load still finds the pointer, the reclaimer finds it in the slot.
+        // The scanning thread has removed the pointer from `source`, executed `heavy`, and then loads the
+        // slot. If it loads too early to see this store, the load below comes late enough to see the
+        // removal. If that load still finds the pointer, the scan finds it in the slot.
         light(node.value.symmetric);
-        // Acquire: we go on to read what the pointer's writer wrote there.
+        // Acquire: the object is seen as it was when it was published.
         let again = source.load(order!(Acquire, "hazard_again"));
         if again == pointer || is_mutant!("hazard_no_recheck") {
             return Some(Guard { pointer: found, node, slot, thread: PhantomData });
@@ -114,27 +114,26 @@ pub(super) unsafe fn protect<'d, T>(
     None
 }
 
-/// Empties a slot. Release: our uses of the object come before, and a reclaimer's Acquire of the slot
-/// before it frees.
+/// Empties a slot. Release, with the Acquire of a scan: the uses of the object come before it is freed.
 #[inline]
 fn clear(slot: &AtomicPtr<()>) {
     slot.store(ptr::null_mut(), order!(Release, "hazard_clear"));
 }
 
-/// An object that is not freed as long as the guard is there.
+/// Protects an object: it is not freed before the guard is dropped.
 ///
-/// It holds one of its thread's slots, so it stays on the thread. Guards may be dropped in any order
-/// and held for any time; one that is forgotten keeps its object forever, and harms nothing else.
+/// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order
+/// and held for any time. A leaked guard keeps its object forever and has no other effect.
 pub struct Guard<'d, T> {
     pointer: NonNull<T>,
     node: &'d Node<Record>,
     slot: &'d AtomicPtr<()>,
-    /// The record is this thread's.
+    /// Neither `Send` nor `Sync`: the record is this thread's.
     thread: PhantomData<*mut ()>,
 }
 
 impl<T> Guard<'_, T> {
-    /// The object, for comparisons with what is in the structure now.
+    /// The pointer to the object, to compare with the current pointer of a structure.
     #[inline]
     pub fn as_ptr(&self) -> *mut T {
         self.pointer.as_ptr()
@@ -146,8 +145,9 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: who called `protect` says that `source` points to live objects that are retired
-        // before they are freed, and this one is in a slot since before it could be retired.
+        // SAFETY: the caller of `protect` guarantees that `source` points to live objects that are
+        // retired before they are freed. This pointer has been in a slot since before the object was
+        // retired.
         unsafe { self.pointer.as_ref() }
     }
 }

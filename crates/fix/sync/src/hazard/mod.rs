@@ -1,48 +1,55 @@
-//! Hazard pointers: a reader protects one object at a time, and garbage is bounded whatever readers
-//! do.
-//!
-//! # The algorithm
-//! A thread has slots, each of which holds a pointer that nobody may free. To protect what a shared
-//! pointer points to, a reader writes it to a slot and reads the shared pointer again: if it is still
-//! the same, the object had not been retired when the slot held it. A writer that has taken an object
-//! out of the structure *retires* it to its own list; when the list is long, the writer looks through
-//! all slots and frees what is in none of them.
-//!
-//! Between a reader's store to the slot and its second load of the pointer there has to be a full
-//! fence, and between the writer's removal and its look at the slots as well. The reader's half is
-//! [`light`](crate::Platform::light): no instruction. The writer's is
-//! [`heavy`](crate::Platform::heavy), once for a whole list.
-//!
-//! A slot keeps one object at most, and an object is retired once. So a look through `s` slots leaves
-//! `s` objects at most, and a thread that looks whenever its list has
-//! `max(1024, 2 × s)` objects frees at least half of them: a constant price for each, and no more
-//! garbage than that for each thread, even if a reader sleeps with its guard for a day.
-//!
-//! # When to use them
-//! For objects that are held long (across a system call, for the whole of a request), for structures
-//! where a reader looks at few objects at a time (a configuration, a head of a queue), and wherever
-//! memory must stay bounded. For walks through long lists an epoch is cheaper: a hazard pointer pays
-//! two stores for each object, an epoch two for the whole walk.
-//!
-//! # Which interface
-//! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
-//! - [`protect`] and [`retire`] are for those who build structures from [`AtomicPtr`].
-//! - [`Domain`] keeps a structure's garbage apart from that of others. A structure that is dropped
-//!   then frees all of its garbage at once; the process's domain never ends.
+//! Hazard pointers: a reader protects one object at a time, and garbage is bounded whatever readers do.
 //!
 //! ```
 //! use knee_sync::hazard::AtomicBox;
 //!
 //! let limit = AtomicBox::new(10);
-//! let old = limit.load().unwrap();
+//! let old = limit.load().unwrap(); // protected until it is dropped
 //! limit.store(Some(Box::new(20)));
 //! assert_eq!((*old, *limit.load().unwrap()), (10, 20));
 //! ```
 //!
+//! # The algorithm
+//! A thread has slots, each of which holds a pointer that no thread may free. To protect the object that a
+//! shared pointer points to, a reader stores the pointer in a slot and loads the shared pointer again. If it
+//! has not changed, the object had not been retired when the slot held it. A writer that has unlinked an
+//! object *retires* it to its own list. When the list is long, the writer scans all slots and frees the
+//! objects that are in none of them.
+//!
+//! ```text
+//! reader                           writer
+//!   slot = pointer                   unlink the object, retire it
+//!   light                            heavy, once for the whole list
+//!   the same pointer again?          in a slot?  yes: keep it
+//!     yes: it is protected                       no:  free it
+//!     no:  try the new one
+//! ```
+//!
+//! A full fence is needed between a reader's store of the slot and its second load of the pointer, and
+//! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light), which
+//! is no instruction. The writer's half is [`heavy`](crate::Platform::heavy), once for a whole list.
+//!
+//! A slot keeps at most one object, and an object is retired once. So a scan of `s` slots leaves at most `s`
+//! objects. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at least half of
+//! them: each object costs a constant, and the garbage of each thread stays below that number, even if a
+//! reader sleeps with its guard for a day.
+//!
+//! # When to use them
+//! For objects that are held for long (across a system call, for a whole request), for structures in which a
+//! reader visits few objects at a time (a configuration, the head of a queue), and wherever memory must stay
+//! bounded. For walks along long lists an epoch is cheaper: a hazard pointer costs two stores for each
+//! object, an epoch two for the whole walk.
+//!
+//! # Which interface
+//! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
+//! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`].
+//! - [`Domain`] separates the garbage of a structure from that of others. Dropping the domain frees all of
+//!   its garbage at once; the domain of the process is never dropped.
+//!
 //! [`AtomicPtr`]: core::sync::atomic::AtomicPtr
 //!
-//! Source: M. Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS
-//! 15(6), 2004; with asymmetric fences as in Meta's folly.
+//! Source: M. Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6),
+//! 2004; with asymmetric fences as in Meta's folly.
 
 #[cfg(all(feature = "std", not(loom)))]
 mod atomic_box;
@@ -61,7 +68,5 @@ mod tests;
 pub use atomic_box::AtomicBox;
 pub use domain::{Domain, Handle};
 pub use guard::Guard;
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-pub(crate) use process::forked;
 #[cfg(all(feature = "std", not(loom)))]
 pub use process::{protect, reclaim, retire};

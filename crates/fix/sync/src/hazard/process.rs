@@ -1,4 +1,4 @@
-//! The process's domain, in which each thread takes part on its own.
+//! The domain of the process, in which each thread registers at its first use.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -13,25 +13,25 @@ use super::{Domain, Guard, Handle};
 
 static DOMAIN: OnceLock<Domain<System>> = OnceLock::new();
 
-per_thread!(Member);
+per_thread!(Member, in_child: forked);
 
-/// A thread that takes part.
+/// A registered thread.
 #[derive(Clone, Copy)]
 struct Member {
-    /// Made of a `Box`, which `leave` takes back.
+    /// From a `Box`, which `unregister` takes back.
     handle: NonNull<Handle<'static>>,
-    /// The handle's first record: readers need no more.
+    /// The handle's first record, all that a reader needs.
     node: &'static Node<Record>,
 }
 
 impl Part for Member {
-    fn join() -> Member {
-        let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).handle()));
+    fn register() -> Member {
+        let handle = Box::leak(Box::new(DOMAIN.get_or_init(Domain::default).register()));
         Member { node: handle.node(), handle: NonNull::from(handle) }
     }
 
-    fn leave(self) -> bool {
-        // SAFETY: `join` has made it of a box, and no copy is used after this.
+    fn unregister(self) -> bool {
+        // SAFETY: `register` made it from a box, and no copy is used after this.
         drop(unsafe { Box::from_raw(self.handle.as_ptr()) });
         true
     }
@@ -39,54 +39,56 @@ impl Part for Member {
 
 /// Calls `with` with the thread's handle.
 fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
-    // SAFETY: the handle is there until `leave`, and used by its thread alone.
+    // SAFETY: the handle exists until `unregister`, and only its thread uses it.
     per_thread::with(part(), |member| with(unsafe { member.handle.as_ref() }))
 }
 
-/// In the child of a fork: the other threads are not there, and protect nothing.
+/// Repairs the domain in the child of a fork, where the other threads are missing and protect nothing.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
+extern "C" fn forked() {
     if let Some(domain) = DOMAIN.get() {
         // SAFETY: as in `with_handle`.
-        domain.forked(joined().map(|member| unsafe { member.handle.as_ref() }));
+        domain.forked(registered().map(|member| unsafe { member.handle.as_ref() }));
     }
 }
 
-/// Protects what `source` points to in the process's domain; `None` if it is null.
+/// Protects the object that `source` points to, in the process's domain. Returns `None` if `source` is
+/// null.
 ///
 /// # Safety
-/// As with [`Handle::protect`].
+/// That of [`Handle::protect`].
 #[inline]
 pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
-    if let Some(Member { node, .. }) = joined()
+    if let Some(Member { node, .. }) = registered()
         && let Some(slot) = node.value.free()
     {
-        // SAFETY: this thread has the record; the rest is said by the caller.
+        // SAFETY: this thread owns the record, and `slot` is a free slot of it. The rest of the contract
+        // is the same.
         return unsafe { guard::protect(node, slot, source) };
     }
-    // SAFETY: said by the caller.
+    // SAFETY: the contract is the same.
     unsafe { protect_slowly(source) }
 }
 
 /// # Safety
-/// As above.
+/// That of [`Handle::protect`].
 #[cold]
 unsafe fn protect_slowly<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
-    // SAFETY: said by the caller.
+    // SAFETY: the contract is the same.
     with_handle(|handle| unsafe { handle.protect(source) })
 }
 
-/// Frees an object of the process's domain once nobody protects it.
+/// Frees an object of the process's domain once no guard protects it.
 ///
 /// # Safety
-/// As with [`Handle::retire`].
+/// That of [`Handle::retire`].
 pub unsafe fn retire<T: Send + 'static>(object: *mut T) {
-    // SAFETY: said by the caller.
+    // SAFETY: the contract is the same.
     with_handle(|handle| unsafe { handle.retire(object) });
 }
 
-/// Frees what this thread has retired to the process's domain and nobody protects. To call it is
-/// never necessary; before a long sleep it brings memory back early.
+/// Frees the objects that this thread has retired to the process's domain and no guard protects. Calling
+/// it is never necessary; before a long sleep it returns memory early.
 pub fn reclaim() {
     with_handle(Handle::reclaim);
 }

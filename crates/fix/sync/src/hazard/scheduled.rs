@@ -7,7 +7,7 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object that stays when it is freed. No part of the model: whoever looks sees it.
+/// An object that stays when it is freed. Not part of the model: every access sees the latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,
@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// A world of so many objects.
+    /// A world with this many objects.
     fn new(objects: usize) -> Arc<World> {
         let objects: Vec<Object> = (0..objects).map(|_| Object::default()).collect();
         let source = |object: &Object| AtomicPtr::new(std::ptr::from_ref(object).cast_mut());
@@ -41,17 +41,17 @@ impl World {
         thread::yield_now();
         let new = std::ptr::from_ref(&self.objects[object]).cast_mut();
         let old = self.sources[source].swap(new, Relaxed);
-        // SAFETY: nobody finds it any more, and objects are there as long as the domain.
+        // SAFETY: the exchange has unlinked it, and objects live as long as the domain.
         unsafe { handle.retire_with(old.cast(), free) };
     }
 
     /// Protects what both point to, and looks at it.
     fn read(&self, handle: &Handle<Model>) {
-        // SAFETY: who takes an object out of its source retires it.
+        // SAFETY: the thread that removes an object from its source retires it.
         let guards = self.sources.each_ref().map(|source| unsafe { handle.protect(source) });
         for _ in 0..2 {
             for guard in guards.iter().flatten() {
-                assert!(!guard.freed.load(Relaxed), "what is protected was freed");
+                assert!(!guard.freed.load(Relaxed), "a protected object was freed");
             }
             thread::yield_now();
         }
@@ -59,7 +59,7 @@ impl World {
 }
 
 #[test]
-fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
+fn objects_are_freed_once_and_not_under_a_guard() {
     check(|| {
         let world = World::new(10);
         let in_thread = |does: fn(&World)| {
@@ -68,7 +68,7 @@ fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
         };
         let read = |world: &World| {
             for _ in 0..2 {
-                let handle = world.domain.handle();
+                let handle = world.domain.register();
                 world.read(&handle);
                 world.read(&handle);
             }
@@ -76,19 +76,19 @@ fn objects_are_freed_once_and_not_while_one_of_three_readers_has_them() {
         let replace_first = |world: &World| {
             for object in 2..6 {
                 // It leaves what it cannot free.
-                world.replace(&world.domain.handle(), 0, object);
+                world.replace(&world.domain.register(), 0, object);
             }
         };
         let replace_second = |world: &World| {
             for object in 6..10 {
-                let handle = world.domain.handle();
+                let handle = world.domain.register();
                 world.replace(&handle, 1, object);
                 handle.reclaim();
             }
         };
         let all = [read, read, read, replace_first, replace_second].map(in_thread);
         all.into_iter().for_each(|thread| thread.join().unwrap());
-        let last = world.domain.handle();
+        let last = world.domain.register();
         last.reclaim();
         assert_eq!(last.garbage(), 0);
         let freed = world.objects.iter().filter(|object| object.freed.load(Relaxed)).count();

@@ -11,7 +11,7 @@ use crate::system::System;
 
 const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
 
-/// An object that says when it goes.
+/// An object that records its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
     gone: AtomicBool,
@@ -50,11 +50,30 @@ fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
 }
 
 #[test]
-fn an_object_is_freed_when_its_guard_has_gone() {
+fn a_swap_returns_the_old_value_and_frees_it_after_the_guard() {
+    let live = Arc::default();
+    let boxed = || {
+        // SAFETY: `Counted::boxed` made it of a box, for this call.
+        unsafe { Box::from_raw(Counted::boxed(&live, 7)) }
+    };
+    let value = AtomicBox::<Counted>::from(Some(boxed()));
+    let old = value.swap(None).unwrap();
+    reclaim();
+    assert_eq!((live.load(SeqCst), old.value), (1, 7));
+    assert!(value.load().is_none() && value.swap(Some(boxed())).is_none());
+    drop((old, value));
+    reclaim();
+    assert_eq!(live.load(SeqCst), 0);
+    assert_eq!(*AtomicBox::from(7).load().unwrap(), 7);
+    assert!(AtomicBox::<u32>::default().load().is_none());
+}
+
+#[test]
+fn an_object_is_freed_after_its_guard() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 7));
-    let (reader, writer) = (domain.handle(), domain.handle());
+    let (reader, writer) = (domain.register(), domain.register());
     let guard = protect(&reader, &source).unwrap();
     replace(&writer, &source, ptr::null_mut());
     writer.reclaim();
@@ -72,7 +91,7 @@ fn a_thread_may_have_more_guards_than_slots_and_drop_them_in_any_order() {
     let count = 3 * SLOTS + 1;
     let sources: Vec<_> =
         (0..count).map(|value| AtomicPtr::new(Counted::boxed(&live, value))).collect();
-    let (reader, writer) = (domain.handle(), domain.handle());
+    let (reader, writer) = (domain.register(), domain.register());
     for step in [1, 2, 5] {
         let mut guards: Vec<_> = sources.iter().map(|source| protect(&reader, source)).collect();
         for start in 0..step {
@@ -95,7 +114,7 @@ fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
     let batch = 4 * SLOTS;
     let domain = Domain::with_batch(System::detect(), batch);
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
-    let (reader, writer) = (domain.handle(), domain.handle());
+    let (reader, writer) = (domain.register(), domain.register());
     let guard = protect(&reader, &source).unwrap();
     for value in 1..ROUNDS.min(2_000) {
         replace(&writer, &source, Counted::boxed(&live, value));
@@ -125,7 +144,7 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
         for thread in 0..THREADS {
             let (live, domain, sources, most) = (&live, &domain, &sources, &most);
             scope.spawn(move || {
-                let handle = domain.handle();
+                let handle = domain.register();
                 let mut held: [Option<Guard<Counted>>; 2] = [None, None];
                 for round in 0..ROUNDS {
                     let place = (thread + round) % SOURCES;
@@ -148,7 +167,7 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
     // waits for its heavy fence has its batch and no more.
     let bound = THREADS * batch + SOURCES + THREADS;
     assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
-    let last = domain.handle();
+    let last = domain.register();
     sources.iter().for_each(|source| replace(&last, source, ptr::null_mut()));
     drop(last);
     drop(domain);
@@ -160,10 +179,10 @@ fn what_a_thread_leaves_is_freed_by_another() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
-    let reader = domain.handle();
+    let reader = domain.register();
     let guard = protect(&reader, &source).unwrap();
     thread::scope(|scope| {
-        scope.spawn(|| replace(&domain.handle(), &source, ptr::null_mut()));
+        scope.spawn(|| replace(&domain.register(), &source, ptr::null_mut()));
     });
     assert_eq!(live.load(SeqCst), 1);
     reader.reclaim();
@@ -174,15 +193,15 @@ fn what_a_thread_leaves_is_freed_by_another() {
 }
 
 #[test]
-fn a_domain_frees_what_nobody_adopted() {
+fn a_domain_frees_unadopted_orphans() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
-    let handle = domain.handle();
+    let handle = domain.register();
     std::mem::forget(protect(&handle, &source));
     replace(&handle, &source, ptr::null_mut());
     drop(handle);
-    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects for ever");
+    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects forever");
     drop(domain);
     assert_eq!(live.load(SeqCst), 0);
 }
@@ -207,14 +226,14 @@ fn a_destructor_may_retire_more() {
 
     let live = Arc::default();
     let domain = Domain::with_batch(System::detect(), 2);
-    let handle = domain.handle();
+    let handle = domain.register();
     let mut first = ptr::null_mut();
     for value in 0..ROUNDS {
         // SAFETY: `boxed` makes boxes.
         let _counted = unsafe { Box::from_raw(Counted::boxed(&live, value)) };
         first = Box::into_raw(Box::new(Link { next: first, handle: &handle, _counted }));
     }
-    // SAFETY: nobody else knows it.
+    // SAFETY: no other thread has the pointer.
     unsafe { handle.retire(first) };
     (0..ROUNDS).for_each(|_| handle.reclaim());
     assert_eq!((live.load(SeqCst), handle.garbage()), (0, 0));
@@ -234,8 +253,8 @@ fn a_box_is_replaced_if_it_is_what_was_loaded() {
 }
 
 #[test]
-fn a_box_is_found_as_it_was_made() {
-    // What the process has once is made before, lest it bring the threads into an order.
+fn a_reader_sees_a_box_as_it_was_published() {
+    // Initialises process-wide state first, which could otherwise order the threads.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
     for is_stored in [true, false] {
         let (found, looks) = (AtomicBox::empty(), AtomicBool::new(false));
@@ -311,20 +330,20 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
 
 /// They are all at one address, and so one that is protected protects all.
 #[test]
-fn objects_without_a_size_do_not_keep_a_thread_for_ever() {
+fn zero_sized_objects_do_not_block_a_thread() {
     struct Nothing;
     let domain = Domain::with_batch(System::detect(), 4);
-    let handle = domain.handle();
+    let handle = domain.register();
     let source = AtomicPtr::new(Box::into_raw(Box::new(Nothing)));
     // SAFETY: it is there, and retired below.
     let guard = unsafe { handle.protect(&source) };
     for _ in 0..100 {
-        // SAFETY: nobody finds it any more, and it is retired once.
+        // SAFETY: the exchange has unlinked it, and it is retired once.
         unsafe { handle.retire(source.swap(Box::into_raw(Box::new(Nothing)), AcqRel)) };
     }
     drop(guard);
     handle.reclaim();
     assert_eq!(handle.garbage(), 0);
-    // SAFETY: nobody else has it.
+    // SAFETY: no other thread has the pointer.
     drop(unsafe { Box::from_raw(source.into_inner()) });
 }

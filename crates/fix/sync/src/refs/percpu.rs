@@ -1,4 +1,4 @@
-//! A count of references that is spread over threads until somebody ends it.
+//! A reference count that is spread over threads until its owner kills it.
 
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -11,49 +11,58 @@ use crate::primitive::{AtomicU64, fence};
 use crate::system::System;
 use crate::table::Table;
 
-// What `mode` is.
-/// Threads count on their own.
+// The values of `mode`.
+/// Threads count in counters of their own.
 const LIVE: u64 = 0;
-/// Somebody adds up what threads have counted; from now on all count together.
+/// The owner folds the threads' counters into the common count. Threads use the common count from now on.
 const DYING: u64 = 1;
-/// All have been added up.
+/// All counters are folded.
 const DEAD: u64 = 2;
 
-/// A thread's counter: twice the references that it has taken minus those that it has put, and this
-/// while the thread is between its look at the mode and its store of the count.
+/// A thread's counter is twice the references that it has taken minus those that it has put, plus this
+/// bit between its load of the mode and its store of the new count.
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
-/// More references than there can be. The common count has so many until the threads' counts are
-/// added to it, lest it come to zero before.
+/// More references than there can be. The common count contains it until the threads' counters are
+/// folded, so that it cannot reach zero before.
 const BIAS: u64 = 1 << 62;
 
-/// A count of references whose users write to lines of their own, and that somebody ends.
+/// A reference count whose users write to cache lines of their own, until its owner kills it.
 ///
-/// It begins with one reference, the owner's. As long as it lives it is nobody's business how many
-/// there are: to [`get`](PerCpuRef::get) and to [`put`](PerCpuRef::put) is a plain addition to the
-/// calling thread's counter. The owner [kills](PerCpuRef::kill) it: the threads' counters are added
-/// up, the owner's reference is put, and from then on all count together with atomic instructions,
-/// until one of them is told that its reference was the last.
+/// It begins with one reference, the owner's. While it is live, no thread knows the number of references:
+/// [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the calling thread's
+/// counter. When the owner [kills](PerCpuRef::kill) it, the threads' counters are folded into a common
+/// count, and the owner's reference is put. From then on all threads use the common count with atomic
+/// instructions, and one `put` returns that its reference was the last.
 ///
-/// Use it for what is used by all and ended once: a service that drains its requests before it stops,
-/// a device, a mounted file system, a generation of a configuration. Do not use it for what ends when
-/// the last user goes, as nobody notices that while it lives ([`refcache`](super::refcache) does);
-/// nor for thousands of small objects: it needs 384 bytes, and 1 KiB as soon as a thread has
-/// used it, for 8 threads; then 128 bytes for each thread that is there at the same time (in chunks of
-/// 16, 32, 64). Linux's has 8 bytes for each CPU: there a CPU's counters lie side by side.
+/// Use it for objects that many threads use and an owner ends: a service that drains its requests before
+/// it stops, a device, a mounted file system, a generation of a configuration. Do not use it for objects
+/// that end with their last user, as nothing notices that while the count is live
+/// ([`refcache`](super::refcache) does). Do not use it for thousands of small objects: it needs 384
+/// bytes, and 1 KiB for 8 threads as soon as a thread has used it, then 128 bytes for each thread that
+/// runs at the same time (in chunks of 16, 32, 64). Linux's needs 8 bytes for each CPU, as a CPU's
+/// counters share its lines.
 ///
-/// References are not bound to threads: one that a thread got may be put by another. What a thread
-/// has counted stays when it ends.
+/// References are not bound to threads: one thread may put the reference that another got. A thread's
+/// counter stays when the thread exits.
 ///
 /// # How it works
-/// A thread marks its counter, executes [`light`](Platform::light) and looks at the mode; if that is
-/// live it stores the new count, which also takes the mark away. Who kills stores the mode, executes
-/// [`heavy`](Platform::heavy) once, and then waits for each counter to have no mark. Either the
-/// thread's look came too early to see the mode: then its mark is seen, and waited for, and its count
-/// is added up. Or it comes later: then it sees the mode, and counts with the others.
+/// ```text
+/// user                             owner
+///   counter |= INSIDE                mode = DYING
+///   light                            heavy
+///   live?  yes: store the count      wait until no counter is INSIDE
+///          no:  the common count     add the counters to the common count
+/// ```
 ///
-/// Not for signal handlers: one that interrupts its thread between mark and store is not counted.
+/// A user marks its counter, executes [`light`](Platform::light) and loads the mode. If that is live, it
+/// stores the new count, which also clears the mark. The owner stores the mode, executes
+/// [`heavy`](Platform::heavy) once, and waits until no counter is marked. Either the user's load came too
+/// early to see the mode: then the owner sees the mark, waits, and folds the count. Or it came later:
+/// then the user sees the mode, and uses the common count.
+///
+/// Not for signal handlers: a count that interrupts its thread between mark and store is lost.
 ///
 /// ```
 /// use knee_sync::refs::PerCpuRef;
@@ -65,8 +74,8 @@ const BIAS: u64 = 1 << 62;
 /// assert!(users.put(), "it was the last");
 /// ```
 ///
-/// Source: Linux, lib/percpu-refcount.c (Tejun Heo and Kent Overstreet, 2013); the fence instead of
-/// RCU is ours.
+/// Source: Linux, lib/percpu-refcount.c (Tejun Heo and Kent Overstreet, 2013), with an asymmetric fence
+/// instead of RCU.
 pub struct PerCpuRef<
     #[cfg(feature = "std")] P: Platform = System,
     #[cfg(not(feature = "std"))] P: Platform,
@@ -74,11 +83,11 @@ pub struct PerCpuRef<
     mode: AtomicU64,
     platform: P,
     counters: Table<AtomicU64>,
-    /// The common count, biased while it lives.
+    /// The common count, biased while it is live.
     common: Padded<AtomicU64>,
-    /// The sum of the counters when it was killed the last time. They are not reset, as their owners
-    /// may be about to store what they had.
-    added_up: AtomicU64,
+    /// The sum of the counters at the last kill. Counters are not reset, as their owners may be about to
+    /// store an older count.
+    folded: AtomicU64,
 }
 
 impl<P: Platform> PerCpuRef<P> {
@@ -89,24 +98,24 @@ impl<P: Platform> PerCpuRef<P> {
             platform,
             counters: Table::new(),
             common: Padded(AtomicU64::new(BIAS + 1)),
-            added_up: AtomicU64::new(0),
+            folded: AtomicU64::new(0),
         }
     }
 
-    /// Adds to the calling thread's counter. Whether it did: only while it lives.
+    /// Adds to the calling thread's counter. Returns false, and adds nothing, if it is not live.
     #[inline]
     fn count(&self, thread: usize, change: u64) -> bool {
         let counter = self.counters.get(thread);
         let word = counter.load(Relaxed);
         counter.store(word | INSIDE, Relaxed);
-        // Who kills has stored the mode, executes `heavy` and then loads the counter. If that load
-        // comes before our store, our load below sees the mode; if our load does not see the mode,
-        // that load sees the mark and waits for the store at the end.
+        // `kill` stores the mode, executes `heavy` and then loads the counter. If that load comes before
+        // this store, the load below sees the mode. If the load below misses the mode, that load sees the
+        // mark and waits for the store at the end.
         self.platform.light();
-        // Acquire: after a new beginning, what came before it.
+        // Acquire: after `reinit`, everything before it.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: what the thread did with its reference came before `light`, and that before who
-        // kills adds this up, and so before whoever puts the last one.
+        // Relaxed: what the thread did with its reference came before `light`, that before the sum in
+        // `kill`, and that before the last put.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -115,12 +124,13 @@ impl<P: Platform> PerCpuRef<P> {
     /// As [`get`](PerCpuRef::get), as the thread of this number.
     ///
     /// # Safety
-    /// No other thread uses the number meanwhile, and who used it before is seen to have done so: it
-    /// is the number of a CPU and the thread cannot leave it, or the number of a thread.
+    /// No other thread uses the number at the same time, and each user of the number has acquired what
+    /// the user before it did. The number is that of a CPU which the thread cannot leave meanwhile, or
+    /// that of a thread.
     #[inline]
     pub unsafe fn get_as(&self, thread: usize) {
         if !self.count(thread, ONE) {
-            // Relaxed: the caller has a reference, so nobody waits for this one.
+            // Relaxed: the caller has a reference, so no thread waits for this one.
             self.common.fetch_add(1, Relaxed);
         }
     }
@@ -128,7 +138,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// As [`tryget_live`](PerCpuRef::tryget_live), as the thread of this number.
     ///
     /// # Safety
-    /// As with [`get_as`](PerCpuRef::get_as).
+    /// That of [`get_as`](PerCpuRef::get_as).
     #[inline]
     pub unsafe fn tryget_live_as(&self, thread: usize) -> bool {
         self.count(thread, ONE)
@@ -137,16 +147,16 @@ impl<P: Platform> PerCpuRef<P> {
     /// As [`put`](PerCpuRef::put), as the thread of this number.
     ///
     /// # Safety
-    /// As with [`get_as`](PerCpuRef::get_as).
+    /// That of [`get_as`](PerCpuRef::get_as).
     #[inline]
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub unsafe fn put_as(&self, thread: usize) -> bool {
         !self.count(thread, ONE.wrapping_neg()) && self.put_common()
     }
 
     #[cold]
     fn put_common(&self) -> bool {
-        // As `Arc` does: Release for whoever puts the last one, who acquires what all others did.
+        // As in `Arc`: Release, for the last `put`, which acquires what all others did.
         let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
         if last && !is_mutant!("percpu_last") {
             fence(Acquire);
@@ -154,25 +164,24 @@ impl<P: Platform> PerCpuRef<P> {
         last
     }
 
-    /// Ends it: there are no new users from now on, and the owner's reference is put. Returns whether
-    /// that was the last one, so that the caller has to release what it counts; otherwise one of the
-    /// later [`put`](PerCpuRef::put)s says so. Exactly one of all these calls does.
+    /// Kills it: no new users from now on, and the owner's reference is put. Returns whether that was the
+    /// last reference, so that the caller must release the counted object. Otherwise one of the later
+    /// [`put`](PerCpuRef::put)s returns true: exactly one of all these calls does.
     ///
-    /// When it returns, every thread sees that it is dead (Linux calls a function at that time, the
-    /// *confirmation*): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If it was killed
-    /// already, it waits for that and returns false. It costs one heavy fence.
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    /// When it returns, every thread sees that the count is dead (Linux calls a *confirmation* callback
+    /// then): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If it was killed before, the call
+    /// waits for that and returns false. It costs one heavy fence.
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn kill(&self) -> bool {
-        // Acquire, with the new beginning: who killed it the last time has stored what it had added up.
-        // Release: see `is_dead`.
+        // Acquire, with `reinit`: the sum that the last kill has stored. Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
         if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
-            // Relaxed: nobody who hears of this can find an older mode any more.
+            // Relaxed: a thread that learns of this return cannot find an older mode any more.
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
-        // See `count`. A thread whose counter is made after our look through the table is one that
-        // comes later, too.
+        // See `count`. A thread whose counter is allocated after the walk through the table comes later,
+        // too.
         if !is_mutant!("percpu_no_fence") {
             self.platform.heavy();
         }
@@ -180,39 +189,38 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                // Acquire, with the thread's `light`: the language wants it where both sides execute a
-                // fence, as ours came before this load. Where the other thread is interrupted instead,
-                // all that it did with its references before that is what `heavy` makes seen, and what
-                // it does after that is counted in common.
+                // Acquire, with the thread's `light`: the language requires it where both sides execute a
+                // fence, as this side's came before this load. If the thread is interrupted instead,
+                // `heavy` makes visible what it did with its references before the interrupt, and its
+                // later changes go to the common count.
                 word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
             sum = sum.wrapping_add(word);
         }
-        let before = if is_mutant!("percpu_adds_twice") { 0 } else { self.added_up.load(Relaxed) };
-        self.added_up.store(sum, Relaxed);
+        let before = if is_mutant!("percpu_adds_twice") { 0 } else { self.folded.load(Relaxed) };
+        self.folded.store(sum, Relaxed);
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
-        // Relaxed: the owner's reference is still there, so the count does not come to zero here, and
-        // its put hands on what we acquired from the counters.
+        // Relaxed: the owner's reference still exists, so the count does not reach zero here, and the put
+        // of that reference releases what was acquired from the counters.
         self.common.fetch_add(references.wrapping_sub(BIAS), Relaxed);
-        // Relaxed: `heavy` was a full fence, and what came before it is what `is_dead` promises.
+        // Relaxed: `heavy` was a full fence, and `is_dead` promises only what came before it.
         self.mode.store(DEAD, Relaxed);
         self.put_common()
     }
 
-    /// Whether it was killed. The answer "no" may be out of date; with "yes" the caller sees what the
-    /// one who killed it did before.
+    /// Whether it was killed. A false may be out of date; with a true the caller sees everything that the
+    /// owner did before the kill.
     pub fn is_dead(&self) -> bool {
         self.mode.load(order!(Acquire, "percpu_is_dead")) != LIVE
     }
 
-    /// Whether all references are gone. Once it is true it stays so until
-    /// [`reinit`](PerCpuRef::reinit).
+    /// Whether no references are left. A true remains true until [`reinit`](PerCpuRef::reinit).
     pub fn is_zero(&self) -> bool {
         self.common.load(order!(Acquire, "percpu_is_zero")) == 0
     }
 
-    /// Lets it live again, with one reference, the caller's.
+    /// Makes it live again, with one reference, the caller's.
     ///
     /// # Panics
     /// If there are references, or it was not killed.
@@ -221,8 +229,8 @@ impl<P: Platform> PerCpuRef<P> {
     }
 
     fn begin_again(&self) -> bool {
-        // While it lives or is added up the common count is biased, so zero means dead. Acquire: what
-        // all former users did, also for who has not asked whether there are any.
+        // The common count is biased while it is live or being folded, so zero means dead. Acquire:
+        // everything that former users did, also if the caller has not asked `is_zero`.
         let acquire = order!(Acquire, "percpu_reinit");
         let begun = self.common.compare_exchange(0, BIAS + 1, acquire, Relaxed).is_ok();
         if begun {
@@ -234,28 +242,28 @@ impl<P: Platform> PerCpuRef<P> {
 
 #[cfg(all(feature = "std", not(loom)))]
 impl PerCpuRef {
-    /// Takes another reference. The caller has one already.
+    /// Takes another reference. The caller must have one.
     #[inline]
     pub fn get(&self) {
-        // SAFETY: the number is the thread's.
+        // SAFETY: `with_number` passes a number that no other running thread has.
         crate::number::with_number(|thread| unsafe { self.get_as(thread) });
     }
 
-    /// Takes a reference if it lives. The caller needs none, but has to know that the `PerCpuRef`
-    /// itself is there.
+    /// Takes a reference if it is live. The caller needs no reference, but must know that the `PerCpuRef`
+    /// itself still exists.
     #[inline]
     #[must_use = "there may be no reference"]
     pub fn tryget_live(&self) -> bool {
-        // SAFETY: the number is the thread's.
+        // SAFETY: `with_number` passes a number that no other running thread has.
         crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
     }
 
-    /// Gives a reference back. Returns whether it was the last, so that the caller has to release what
-    /// it counts: never before it was [killed](PerCpuRef::kill).
+    /// Drops a reference. Returns whether it was the last one, so that the caller must release the
+    /// counted object; never before it was [killed](PerCpuRef::kill).
     #[inline]
-    #[must_use = "whoever put the last reference has to release what it counts"]
+    #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn put(&self) -> bool {
-        // SAFETY: the number is the thread's.
+        // SAFETY: `with_number` passes a number that no other running thread has.
         crate::number::with_number(|thread| unsafe { self.put_as(thread) })
     }
 }
@@ -284,10 +292,10 @@ mod tests {
     const ROUNDS: usize = if cfg!(miri) { 3 } else { 100 };
 
     #[test]
-    fn the_owner_s_reference_is_the_last_if_there_is_no_other() {
+    fn kill_drops_the_last_reference_if_there_are_no_users() {
         let count = PerCpuRef::default();
         count.get();
-        assert!(!count.put(), "nobody puts the last one of a live count");
+        assert!(!count.put(), "a put on a live count is never the last");
         assert!(!count.is_zero());
         assert!(count.kill());
         assert!(count.is_zero() && count.is_dead());
@@ -396,7 +404,7 @@ mod modelled {
 
     struct Shared {
         count: PerCpuRef<Model>,
-        /// What it counts. loom complains of an access that is not ordered with another.
+        /// What it counts. loom reports unordered accesses.
         object: Guarded<bool>,
     }
 
@@ -407,26 +415,26 @@ mod modelled {
 
         fn use_it(&self) {
             interrupt();
-            // SAFETY: loom panics if anybody writes there.
+            // SAFETY: loom panics on a concurrent write.
             assert!(self.object.with(|alive| unsafe { *alive }), "used after its release");
         }
 
         fn release_if(&self, is_last: bool) {
             if is_last {
-                // SAFETY: loom panics if anybody else is there.
+                // SAFETY: loom panics on a concurrent access.
                 let was = self.object.with(|alive| unsafe { alive.replace(false) });
                 assert!(was, "released twice");
             }
         }
 
         fn is_released(&self) -> bool {
-            // SAFETY: as above.
+            // SAFETY: loom panics on a concurrent access.
             !self.object.with(|alive| unsafe { *alive })
         }
     }
 
     #[test]
-    fn a_new_user_comes_before_the_end_or_not_at_all() {
+    fn a_new_user_comes_before_the_kill_or_is_refused() {
         check(3, || {
             let shared = Shared::new();
             let user = thread::spawn({
@@ -453,7 +461,7 @@ mod modelled {
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.count.get_as(1);
                     shared.release_if(shared.count.put_as(1));
@@ -466,9 +474,9 @@ mod modelled {
         });
     }
 
-    /// The one who asks executes no fence: in loom one acquires from stores that others have read, too.
+    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads have read.
     #[test]
-    fn who_is_told_that_it_is_zero_sees_what_a_user_did_whom_another_one_has_added_up() {
+    fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
@@ -492,14 +500,14 @@ mod modelled {
     }
 
     #[test]
-    fn who_is_told_that_it_is_zero_sees_what_its_users_did() {
+    fn is_zero_acquires_what_its_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);
@@ -531,7 +539,7 @@ mod modelled {
             });
             if shared.count.kill() {
                 shared.release_if(true);
-                // SAFETY: nobody has a reference; loom sees to it.
+                // SAFETY: no reference is left, and loom checks that.
                 shared.object.with(|alive| unsafe { *alive = true });
                 shared.count.reinit();
             }
@@ -540,14 +548,14 @@ mod modelled {
     }
 
     #[test]
-    fn who_begins_again_sees_what_former_users_did() {
+    fn reinit_sees_what_former_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: the number is this thread's.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: as above, and the reference is one that the other thread got.
+                // SAFETY: the number is this thread's, and the other thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);
@@ -560,7 +568,7 @@ mod modelled {
     }
 
     #[test]
-    fn who_finds_it_dead_sees_what_was_done_before() {
+    fn is_dead_acquires_the_kill() {
         check(3, || {
             let shared = Shared::new();
             let other = thread::spawn({

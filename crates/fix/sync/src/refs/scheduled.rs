@@ -1,4 +1,4 @@
-//! Schedules of users of counts, of those who end them, and of those who ask.
+//! Schedules of users, owners and queries of counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use super::{PerCpuRef, Snzi};
 use crate::model::{Model, check, thread};
 
-/// A count, and what is true of it. That is no part of the model: whoever looks sees it.
+/// A count, and what is true of it. It is not part of the model: every access sees the latest value.
 struct Counted {
     count: PerCpuRef<Model>,
     references: AtomicI64,
@@ -30,7 +30,7 @@ impl Counted {
         assert!(self.ended.load(Relaxed) < self.begun.load(Relaxed), "used after its release");
     }
 
-    /// Puts a reference that somebody has got.
+    /// Puts a reference that any thread has taken.
     fn put(&self, thread: usize) {
         self.use_it();
         self.references.fetch_sub(1, Relaxed);
@@ -48,7 +48,7 @@ impl Counted {
 }
 
 #[test]
-fn each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills() {
+fn each_life_of_a_count_ends_once() {
     const USERS: usize = 4;
     check(|| {
         let counted = Counted::new();
@@ -59,7 +59,7 @@ fn each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills() {
                 while unsafe { counted.count.tryget_live_as(user) } {
                     counted.references.fetch_add(1, Relaxed);
                     counted.use_it();
-                    // SAFETY: as above.
+                    // SAFETY: the number is this thread's.
                     unsafe { counted.count.get_as(user) };
                     counted.references.fetch_add(1, Relaxed);
                     counted.put(user);
@@ -84,7 +84,7 @@ fn each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills() {
                     if life == 3 {
                         return;
                     }
-                    // Whoever put the last reference is about to say so.
+                    // The thread that put the last reference is about to report it.
                     while counted.ended.load(Relaxed) < life {
                         thread::yield_now();
                     }
@@ -111,7 +111,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
         unsafe { counted.count.get_as(0) };
         counted.references.fetch_add(1, Relaxed);
         let uses = |counted: &Counted, thread: usize| {
-            // SAFETY: as above.
+            // SAFETY: the number is this thread's.
             if unsafe { counted.count.tryget_live_as(thread) } {
                 counted.references.fetch_add(1, Relaxed);
                 counted.put(thread);
@@ -120,7 +120,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
         let kills = |counted: &Counted, thread: usize| {
             let is_last = counted.count.kill();
             assert!(counted.count.is_dead());
-            // SAFETY: as above.
+            // SAFETY: the number is this thread's.
             assert!(!unsafe { counted.count.tryget_live_as(thread) }, "it was killed");
             // There is the reference that the first thread got.
             assert!(!is_last, "released with references");
@@ -135,7 +135,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
 }
 
 #[test]
-fn somebody_is_there_if_any_of_five_threads_is() {
+fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
     check(|| {
         // Nine leaves have a node between some of them and the root.
         let snzi = Arc::new(Snzi::new(9));

@@ -1,4 +1,4 @@
-//! A scalable non-zero indicator: "is anybody there?", and never how many.
+//! A scalable non-zero indicator: whether a count is zero, but never its value.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,15 +8,15 @@ use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::primitive::AtomicU64;
 
-/// Children of a node. More make the way to the root shorter, and the fights on it harder.
+/// Children of a node. More of them shorten the path to the root, and increase the contention on it.
 const FAN_OUT: usize = 8;
 
-/// A word: a count, a flag and a version, which exchanges replace together.
+/// A word with a count, a flag and a version, which exchanges replace together.
 ///
-/// In a node the flag is the paper's "one half": the first to arrive is on its way to the parent, and
-/// the count is zero. In the root it is the paper's announcement: the indicator may not be set yet. In
-/// the indicator it is what it indicates. 32 bits of version are enough, as the thread that is to be
-/// fooled would have to sleep through 2^32 changes, no more and no less.
+/// In a node the flag is the paper's "one half": the count is zero, and the first arrival is on its way
+/// to the parent. In the root it is the paper's announcement: the indicator may not be set yet. In the
+/// indicator it is the answer. 32 bits of version suffice, as a thread would have to sleep through
+/// exactly 2^32 changes to be misled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
     count: u32,
@@ -49,8 +49,8 @@ impl AtomicWord {
         Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
-    /// AcqRel everywhere: whoever finds a count that is not zero need not go up, because the one who
-    /// made it so has been there; the exchange hands that on.
+    /// AcqRel everywhere: a thread that finds a non-zero count need not go up, as the thread that made it
+    /// non-zero has done so. The exchange passes that on.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
@@ -58,19 +58,19 @@ impl AtomicWord {
     }
 }
 
-/// An indicator that threads arrive at and depart from, and that says whether any is there.
+/// An indicator at which threads arrive and depart, and that shows whether any thread has arrived and not
+/// departed.
 ///
-/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. To
-/// arrive and depart costs two atomic exchanges on a leaf; who finds its leaf in use does not touch
-/// its parent. With a leaf for each CPU, threads share nothing as long as somebody is there.
+/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. Arriving
+/// and departing cost two atomic exchanges on a leaf; a thread that finds its leaf in use does not touch
+/// the parent. With a leaf for each CPU, threads share nothing while the count is not zero.
 ///
-/// Use it where the question needs an answer that is true *now* and is asked often: the readers of a
-/// lock, transactions in flight. Where the question may cost an interrupt, threads that only mark a
-/// line of their own are ten times as fast as it is; where the answer may come late,
-/// [`refcache`](super::refcache) is.
+/// Use it where the answer must be true *now* and is needed often: the readers of a lock, transactions in
+/// flight. If a query may cost an interrupt, marking a line of the thread's own is ten times as fast; if
+/// the answer may be late, [`refcache`](super::refcache) is.
 ///
-/// A query that comes after an arrival has returned and before its departure is called is true. One
-/// that comes when all departures have returned, and before anybody else arrives, is false.
+/// A query is true if it begins after an arrival has returned and ends before the departure is called. It
+/// is false if it begins after all departures have returned and ends before another arrival is called.
 ///
 /// Each leaf and each inner node has 128 bytes.
 ///
@@ -85,35 +85,44 @@ impl AtomicWord {
 /// ```
 ///
 /// # How it works
-/// A node counts those who arrived there, and the node itself arrives at its parent when its count
-/// leaves zero, and departs from it when the count is zero again. The first to arrive cannot change
-/// node and parent at once: if it went to the parent first, each of many who come together would; if
-/// it changed the node first, the second would think that the root knows. So it first sets the count
-/// to *one half*. Whoever finds that goes to the parent as well, and then tries to make it one; who
-/// fails has arrived at the parent once too often, and departs again.
+/// ```text
+/// indicator   true
+/// root        2              counts the nodes below that are in use
+///           ┌─┴───┐
+/// nodes     1  0  3          each arrives at its parent when its count leaves zero
+///           │     │
+/// leaves    1     1 0 2      threads arrive and depart here
+/// ```
 ///
-/// The root tells the indicator, which is another word so that queries do not touch the count. It
-/// sets it after its count left zero (whoever comes before that is done helps), and unsets it after
-/// the count came to zero, unless somebody has arrived since: the version tells.
+/// A node counts its arrivals. It arrives at its parent when its count leaves zero, and departs from it
+/// when its count is zero again. The first arrival cannot change the node and the parent at once. If it
+/// changed the parent first, each of many simultaneous arrivals would do so; if it changed the node
+/// first, the second arrival would assume that the root is set. So it first sets the count to *one half*.
+/// Every thread that finds one half arrives at the parent as well and then tries to set the count to one;
+/// a thread that fails has arrived at the parent once too often and departs again.
 ///
-/// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007.
-/// The indicator's load-linked and store-conditional are an exchange with a version here.
+/// The indicator is a separate word, so that queries do not touch the root's count. The root sets it
+/// after its count has left zero; arrivals before that help. It clears the indicator after its count has
+/// reached zero, unless the version shows another arrival since.
+///
+/// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007,
+/// with a versioned exchange of the indicator instead of load-linked and store-conditional.
 #[derive(Debug)]
 pub struct Snzi {
     indicator: Padded<AtomicWord>,
     root: Padded<AtomicWord>,
-    /// A heap: the children of place `i` are at `FAN_OUT * i + 1` and following, the root is place 0,
-    /// and place `i` is `nodes[i - 1]`.
+    /// A heap: the children of index `i` are at `FAN_OUT * i + 1` and following, the root has index 0,
+    /// and index `i` is `nodes[i - 1]`.
     nodes: Box<[Padded<AtomicWord>]>,
-    /// The first leaf's place; those after it are leaves, too.
+    /// The index of the first leaf; all later nodes are leaves.
     first_leaf: usize,
 }
 
 impl Snzi {
-    /// An indicator with at least so many leaves, of which each thread should have one for itself.
+    /// An indicator with at least `leaves` leaves. Each thread should have a leaf of its own.
     pub fn new(leaves: usize) -> Snzi {
         let leaves = leaves.max(1);
-        // A node has children if the first of them is there.
+        // A node has children if its first child exists.
         let first_leaf = |nodes: usize| nodes.div_ceil(FAN_OUT).max(1);
         let nodes = (leaves..).find(|&nodes| nodes + 1 - first_leaf(nodes) >= leaves);
         let nodes = nodes.expect("each node more is a leaf more, but for one in eight");
@@ -125,18 +134,19 @@ impl Snzi {
         }
     }
 
-    /// Leaves that there are.
+    /// The number of leaves.
     pub fn leaves(&self) -> usize {
         self.nodes.len() + 1 - self.first_leaf
     }
 
-    /// Whether anybody is there. If not, the caller sees what those did who were.
+    /// Whether any thread has arrived and not departed. If not, the caller sees what departed threads
+    /// did.
     #[inline]
     pub fn query(&self) -> bool {
         self.indicator.load().flag
     }
 
-    /// Arrives at the leaf of this number, which wraps around. The departure is the arrival's drop, by
+    /// Arrives at the leaf of this number, modulo the number of leaves. Dropping the arrival departs, on
     /// any thread.
     pub fn arrive_at(&self, leaf: usize) -> Arrival<'_> {
         let place = self.first_leaf + leaf % self.leaves();
@@ -144,7 +154,7 @@ impl Snzi {
         Arrival { snzi: self, place }
     }
 
-    /// Arrives at the leaf that belongs to the calling thread, and to few others.
+    /// Arrives at the calling thread's leaf, which few other threads use.
     #[cfg(all(feature = "std", not(loom)))]
     #[inline]
     pub fn arrive(&self) -> Arrival<'_> {
@@ -174,7 +184,7 @@ impl Snzi {
                 }
                 (word, arrived) = (half, true);
             }
-            // One half: ours, or that of one who needs help.
+            // One half: set by this thread, or by one that needs help.
             self.arrive_at_node(parent);
             if !node.replace(word, Word { count: 1, flag: false, ..word }) {
                 too_often += 1;
@@ -218,7 +228,7 @@ impl Snzi {
             }
         };
         if new.flag && (new.count == 1 || !is_mutant!("snzi_no_help")) {
-            // The one who made it leave zero may not have done it yet.
+            // The thread that made the count leave zero may not have set the indicator yet.
             loop {
                 let word = self.indicator.load();
                 let set = Word { flag: true, version: word.version.wrapping_add(1), ..word };
@@ -226,8 +236,8 @@ impl Snzi {
                     break;
                 }
             }
-            // If the root has changed meanwhile, whoever changed it has set the indicator, too, or
-            // will, as it saw the flag.
+            // If the root has changed meanwhile, the thread that changed it has seen the flag, and has
+            // set the indicator or will.
             self.root.replace(new, Word { flag: false, ..new });
         }
     }
@@ -236,7 +246,7 @@ impl Snzi {
         let old = loop {
             let word = self.root.load();
             debug_assert!(word.count > 0, "more departures than arrivals");
-            // No flag: we arrived, so the indicator was set by us or before us.
+            // No flag: this thread has arrived, so the indicator was set by it or before it.
             if self.root.replace(word, Word { count: word.count - 1, flag: false, ..word }) {
                 break word;
             }
@@ -245,9 +255,9 @@ impl Snzi {
             return;
         }
         loop {
-            // First the indicator, then the root. If somebody arrives between our two loads, the
-            // second shows it. If it arrives later, it sets the indicator after our first load, and
-            // our exchange fails, or after our exchange.
+            // First the indicator, then the root. If another thread arrives between these two loads, the
+            // second one shows it. If it arrives later, it sets the indicator after the first load, so
+            // that the exchange fails, or after the exchange.
             let word = self.indicator.load();
             if !is_mutant!("snzi_unsets") && self.root.load().version != old.version {
                 return;
@@ -260,7 +270,7 @@ impl Snzi {
     }
 }
 
-/// Somebody who is there, until it is dropped.
+/// An arrival, which departs when it is dropped.
 #[must_use = "it departs when it is dropped"]
 pub struct Arrival<'a> {
     snzi: &'a Snzi,
@@ -294,7 +304,7 @@ mod tests {
         for leaves in 1..if cfg!(miri) { 20 } else { 200 } {
             let snzi = Snzi::new(leaves);
             assert_eq!(snzi.leaves(), leaves);
-            // Every way up ends at the root.
+            // Every path up ends at the root.
             let all: Vec<_> = (0..leaves).map(|leaf| snzi.arrive_at(leaf)).collect();
             assert!(snzi.query());
             drop(all);
@@ -305,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whether_anybody_is_there_after_any_sequence() {
+    fn a_query_is_right_after_any_sequence_of_arrivals() {
         let snzi = Snzi::new(70);
         let mut there = Vec::new();
         let mut random = numbers(7);
@@ -329,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_true_while_anybody_is_there_and_false_when_all_have_gone() {
+    fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
         // All on few leaves, and on leaves below an inner node.
         for leaves in [1, 2, 9] {
@@ -381,7 +391,7 @@ mod modelled {
 
     fn arrive_and_depart(snzi: &Snzi, leaf: usize) {
         let arrival = snzi.arrive_at(leaf);
-        assert!(snzi.query(), "somebody has arrived");
+        assert!(snzi.query(), "an arrival has not departed");
         drop(arrival);
     }
 
@@ -423,25 +433,25 @@ mod modelled {
     }
 
     #[test]
-    fn who_finds_nobody_there_sees_what_those_did_who_were() {
+    fn a_false_query_acquires_the_departures() {
         check(3, || {
             struct Shared {
                 snzi: Snzi,
-                /// loom complains of an access that is not ordered with another.
+                /// loom reports unordered accesses.
                 work: Guarded<bool>,
             }
-            // SAFETY: loom sees who uses the cell when.
+            // SAFETY: loom checks every use of the cell.
             unsafe impl Sync for Shared {}
             let shared: &Shared =
                 Box::leak(Box::new(Shared { snzi: Snzi::new(2), work: Guarded::new(false) }));
             let arrival = shared.snzi.arrive_at(0);
             let other = thread::spawn(|| {
                 if !shared.snzi.query() {
-                    // SAFETY: loom panics if anybody else is there.
+                    // SAFETY: loom panics on a concurrent access.
                     assert!(shared.work.with(|work| unsafe { *work }));
                 }
             });
-            // SAFETY: as above.
+            // SAFETY: loom panics on a concurrent access.
             shared.work.with(|work| unsafe { *work = true });
             drop(arrival);
             other.join().unwrap();

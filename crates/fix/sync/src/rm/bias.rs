@@ -1,21 +1,21 @@
-//! Readers that pass a lock by, for as long as nobody writes.
+//! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
-//! A reader writes the lock's number into a slot of its thread and looks whether the lock is *open*.
-//! If it is, it has the lock, and has written nothing that another thread writes or reads often. A
-//! writer takes the lock below, shuts the lock, and waits until no slot has its number. Readers of a
-//! shut lock take the lock below, and one of them opens it again after a while. So a lock that is
-//! written all the time is the lock below and one load.
+//! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If
+//! it is, the reader has the lock, and has written no line that other threads write or often read. A
+//! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
+//! Readers of a shut lock take the underlying lock, and one of them opens the lock again after a while.
+//! So a lock that is written all the time costs the underlying lock and one load.
 //!
-//! A number, and not the lock's address: a thread may forget a guard, and then somebody frees or
-//! moves the lock and makes another one there.
+//! Slots have a number and not the lock's address: a thread may leak a guard, after which the lock may be
+//! moved or freed and another lock made at its address.
 //!
 //! ```text
 //! reader                          writer
-//!   slot = number                   (takes the lock below)
+//!   slot = number                   (takes the underlying lock)
 //!   light fence                     open = false
 //!   open?  yes: it has the lock     heavy fence
 //!          no:  slot = none,        no slot has it?  yes: it has the lock
-//!               the lock below                             no:  waits
+//!               the underlying lock                  no:  waits
 //! ```
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -29,30 +29,30 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// Writers wait for readers of an open lock at most 1 / (`PATIENCE` + 1) of the time: for so many
-/// times the duration of the last wait the lock stays shut. BRAVO's number.
-const PATIENCE: u64 = 9;
+/// A lock stays shut for this many times the duration of the last wait for readers, so writers wait at
+/// most 1 / (`INHIBIT_FACTOR` + 1) of the time. It is BRAVO's inhibit factor.
+const INHIBIT_FACTOR: u64 = 9;
 
-/// Reads of a shut lock for which nobody asks how late it is. A clock costs more than a lock.
+/// Reads of a shut lock between two checks of the time. A clock costs more than a lock.
 const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// What `open` is if the lock is not.
+/// The value of `open` in a shut lock.
 const SHUT: u64 = 0;
 
-/// From one lock's number to the next: the lowest bits are the slots'.
+/// The step between lock numbers: the lowest bits belong to slots.
 const STEP: u64 = 4;
 
 /// A lock over the lock `below`.
 #[derive(Debug)]
 pub(super) struct Bias<R> {
-    /// The lock's number in slots; 0 until somebody reads it.
+    /// The lock's number in slots; 0 until the first read.
     number: AtomicU64,
-    /// The number again if the lock is open, that is, if readers need no more than a slot; else 0.
-    /// Who has the lock below in any way may set it, who has it exclusively may clear it.
+    /// The number if the lock is open, that is, if a slot is enough for readers; else 0. Any holder of
+    /// the underlying lock may set it, and an exclusive holder may clear it.
     open: AtomicU64,
-    /// Reads that took the lock below since it was shut, or fewer: the count is not exact.
+    /// Reads that took the underlying lock since the lock was shut. Some may be missing.
     reads: AtomicU32,
-    /// When a reader may open the lock again, in the platform's time.
+    /// When a reader may open the lock again, by the platform's clock.
     shut_until: AtomicU64,
     left: Event,
     below: R,
@@ -72,9 +72,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// What slots call the lock. A new number must be in place before it is used.
+    /// The lock's number. A new number is stored before it is used.
     fn name(&self) -> u64 {
-        // No part of the algorithm, and so none of its model.
+        // Not a part of the algorithm, nor of its model.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
         match self.number.load(Relaxed) {
             0 => {
@@ -85,13 +85,13 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// The lock below, to see who waits there.
+    /// The underlying lock, to check its waiters.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn below(&self) -> &R {
         &self.below
     }
 
-    /// Takes the lock by a free slot, if it is open.
+    /// Takes the lock with a free slot, if it is open.
     #[inline]
     fn enter(&self, slot: &Slot, fence: impl FnOnce()) -> bool {
         let number = self.open.load(Relaxed);
@@ -100,11 +100,11 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         slot.set(number);
         fence();
-        // The fences order our store of the slot and this load, and a writer's store of `open` and
-        // load of the slot. If our load misses the writer's store, the writer sees the slot and
-        // waits for us. If it sees the store, we are not inside. It may also see that a reader has
-        // opened the lock after that writer: Acquire, and the Release of that reader, who had the
-        // lock below then, let us see what the writer wrote.
+        // The fences order this thread's store of the slot before its load of `open`, and a writer's
+        // store of `open` before its load of the slot. If this load misses the writer's store, the writer
+        // sees the slot and waits. If it sees the store, this thread does not have the lock. It may also
+        // see that a reader opened the lock after that writer: that reader had the underlying lock, and
+        // its Release, with this Acquire, makes the writer's stores visible.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -112,21 +112,21 @@ impl<R: RawRwLockRecursive> Bias<R> {
         false
     }
 
-    /// Gives back a lock that was taken by a slot.
+    /// Releases a lock that was taken with a slot.
     #[inline]
     fn leave(&self, slot: &Slot) {
         slot.clear();
-        // If a writer sleeps for the slot, it has shut the lock before it looked at the slot. So
-        // either it has seen the slot empty, or this load sees that the lock is shut: by the fence
-        // of `shut` where the platform is asymmetric. A full fence would cost more than it is
-        // worth, so a symmetric platform has none, and the writer may wake up late.
+        // A writer that sleeps for the slot has shut the lock before it loaded the slot. Either it has
+        // seen the slot empty, or this load sees that the lock is shut, by the fence of `shut` on an
+        // asymmetric platform. On a symmetric platform a full fence would cost more than it gains, so
+        // there is none and the writer may wake up late.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
         }
     }
 
-    /// Takes the lock for a reader, whose thread has these slots or, when it is about to exit, none.
+    /// Takes the lock for a reader. A thread that is exiting may have no slots.
     #[inline]
     pub(super) fn lock_shared<P: Platform>(
         &self,
@@ -138,7 +138,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// As [`Bias::lock_shared`], if no writer has the lock.
+    /// As [`Bias::lock_shared`], but fails if a writer has the lock.
     #[inline]
     pub(super) fn try_lock_shared<P: Platform>(
         &self,
@@ -182,18 +182,18 @@ impl<R: RawRwLockRecursive> Bias<R> {
         locked
     }
 
-    /// Takes the lock again if the thread has it, and else by any free slot.
+    /// Takes the lock again if the thread has it; otherwise takes it with any free slot.
     fn enter_any(&self, slots: Option<&Slots>) -> bool {
         let Some(slots) = slots else { return false };
         if let Some(slot) = slots.of(self.name()) {
-            // A writer may wait for us: to wait for it would be for ever.
+            // A writer may be waiting for this thread, which so must not wait for the writer.
             slot.nest();
             return true;
         }
         slots.free().is_some_and(|slot| self.enter(slot, || slots.light()))
     }
 
-    /// Notes that the thread has the lock below, and opens this one if it is time.
+    /// Records that the thread has the underlying lock, and opens the fast path if it is time.
     fn locked_below(&self, slots: Option<&Slots>, platform: &impl Platform) {
         if let Some(slots) = slots {
             match slots.free() {
@@ -201,20 +201,20 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.count_unrecorded(),
             }
         }
-        // Counts get lost when two readers are here; nobody needs them all.
+        // Concurrent readers may lose counts, which need not be exact.
         let reads = self.reads.load(Relaxed);
         self.reads.store(reads.wrapping_add(1), Relaxed);
         if reads.is_multiple_of(READS)
             && self.open.load(Relaxed) == SHUT
             && platform.now() >= self.shut_until.load(Relaxed)
         {
-            // The lock below is ours, so no writer is inside, and the next one will shut the lock.
-            // Release: see `enter`.
+            // This thread has the underlying lock, so no writer has it, and the next one will shut the
+            // lock. Release: see `enter`.
             self.open.store(self.name(), order!(Release, "rm_open"));
         }
     }
 
-    /// Gives back a reader's lock.
+    /// Releases a reader's lock.
     ///
     /// # Safety
     /// The thread of these slots has it.
@@ -225,12 +225,12 @@ impl<R: RawRwLockRecursive> Bias<R> {
         {
             return self.leave(slots.first());
         }
-        // SAFETY: the caller says so.
+        // SAFETY: the contract is the same.
         unsafe { self.unlock_shared_any(slots) };
     }
 
     /// # Safety
-    /// As [`Bias::unlock_shared`].
+    /// That of [`Bias::unlock_shared`].
     #[cold]
     unsafe fn unlock_shared_any(&self, slots: Option<&Slots>) {
         if let Some(slots) = slots {
@@ -241,7 +241,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.uncount_unrecorded(),
             }
         }
-        // SAFETY: the thread has the lock, and not by a slot alone, so it has the lock below.
+        // SAFETY: the caller guarantees that the thread has the lock. No slot alone held it, so the
+        // thread has the underlying lock.
         unsafe { self.below.unlock_shared() };
     }
 
@@ -258,8 +259,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// Takes the lock for a writer if nobody has it. This may cost a heavy fence, and does not wait
-    /// for readers.
+    /// Takes the lock for a writer if it is free. It may cost a heavy fence, and does not wait for
+    /// readers.
     #[inline]
     pub(super) fn try_lock_exclusive<P: Platform>(
         &self,
@@ -270,27 +271,27 @@ impl<R: RawRwLockRecursive> Bias<R> {
             && (self.open.load(Relaxed) == SHUT || self.try_shut(readers, &platform()))
     }
 
-    /// Sends readers to the lock below, which is ours, and waits until those of before are out.
+    /// Shuts the fast path and waits for its readers. The caller has the underlying lock.
     #[cold]
     fn shut(&self, readers: &Readers, platform: &impl Platform) {
         let number = self.number.load(Relaxed);
         let began = platform.now();
         self.open.store(SHUT, Relaxed);
-        // The other side is in `enter`. A thread that came into the registry meanwhile is a store
-        // like that of its slot: if we miss it, it sees that the lock is shut.
+        // The other side is `enter`. A thread that registers meanwhile is like one that stores its slot:
+        // if this side misses it, it sees that the lock is shut.
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
-        // Once is enough for each slot: nobody enters a shut lock, but for those who have it.
+        // One pass suffices: a shut lock can be entered only by threads that have it already.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }
         let now = platform.now();
         self.reads.store(1, Relaxed);
-        self.shut_until.store(now + PATIENCE * (now - began), Relaxed);
+        self.shut_until.store(now + INHIBIT_FACTOR * (now - began), Relaxed);
     }
 
-    /// As [`Bias::shut`]; if readers are inside, opens the lock again and gives the lock below back.
+    /// As [`Bias::shut`]; if there are readers, opens the lock again and releases the underlying lock.
     #[cold]
     fn try_shut(&self, readers: &Readers, platform: &impl Platform) -> bool {
         let number = self.number.load(Relaxed);
@@ -300,9 +301,10 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
-            // Relaxed: `heavy` was a full fence, so whoever finds it open sees what was written before.
+            // Relaxed: `heavy` was a full fence, so a reader that finds the lock open sees what was
+            // written before.
             self.open.store(self.name(), Relaxed);
-            // SAFETY: it is ours since `try_lock_exclusive`.
+            // SAFETY: `try_lock_exclusive` has taken it.
             unsafe { self.below.unlock_exclusive() };
         } else {
             self.reads.store(1, Relaxed);
@@ -310,19 +312,20 @@ impl<R: RawRwLockRecursive> Bias<R> {
         !is_read
     }
 
-    /// Gives back a writer's lock.
+    /// Releases a writer's lock.
     ///
     /// # Safety
     /// The thread has it.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller says so, and a writer has the lock below.
+        // SAFETY: the caller guarantees that the thread has the lock, and a writer has the underlying
+        // lock.
         unsafe { self.below.unlock_exclusive() };
     }
 }
 
-/// Whether a thread with these slots, none of which has the lock, surely does not have it. A lock
-/// below that lets writers first would wait for itself, if it did.
+/// Whether the thread, none of whose slots has the lock, certainly does not have it. If it has, an
+/// underlying lock that prefers writers would deadlock.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

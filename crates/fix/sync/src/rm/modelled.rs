@@ -82,7 +82,7 @@ struct Place {
 
 // SAFETY: the lock guards the value.
 unsafe impl Sync for Place {}
-// SAFETY: as above.
+// SAFETY: as for the other marker trait.
 unsafe impl Send for Place {}
 
 impl Place {
@@ -93,7 +93,7 @@ impl Place {
     }
 
     fn slots(&self) -> &Slots {
-        self.readers.join(&Model).slots()
+        self.readers.register(&Model).slots()
     }
 
     /// Reads as the owner of `slots`.
@@ -111,7 +111,7 @@ impl Place {
     fn add(&self) {
         // SAFETY: the caller has the lock.
         self.value.with(|value| unsafe { *value += 1 });
-        // SAFETY: as above.
+        // SAFETY: the caller has the lock.
         unsafe { self.lock.unlock_exclusive() };
     }
 
@@ -128,7 +128,7 @@ fn in_thread<R: 'static>(place: &Arc<Place>, does: fn(&Place) -> R) -> thread::J
 }
 
 #[test]
-fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
+fn a_writer_excludes_a_reader_that_registers() {
     check(3, || {
         let place = Place::new();
         // Opens the lock.
@@ -140,7 +140,7 @@ fn a_writer_excludes_a_reader_that_comes_for_the_first_time() {
 }
 
 #[test]
-fn a_reader_reads_twice_while_a_writer_comes_twice() {
+fn a_reader_locks_twice_while_a_writer_locks_twice() {
     check(3, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| {
@@ -198,7 +198,7 @@ fn a_reader_of_a_lock_that_was_opened_again_sees_the_write_before() {
         place.write();
         let slots = place.slots();
         place.lock.lock_shared(Some(slots), || Model);
-        // SAFETY: we have it. Whoever reads nothing meets no reader in the cell.
+        // SAFETY: this thread has the lock, and loom panics on a concurrent access.
         unsafe { place.lock.unlock_shared(Some(slots)) };
         reader.join().unwrap();
     });
@@ -241,7 +241,7 @@ fn a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before() {
         let slots = place.slots();
         let read = || {
             place.lock.lock_shared(Some(slots), || Model);
-            // SAFETY: we have it. Whoever reads nothing meets no reader in the cell.
+            // SAFETY: this thread has the lock, and loom panics on a concurrent access.
             let unlock = || unsafe { place.lock.unlock_shared(Some(slots)) };
             unlock
         };

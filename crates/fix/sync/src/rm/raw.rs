@@ -1,4 +1,4 @@
-//! The lock as lock_api knows locks.
+//! The lock as an implementation of lock_api's traits.
 
 use core::marker::PhantomData;
 
@@ -8,29 +8,29 @@ use super::bias::Bias;
 use super::readers::{Reader, Threads};
 use super::slots::Slots;
 #[cfg(feature = "std")]
-use super::thread::Process;
+use super::thread::ThisProcess;
 
-/// A value that many read and few write, see [the module](super). Below is parking_lot's lock; for
-/// another one, name it: `lock_api::RwLock<RawRmLock<R>, T>`.
+/// A value that is read often and written rarely, see [the module](super). The underlying lock is
+/// parking_lot's; to use another one, write `lock_api::RwLock<RawRmLock<R>, T>`.
 #[cfg(feature = "std")]
 pub type RmLock<T> = lock_api::RwLock<RawRmLock, T>;
 
-/// What a reader of an [`RmLock`] has.
+/// The guard of an [`RmLock`] that is locked for reading.
 #[cfg(feature = "std")]
 pub type RmReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRmLock, T>;
 
-/// What a writer of an [`RmLock`] has.
+/// The guard of an [`RmLock`] that is locked for writing.
 #[cfg(feature = "std")]
 pub type RmWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRmLock, T>;
 
-/// The lock of an `RmLock`, without a value. `R` is the lock below, for writers and for readers after a
-/// write, which may read again: so it is a [`RawRwLockRecursive`]. `T` are the threads, those of the
-/// process unless there is none.
+/// The lock of an `RmLock`, without a value. `R` is the underlying lock, for writers and for readers
+/// after a write. They may read recursively, so it is a [`RawRwLockRecursive`]. `T` is the set of
+/// threads, by default those of the process.
 #[derive(Debug)]
 pub struct RawRmLock<
     #[cfg(feature = "std")] R = parking_lot::RawRwLock,
     #[cfg(not(feature = "std"))] R,
-    #[cfg(feature = "std")] T = Process,
+    #[cfg(feature = "std")] T = ThisProcess,
     #[cfg(not(feature = "std"))] T,
 > {
     pub(super) bias: Bias<R>,
@@ -42,8 +42,8 @@ fn slots<T: Threads>() -> Option<&'static Slots> {
     T::reader().map(Reader::slots)
 }
 
-// SAFETY: `Bias` excludes as its two sides argue; the guards stay on their thread, and so does the
-// record of what the thread has.
+// SAFETY: `Bias` excludes writers from all others, as argued at its fences. Guards are not `Send`, so a
+// thread's slots record what the thread holds.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
     #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
     const INIT: RawRmLock<R, T> = RawRmLock { bias: Bias::new(R::INIT), threads: PhantomData };
@@ -62,7 +62,7 @@ unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller says so.
+        // SAFETY: the contract is the same.
         unsafe { self.bias.unlock_shared(slots::<T>()) };
     }
 
@@ -78,12 +78,12 @@ unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller says so.
+        // SAFETY: the contract is the same.
         unsafe { self.bias.unlock_exclusive() };
     }
 }
 
-// SAFETY: a read within another is counted in the slot of the first, or takes the lock below
+// SAFETY: a nested read is counted in the slot of the first one, or takes the underlying lock
 // recursively.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLockRecursive for RawRmLock<R, T> {
     #[inline]

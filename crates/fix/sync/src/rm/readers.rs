@@ -1,17 +1,15 @@
-//! All threads that may read.
-
-use core::ptr::NonNull;
+//! The registered readers.
 
 use super::slots::{Slot, Slots};
 use crate::platform::Platform;
 use crate::primitive::constant;
 use crate::registry::{Node, Registry};
 
-/// The threads of a system that read locks without a trace on the locks.
+/// The threads of a system that read locks through slots.
 #[derive(Debug)]
 pub struct Readers(Registry<Slots>);
 
-/// A thread of [`Readers`].
+/// A registered thread of [`Readers`].
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a>(&'a Node<Slots>);
 
@@ -23,39 +21,39 @@ impl Readers {
         }
     }
 
-    /// A new thread, with a node of the embedder's.
-    ///
-    /// # Safety
-    /// The node has not been given to readers before, stays where it is for as long as they
-    /// are, and nobody has it exclusively.
-    pub unsafe fn join_in(&self, node: NonNull<Node<Slots>>) -> Reader<'_> {
-        // SAFETY: the caller says so.
-        Reader(unsafe { self.0.add(node) })
-    }
-
-    /// A new thread with the node of one that has left; none if there is none.
-    pub fn join_again(&self) -> Option<Reader<'_>> {
-        self.0.take().map(Reader)
-    }
-
-    /// A new thread.
+    /// Registers the calling thread, in a free node or in a new one. All calls pass an equal platform.
     #[cfg(feature = "alloc")]
-    pub fn join(&self, platform: &impl Platform) -> Reader<'_> {
+    pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
         Reader(self.0.take_or_make(|| Slots::new(platform)))
     }
 
-    /// What a writer looks through.
+    /// Registers the calling thread, in a free node. Returns `None` if there is no free node, instead of
+    /// allocating one. See [`Readers::add_node`].
+    pub fn try_register(&self) -> Option<Reader<'_>> {
+        self.0.take().map(Reader)
+    }
+
+    /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes are
+    /// made for an equal platform.
+    ///
+    /// # Panics
+    /// If the node was added before, here or elsewhere.
+    pub fn add_node(&self, node: &'static Node<Slots>) {
+        self.0.add_free(node);
+    }
+
+    /// The slots of all threads, which a writer walks.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.0.values().flat_map(Slots::all)
     }
 
-    /// Threads that there were at the same time.
+    /// The largest number of threads that were registered at the same time.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn count(&self) -> usize {
         self.0.nodes().count()
     }
 
-    /// In the child of a fork: threads other than this are not there, and read nothing.
+    /// Frees the slots of missing threads in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<Reader<'_>>) {
         for node in self.0.others(own.map(|own| own.0)) {
@@ -72,18 +70,19 @@ impl Default for Readers {
 }
 
 impl<'a> Reader<'a> {
-    /// What the thread reads.
+    /// The thread's slots.
     #[inline]
     pub(super) fn slots(self) -> &'a Slots {
         &self.0.value
     }
 
-    /// The thread reads no more, if it reads nothing; else it does not leave, and this is false: what
-    /// it reads is locked.
+    /// Unregisters the thread if it holds no lock for reading. Returns false if it holds one, and then
+    /// keeps the thread registered.
     ///
     /// # Safety
-    /// By this thread, which uses no copy of the reader from then on.
-    pub unsafe fn leave(self) -> bool {
+    /// Must be called by this thread. If the result is true, the thread must not use a copy of the reader
+    /// any more.
+    pub unsafe fn unregister(self) -> bool {
         let is_idle = self.0.value.is_idle();
         if is_idle {
             self.0.release();
@@ -92,23 +91,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Who reads and writes locks of one kind: the threads of a process or a kernel.
+/// The threads that use locks of one kind: those of a process or a kernel.
 ///
 /// # Safety
-/// [`reader`](Threads::reader) is of [`readers`](Threads::readers), and no other thread is the same
-/// reader. It is the same as long as the thread reads anything, and none only when the thread reads
-/// nothing by it. [`platform`](Threads::platform) is always equal, and all threads of it that may read
-/// are among those that its heavy fence is for.
+/// [`reader`](Threads::reader) returns a reader of [`readers`](Threads::readers) that no other thread
+/// has. It returns the same one as long as the thread holds a lock, and `None` only if the thread holds
+/// no lock by it. [`platform`](Threads::platform) always returns an equal platform, for which all nodes
+/// of `readers` were made, and whose heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
-    /// What they run on.
+    /// The platform of the threads.
     type Platform: Platform;
 
-    /// The system.
+    /// The platform.
     fn platform() -> Self::Platform;
 
-    /// All of them.
+    /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// The calling thread; none if it does not take part, and reads by the locks below.
+    /// The calling thread. `None` if it is not registered; it then uses the underlying locks.
     fn reader() -> Option<Reader<'static>>;
 }

@@ -75,7 +75,7 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, and who is inside: readers, or minus one. That is no part of the model: whoever looks sees it.
+/// A lock, and who is inside: readers, or minus one. It is not part of the model: every access sees the latest value.
 struct Place {
     lock: Bias<Below>,
     inside: AtomicI64,
@@ -101,9 +101,9 @@ impl World {
         } else if !lock.try_lock_exclusive(&self.readers, || Model) {
             return;
         }
-        assert_eq!(inside.swap(-1, Relaxed), 0, "somebody is inside");
+        assert_eq!(inside.swap(-1, Relaxed), 0, "the lock is held");
         thread::yield_now();
-        assert_eq!(inside.swap(0, Relaxed), -1, "somebody came in");
+        assert_eq!(inside.swap(0, Relaxed), -1, "the lock was taken meanwhile");
         // SAFETY: we have it.
         unsafe { lock.unlock_exclusive() };
     }
@@ -121,7 +121,7 @@ impl Place {
 }
 
 #[test]
-fn writers_exclude_three_readers_that_nest_and_come_and_go() {
+fn writers_exclude_three_nesting_readers() {
     check(|| {
         let world = World::new();
         let in_thread = |does: fn(&World)| {
@@ -131,13 +131,13 @@ fn writers_exclude_three_readers_that_nest_and_come_and_go() {
         let reads = |world: &World| {
             let [first, second] = &world.places;
             for _ in 0..2 {
-                let reader = world.readers.join(&Model);
+                let reader = world.readers.register(&Model);
                 let slots = reader.slots();
                 first.read(slots, thread::yield_now);
                 // A read within a read does not wait for a writer that waits.
                 first.read(slots, || first.read(slots, || second.read(slots, thread::yield_now)));
                 // SAFETY: it is not used after this.
-                assert!(unsafe { reader.leave() }, "it reads nothing");
+                assert!(unsafe { reader.unregister() }, "it reads nothing");
             }
         };
         let writes = |world: &World| {

@@ -1,4 +1,4 @@
-//! What a thread reads at the moment.
+//! The locks that a thread reads at the moment.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -6,41 +6,41 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
-/// Locks that a thread can read at the same time without a trace on the locks themselves. More are
-/// possible, and cost what they cost in the lock below. Four fill one line.
+/// Locks that a thread can read at the same time without writing to the locks themselves. Further ones
+/// cost as much as the underlying lock. Four fill one line.
 const SLOTS: usize = 4;
 
-/// Says that the thread has the lock of the slot by the lock below: nobody need wait for the slot.
+/// Set if the thread has the slot's lock through the underlying lock: writers need not wait for the slot.
 const BELOW: u64 = 1;
 
-/// Says that the thread reads the lock of the slot more than once.
+/// Set if the thread reads the slot's lock more than once.
 const NESTED: u64 = 2;
 
-/// What the first slot of a thread is for ever where readers execute a fence: no lock, and not free.
-/// So those who have found it free need not ask for a fence.
+/// The permanent value of a thread's first slot where readers execute a fence: no lock, and not free. So
+/// a reader that finds the first slot free needs no fence.
 const CLOSED: u64 = BELOW;
 
-/// The locks that a thread reads. Only that thread writes here.
+/// The slots of a thread. Only that thread writes to them.
 #[derive(Debug)]
 pub struct Slots {
     slots: [Slot; SLOTS],
-    /// Reads of locks that found no slot.
+    /// Reads of locks that found no free slot.
     unrecorded: AtomicU32,
-    /// What the platform says, in a line that readers have anyway.
+    /// The platform's answer, in a line that readers load anyway.
     is_symmetric: bool,
 }
 
-/// One lock that a thread reads.
+/// A lock that the thread reads.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// The lock's number with [`BELOW`] and [`NESTED`]; 0 for none.
     lock: AtomicU64,
-    /// How often more than once the thread reads it.
+    /// How many times more than once the thread reads it.
     nested: AtomicU32,
 }
 
 impl Slots {
-    /// Slots of a thread of this platform, which reads nothing.
+    /// The slots of a thread on this platform.
     pub fn new(platform: &impl Platform) -> Slots {
         let is_symmetric = platform.is_symmetric();
         let content = |slot| if slot == 0 && is_symmetric { CLOSED } else { 0 };
@@ -48,8 +48,7 @@ impl Slots {
         Slots { slots: core::array::from_fn(slot), unrecorded: AtomicU32::new(0), is_symmetric }
     }
 
-    /// The slot that is looked at first. When it is free or a lock has it, the thread executes no
-    /// fence for it.
+    /// The slot that a reader tries first. It needs no fence to take it.
     #[inline]
     pub(super) fn first(&self) -> &Slot {
         &self.slots[0]
@@ -64,7 +63,7 @@ impl Slots {
         self.slots.iter().find(|slot| slot.is_free())
     }
 
-    /// The slot that holds this lock, by itself or by the lock below.
+    /// The slot that has this lock, with or without the underlying lock.
     pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
     }
@@ -73,7 +72,7 @@ impl Slots {
         self.slots.iter()
     }
 
-    /// Whether the thread reads nothing.
+    /// Whether the thread has no lock.
     pub(super) fn is_idle(&self) -> bool {
         self.slots.iter().all(Slot::is_idle) && !self.has_unrecorded()
     }
@@ -86,7 +85,7 @@ impl Slots {
         self.unrecorded.store(one_more(self.unrecorded.load(Relaxed)), Relaxed);
     }
 
-    /// Reads nothing any more, in the child of a fork whose parent has the thread.
+    /// Frees all slots, in the child of a fork where the thread is missing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         for slot in self.slots.iter().filter(|slot| !slot.is_idle()) {
@@ -107,32 +106,32 @@ impl Slot {
         self.lock.load(Relaxed) == 0
     }
 
-    /// Whether it has no lock.
+    /// Whether the slot has no lock.
     fn is_idle(&self) -> bool {
         self.lock.load(Relaxed) & !(BELOW | NESTED) == 0
     }
 
-    /// Whether a writer of this lock waits for the slot. Whoever sees that it need not sees also
-    /// what the thread did before it left.
+    /// Whether a writer of this lock must wait for the slot. If not, the writer sees what the thread did
+    /// before it released the lock.
     pub(super) fn holds(&self, lock: u64) -> bool {
         let nested = if is_mutant!("rm_nested") { 0 } else { NESTED };
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
-    /// Whether the thread reads this lock once, and by the slot alone.
+    /// Whether the thread reads this lock once, without the underlying lock.
     #[inline]
     pub(super) fn is_single(&self, lock: u64) -> bool {
         self.lock.load(Relaxed) == lock
     }
 
-    /// Takes the slot. Release: a writer that finds another lock here than its own must see what the
-    /// thread did when it had the writer's.
+    /// Takes the slot. Release: a writer that finds another lock here must see what the thread did while
+    /// it had the writer's lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));
     }
 
-    /// Takes the slot for a lock that the thread has by the lock below.
+    /// Takes the slot for a lock that the thread has through the underlying lock.
     pub(super) fn set_below(&self, lock: u64) {
         self.lock.store(lock | BELOW, order!(Release, "rm_set_below"));
     }
@@ -146,13 +145,13 @@ impl Slot {
         self.lock.load(Relaxed) & BELOW != 0
     }
 
-    /// One more read of the slot's lock.
+    /// Adds a read of the slot's lock.
     pub(super) fn nest(&self) {
         self.nested.store(one_more(self.nested.load(Relaxed)), Relaxed);
         self.set(self.lock.load(Relaxed) | NESTED);
     }
 
-    /// Whether there was a read within another, which is over now.
+    /// Ends a nested read. Returns false if there is none.
     pub(super) fn unnest(&self) -> bool {
         let nested = self.nested.load(Relaxed);
         match nested {
@@ -165,7 +164,7 @@ impl Slot {
     }
 }
 
-/// A count of guards. Who forgets four thousand millions of them must not get to 0 again.
+/// Increments a count of guards, and panics if 2^32 leaked guards would wrap it to 0.
 fn one_more(count: u32) -> u32 {
     count.checked_add(1).expect("a thread has fewer than 2^32 guards of one lock")
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-use super::{Process, Threads};
 use super::{RawRmLock, RmLock};
+use super::{ThisProcess, Threads};
 use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
@@ -65,7 +65,7 @@ fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
     assert!(lock.try_write().is_none());
     assert!(lock.try_read().is_some(), "the lock is as it was before try_write");
     drop(reader);
-    let writer = lock.try_write().expect("nobody reads");
+    let writer = lock.try_write().expect("there is no reader");
     thread::scope(|scope| {
         scope.spawn(|| assert!(lock.try_read().is_none() && lock.try_write().is_none()));
     });
@@ -74,7 +74,7 @@ fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
 }
 
 #[test]
-fn who_reads_may_read_again_while_a_writer_waits() {
+fn a_reader_may_read_again_while_a_writer_waits() {
     // The first read of a lock takes the lock below, later ones a slot; a writer waits there or here.
     for is_open in [false, true] {
         let lock = if is_open { open(0) } else { RmLock::new(0) };
@@ -82,15 +82,15 @@ fn who_reads_may_read_again_while_a_writer_waits() {
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
             // The writer is there as soon as nobody new gets into the lock below.
-            // SAFETY: what is taken there is given back.
+            // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
-                // SAFETY: as above.
+                // SAFETY: every lock taken here is released here.
                 unsafe { below.unlock_shared() };
                 thread::yield_now();
             }
             let second = lock.read();
-            let third = lock.try_read().expect("who reads may read");
+            let third = lock.try_read().expect("a reader may read again");
             drop(first);
             assert_eq!((*second, *third), (0, 0), "no writer is inside");
         });
@@ -111,7 +111,7 @@ fn a_thread_reads_more_locks_than_it_has_slots() {
 }
 
 #[test]
-fn a_panic_lets_go_of_the_lock() {
+fn a_panic_unlocks() {
     let lock = open(0);
     let read = panic::catch_unwind(AssertUnwindSafe(|| {
         let _guard = lock.read();
@@ -157,7 +157,7 @@ fn a_lock_may_move() {
 #[test]
 fn slots_of_threads_that_are_gone_are_used_again() {
     let lock = open(0);
-    let nodes = || Process::readers().count();
+    let nodes = || ThisProcess::readers().count();
     let threads = if cfg!(miri) { 3 } else { 100 };
     let before = nodes();
     for _ in 0..threads {

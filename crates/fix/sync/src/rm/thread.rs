@@ -1,4 +1,4 @@
-//! The process's threads.
+//! The readers of the process, in which each thread registers at its first use.
 
 use super::readers::{Reader, Readers, Threads};
 use crate::per_thread::{Part, per_thread};
@@ -6,27 +6,27 @@ use crate::system::System;
 
 static READERS: Readers = Readers::new();
 
-per_thread!(Reader<'static>);
+per_thread!(Reader<'static>, in_child: forked);
 
 impl Part for Reader<'static> {
-    fn join() -> Self {
-        READERS.join(&System::detect())
+    fn register() -> Self {
+        READERS.register(&System::detect())
     }
 
-    fn leave(self) -> bool {
-        // Somebody may have forgotten a guard, or another destructor of the thread has one yet.
-        // SAFETY: this is the thread, and the part was its only copy.
-        unsafe { self.leave() }
+    fn unregister(self) -> bool {
+        // Fails if a guard was leaked, or if a later destructor of the thread still has one. SAFETY: this
+        // is the registered thread, and `self` was its only copy.
+        unsafe { self.unregister() }
     }
 }
 
 /// The threads of this process.
 #[derive(Debug)]
-pub struct Process(());
+pub struct ThisProcess(());
 
-// SAFETY: a reader belongs to the thread that has joined, until that is about to exit and reads
-// nothing. membarrier(2) reaches all threads of the process.
-unsafe impl Threads for Process {
+// SAFETY: only the thread that registered uses its reader, until it exits without a lock. membarrier(2)
+// reaches all threads of the process.
+unsafe impl Threads for ThisProcess {
     type Platform = System;
 
     fn platform() -> System {
@@ -43,8 +43,8 @@ unsafe impl Threads for Process {
     }
 }
 
-/// In the child of a fork: the other threads are not there, and read nothing.
+/// Frees the slots of missing threads in the child of a fork.
 #[cfg(all(unix, not(any(loom, miri))))]
-pub(crate) fn forked() {
-    READERS.forked(joined());
+extern "C" fn forked() {
+    READERS.forked(registered());
 }

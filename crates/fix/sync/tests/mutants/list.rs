@@ -19,68 +19,68 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("rm_no_fence", Torture("rm", &[])),
     ("rm_try_no_fence", Torture("rm", &[])),
 
-    ("biased_left", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
-    ("biased_out", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
-    ("biased_own", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
-    ("biased_wait", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
-    ("biased_visit", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
-    ("no_light_fence", Loom("biased::modelled::owner_and_visitor_exclude_each_other")),
+    ("biased_left", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
+    ("biased_out", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
+    ("biased_own", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
+    ("biased_wait", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
+    ("biased_visit", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
+    ("no_light_fence", Loom("biased::modelled::the_owner_and_a_remote_thread_exclude_each_other")),
 
-    ("biased_again", Loom("biased::modelled::an_owner_that_has_waited_sees_the_last_of_the_visits")),
+    ("biased_again", Loom("biased::modelled::an_owner_that_has_waited_acquires_the_last_remote_use")),
 
-    ("biased_crowd", Loom("biased::modelled::visitors_exclude_each_other")),
+    ("biased_crowd", Loom("biased::modelled::remote_threads_exclude_each_other")),
 
-    ("combiner_end", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
-    ("combiner_give", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
-    ("combiner_no_fence", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
-    ("combiner_over", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
-    ("combiner_take", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
-    ("joins_late", Loom("combiner::modelled::who_returns_was_seen_by_a_barrier")),
+    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
 
-    ("epoch_enter", Loom("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
-    ("epoch_enter_clock", Loom("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
-    ("epoch_leave", Loom("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
-    ("future", Loom("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
-    ("no_fence", Loom("epoch::modelled::a_section_that_follows_another_one_does_not_hide_it")),
+    ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
+    ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
+    ("epoch_leave", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
+    ("future", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
+    ("no_fence", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
 
-    ("epoch_refresh", Loom("epoch::modelled::a_section_that_is_refreshed_lets_go_of_what_was_found_before")),
-    ("epoch_refresh_clock", Loom("epoch::modelled::a_section_that_is_refreshed_lets_go_of_what_was_found_before")),
+    ("epoch_refresh", Loom("epoch::modelled::a_refreshed_section_releases_earlier_objects")),
+    ("epoch_refresh_clock", Loom("epoch::modelled::a_refreshed_section_releases_earlier_objects")),
 
-    ("early", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
-    ("epoch_look", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
-    ("epoch_over", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
-    ("epoch_read", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
-    ("epoch_tag", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
-    ("own_fence", Loom("epoch::modelled::what_is_found_in_a_section_is_not_written_after_a_grace_period")),
+    ("early", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
+    ("epoch_look", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
+    ("epoch_over", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
+    ("epoch_read", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
+    ("epoch_tag", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
+    ("own_fence", Loom("epoch::modelled::a_grace_period_waits_for_every_reader")),
 
-    ("epoch_note", Loom("epoch::modelled::a_stall_is_no_older_than_its_section_when_two_threads_scan")),
-    ("epoch_seen", Loom("epoch::modelled::a_stall_is_no_older_than_its_section_when_two_threads_scan")),
+    ("epoch_note", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
+    ("epoch_seen", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
 
-    ("epoch_note_any", Loom("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
-    ("epoch_stall", Loom("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
-    ("epoch_thread", Loom("epoch::modelled::a_stall_is_that_of_one_section_and_names_its_thread")),
+    ("epoch_note_any", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
+    ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
+    ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
 
-    ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_a_barrier_that_began_before")),
+    ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_one_before")),
 
     ("epoch_drain_no_fence", Loom("epoch::modelled::a_barrier_and_an_owner_that_defers_exclude_each_other")),
 
-    ("epoch_end_calls", Loom("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
-    ("epoch_ended", Loom("epoch::modelled::who_waits_for_a_barrier_sees_what_was_called")),
+    ("epoch_end_calls", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
+    ("epoch_ended", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
 
-    ("epoch_free", Loom("epoch::modelled::what_another_one_has_looked_for_is_freed_after_all_reads")),
+    ("epoch_free", Loom("epoch::modelled::objects_found_ready_by_another_scan_are_freed_after_all_reads")),
 
-    ("event_sleep_no_fence", Loom("event::modelled::who_sleeps_is_woken")),
-    ("event_wake_no_fence", Loom("event::modelled::who_sleeps_is_woken")),
+    ("event_sleep_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
+    ("event_wake_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
 
-    ("hazard_again", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
-    ("hazard_clear", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
-    ("hazard_look", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
-    ("hazard_no_fence", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
-    ("hazard_no_recheck", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
-    ("hazard_protect", Loom("hazard::modelled::a_slot_that_is_used_again_lets_go_of_what_it_had")),
+    ("hazard_again", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
+    ("hazard_clear", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
+    ("hazard_look", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
+    ("hazard_no_fence", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
+    ("hazard_no_recheck", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
+    ("hazard_protect", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
 
-    ("hazard_adopt", Loom("hazard::modelled::who_frees_an_orphan_sees_what_was_done_with_it")),
-    ("hazard_leave", Loom("hazard::modelled::who_frees_an_orphan_sees_what_was_done_with_it")),
+    ("hazard_adopt", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
+    ("hazard_leave", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
 
     ("slots_begin", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_empty", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
@@ -90,47 +90,47 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("slots_marked", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_wait", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
 
-    ("percpu_last", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
-    ("percpu_no_fence", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
-    ("percpu_no_mark", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
-    ("table_iter", Loom("refs::percpu::modelled::a_new_user_comes_before_the_end_or_not_at_all")),
+    ("percpu_last", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
+    ("percpu_no_fence", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
+    ("percpu_no_mark", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
+    ("table_iter", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
 
     ("percpu_begin", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
     ("percpu_mode", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
 
-    ("percpu_reinit", Loom("refs::percpu::modelled::who_begins_again_sees_what_former_users_did")),
+    ("percpu_reinit", Loom("refs::percpu::modelled::reinit_sees_what_former_users_did")),
 
-    ("percpu_is_dead", Loom("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
-    ("percpu_kill", Loom("refs::percpu::modelled::who_finds_it_dead_sees_what_was_done_before")),
+    ("percpu_is_dead", Loom("refs::percpu::modelled::is_dead_acquires_the_kill")),
+    ("percpu_kill", Loom("refs::percpu::modelled::is_dead_acquires_the_kill")),
 
-    ("percpu_add_up", Loom("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_a_user_did_whom_another_one_has_added_up")),
+    ("percpu_add_up", Loom("refs::percpu::modelled::is_zero_acquires_what_a_folded_user_did")),
 
-    ("percpu_is_zero", Loom("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
-    ("percpu_put", Loom("refs::percpu::modelled::who_is_told_that_it_is_zero_sees_what_its_users_did")),
+    ("percpu_is_zero", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
+    ("percpu_put", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
 
-    ("rcu_load", Loom("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
-    ("rcu_replace", Loom("rcu::modelled::a_reader_sees_a_value_as_it_was_made_and_not_its_end")),
+    ("epoch_load", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
+    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
 
-    ("rcu_update", Loom("rcu::modelled::updates_of_two_threads_are_both_there")),
-    ("rcu_update_again", Loom("rcu::modelled::updates_of_two_threads_are_both_there")),
-    ("rcu_update_load", Loom("rcu::modelled::updates_of_two_threads_are_both_there")),
+    ("rcu_update", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
+    ("rcu_update_again", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
+    ("rcu_update_load", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
 
-    ("biased_skip", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
-    ("refcache_early", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
-    ("refcache_group_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
-    ("refcache_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
-    ("refcache_used_only", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_finds_nothing")),
+    ("biased_skip", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
+    ("refcache_early", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
+    ("refcache_group_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
+    ("refcache_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
+    ("refcache_used_only", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
 
-    ("snzi_load", Loom("refs::snzi::modelled::who_finds_nobody_there_sees_what_those_did_who_were")),
+    ("snzi_load", Loom("refs::snzi::modelled::a_false_query_acquires_the_departures")),
 
     ("snzi_no_help", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
     ("snzi_replace", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
     ("snzi_unsets", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
 
-    ("registry_add", Loom("registry::modelled::a_value_is_used_by_one_thread_after_the_other")),
-    ("registry_release", Loom("registry::modelled::a_value_is_used_by_one_thread_after_the_other")),
-    ("registry_take", Loom("registry::modelled::a_value_is_used_by_one_thread_after_the_other")),
-    ("registry_walk", Loom("registry::modelled::a_value_is_used_by_one_thread_after_the_other")),
+    ("registry_add", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
+    ("registry_release", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
+    ("registry_take", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
+    ("registry_walk", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
 
     ("rm_clear", Loom("rm::modelled::a_read_within_a_read_does_not_wait_for_a_writer")),
     ("rm_holds", Loom("rm::modelled::a_read_within_a_read_does_not_wait_for_a_writer")),
@@ -149,46 +149,46 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before")),
 
-    ("table_get", Loom("table::modelled::an_entry_is_seen_as_it_was_made")),
-    ("table_lost", Loom("table::modelled::an_entry_is_seen_as_it_was_made")),
-    ("table_make", Loom("table::modelled::an_entry_is_seen_as_it_was_made")),
+    ("table_get", Loom("table::modelled::an_entry_is_seen_initialised")),
+    ("table_lost", Loom("table::modelled::an_entry_is_seen_initialised")),
+    ("table_make", Loom("table::modelled::an_entry_is_seen_initialised")),
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
 
     // What is of the process's threads, which loom does not have.
-    ("box_exchange", Miri("hazard::tests::a_box_is_found_as_it_was_made")),
-    ("box_store", Miri("hazard::tests::a_box_is_found_as_it_was_made")),
+    ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
+    ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
-    ("pi_give", Miri("lock::tests::who_has_it_sees_what_was_done_with_it")),
-    ("pi_take", Miri("lock::tests::who_has_it_sees_what_was_done_with_it")),
+    ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
+    ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
 
     // What is wrong in any order, in schedules of more threads than loom can have.
-    ("joins_late", Shuttle("combiner::scheduled::who_returns_was_seen_by_a_barrier")),
+    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_every_caller_that_returns")),
 
-    ("epoch_adopts_all", Shuttle("epoch::scheduled::threads_that_come_and_go_find_what_is_there_and_leave_nothing")),
-    ("future", Shuttle("epoch::scheduled::threads_that_come_and_go_find_what_is_there_and_leave_nothing")),
+    ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
+    ("future", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
 
-    ("early", Shuttle("epoch::scheduled::a_wait_is_for_guards_and_for_sections_that_change_threads")),
+    ("early", Shuttle("epoch::scheduled::a_wait_covers_guards_and_migrating_sections")),
 
-    ("epoch_no_wait_for_calls", Shuttle("epoch::scheduled::a_barrier_returns_when_all_was_called_that_was_deferred_before")),
+    ("epoch_no_wait_for_calls", Shuttle("epoch::scheduled::a_barrier_returns_after_all_earlier_calls")),
 
-    ("hazard_loses_orphans", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_while_one_of_three_readers_has_them")),
-    ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_while_one_of_three_readers_has_them")),
+    ("hazard_loses_orphans", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
+    ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
     ("registry_gives_twice", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
     ("slots_mark_once", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
 
-    ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),
-    ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once_whoever_gets_and_puts_and_kills")),
+    ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
+    ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
     ("percpu_no_mark", Shuttle("refs::scheduled::a_count_that_two_threads_kill_is_dead_for_both")),
 
-    ("snzi_no_help", Shuttle("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
-    ("snzi_stays", Shuttle("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
-    ("snzi_unsets", Shuttle("refs::scheduled::somebody_is_there_if_any_of_five_threads_is")),
+    ("snzi_no_help", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
+    ("snzi_stays", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
+    ("snzi_unsets", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
 
-    ("refcache_early", Shuttle("refs::refcache::scheduled::objects_stay_with_their_references_and_go_by_the_third_tick")),
-    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::objects_stay_with_their_references_and_go_by_the_third_tick")),
+    ("refcache_early", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
+    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
 
-    ("rm_nested", Shuttle("rm::scheduled::writers_exclude_three_readers_that_nest_and_come_and_go")),
-    ("rm_no_recheck", Shuttle("rm::scheduled::writers_exclude_three_readers_that_nest_and_come_and_go")),
+    ("rm_nested", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),
+    ("rm_no_recheck", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),
 ];

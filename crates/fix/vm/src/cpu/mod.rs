@@ -126,7 +126,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         // SAFETY: the caller promises it. A node of level 0 is a leaf.
         unsafe {
             let free = if node.as_ref().level() == 0 { Leaf::free } else { Branch::free };
-            self.epoch.defer_entry(Node::entry(node), free);
+            self.epoch.retire_entry(Node::entry(node), free);
         }
     }
 

@@ -193,7 +193,7 @@ impl TreePool {
     pub(crate) fn defer<P: Platform>(&mut self, epoch: &Handle<'_, P>) {
         while let Some(old) = self.retired.pop() {
             // SAFETY: it came from a box, and was replaced: nobody finds it any more.
-            unsafe { epoch.defer_entry(Copies::entry(old), Copies::free) };
+            unsafe { epoch.retire_entry(Copies::entry(old), Copies::free) };
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use knee_run::area::Padded;
 use knee_run::{Outcome, Task, Testcase};
-use knee_sync::refs::refcache::Shared;
+use knee_sync::refs::refcache::RefcacheArc;
 use knee_sync::refs::{PerCpuRef, Snzi};
 
 use super::shared::{repeat, shared};
@@ -51,7 +51,7 @@ fn percpu(task: &Task<'_>) -> Outcome {
 }
 
 fn refcache(task: &Task<'_>) -> Outcome {
-    static OBJECT: LazyLock<Shared<()>> = LazyLock::new(|| Shared::new(()));
+    static OBJECT: LazyLock<RefcacheArc<()>> = LazyLock::new(|| RefcacheArc::new(()));
     let own = OBJECT.clone();
     repeat(task, || drop(black_box(own.clone())))
 }

@@ -1,4 +1,4 @@
-//! Counts, the caches of their changes, and the review of those that are zero.
+//! Counts, the caches of their deltas, and the review of counts that are zero.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,17 +17,17 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
-/// Places of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
-const WAYS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
+/// Slots of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
+const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
-/// Caches that are flushed after one heavy fence. The owner of the last waits for all to be flushed,
+/// Caches that are flushed after one heavy fence. The owner of the last one waits until all are flushed,
 /// a few microseconds for each.
 pub(super) const GROUP: usize = 16;
 
-/// The bit of a weak reference's word that says that the object's count is zero.
+/// The bit of a weak reference's word that is set while the object's count is zero.
 const DYING: usize = 1;
 
-/// The count of an object, at the object's beginning.
+/// The count of an object, at the start of the object.
 pub(super) struct Header<R> {
     state: Mutex<R, State>,
     free: unsafe fn(NonNull<Header<R>>),
@@ -36,16 +36,16 @@ pub(super) struct Header<R> {
 struct State {
     /// The global count.
     count: i64,
-    /// The epoch of the last eviction that left the count at zero, or the one after.
+    /// The epoch of the last eviction that left the count at zero, or the epoch after it.
     touched: u64,
     /// It is in a queue.
     queued: bool,
-    /// The word of its weak references, once there is one.
-    weak: Option<Arc<Word>>,
+    /// The word that its weak references share, if there are any.
+    weak: Option<Arc<WeakRef>>,
 }
 
 impl<R: RawMutex> Header<R> {
-    /// A count of one, of an object that `free` frees.
+    /// A count of one, for an object that `free` frees.
     pub(super) fn new(free: unsafe fn(NonNull<Header<R>>)) -> Header<R> {
         Header {
             state: Mutex::new(State { count: 1, touched: 0, queued: false, weak: None }),
@@ -56,14 +56,14 @@ impl<R: RawMutex> Header<R> {
     /// The word of the object's weak references.
     ///
     /// # Safety
-    /// The caller has a reference, and the pointer is good for all of the object.
-    pub(super) unsafe fn word(object: NonNull<Header<R>>) -> Arc<Word> {
-        // SAFETY: said by the caller.
+    /// The caller has a reference, and the pointer may be used for the whole object.
+    pub(super) unsafe fn weak_ref(object: NonNull<Header<R>>) -> Arc<WeakRef> {
+        // SAFETY: the caller has a reference, so the object is alive.
         let mut state = unsafe { object.as_ref() }.state.lock();
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
-            let word = Word(AtomicPtr::new(object.as_ptr().cast()));
-            // A review that finds the bit missing would wait for another two epochs.
+            let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
+            // A review that finds the bit cleared would wait for another two epochs.
             if queued {
                 word.set_dying();
             }
@@ -73,28 +73,28 @@ impl<R: RawMutex> Header<R> {
     }
 }
 
-/// What weak references know of their object: its address and [`DYING`], or null.
+/// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
 /// It decides between an upgrade and the end, and publishes nothing: the object came with the weak
-/// reference, and what was done with it comes to the review through caches and the object's lock. That
-/// an upgrade does not find what the word was long ago is due to the fences of `flush` and of owners. So
-/// its accesses need no order.
-pub(super) struct Word(AtomicPtr<()>);
+/// reference, and the review acquires what was done with the object through the caches and the object's
+/// lock. The fences of `flush` and of owners keep an upgrade from finding an old value. So the accesses
+/// need no order.
+pub(super) struct WeakRef(AtomicPtr<()>);
 
-impl Word {
-    /// Under the object's lock.
+impl WeakRef {
+    /// Must be called under the object's lock.
     fn set_dying(&self) {
         let word = self.0.load(Relaxed);
         self.0.store(word.map_addr(|address| address | DYING), Relaxed);
     }
 
-    /// Under the object's lock.
+    /// Must be called under the object's lock.
     fn clear_dying(&self) {
         let word = self.0.load(Relaxed);
         self.0.store(word.map_addr(|address| address & !DYING), Relaxed);
     }
 
-    /// Ends it if nobody has upgraded since it was set to dying.
+    /// Clears the word, unless an upgrade has cleared the dying bit. Returns whether it did.
     fn end(&self) -> bool {
         let word = self.0.load(Relaxed);
         word.addr() & DYING != 0
@@ -102,48 +102,48 @@ impl Word {
     }
 }
 
-/// A change of an object's count that its global count does not know yet.
-struct Way<R> {
+/// A change of an object's count that is not in its global count yet.
+struct DeltaSlot<R> {
     object: *mut Header<R>,
     delta: i64,
 }
 
-impl<R> Way<R> {
-    /// A place that no object has.
-    const EMPTY: Way<R> = Way { object: ptr::null_mut(), delta: 0 };
+impl<R> DeltaSlot<R> {
+    /// A slot without an object.
+    const EMPTY: DeltaSlot<R> = DeltaSlot { object: ptr::null_mut(), delta: 0 };
 }
 
-/// The changes of one thread.
+/// The cached changes of one thread.
 struct Cache<R> {
-    ways: [Way<R>; WAYS],
-    /// Objects that its evictions have left at zero.
+    slots: [DeltaSlot<R>; SLOTS],
+    /// Objects that its evictions have left at a count of zero.
     queue: Queue<R>,
 }
 
-/// The place of an object: the highest bits of a product with the golden ratio (Knuth), as objects are
+/// The slot of an object: the highest bits of a product with the golden ratio (Knuth), as objects are
 /// often a power of two apart.
 #[inline]
 fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (product >> (u64::BITS - WAYS.ilog2())) as usize
+    (product >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
-/// Objects that are to be reviewed. Each has `queued` set and is in no other queue.
+/// Objects to review. Each has `queued` set and is in no other queue.
 type Queue<R> = Vec<NonNull<Header<R>>>;
 
 /// Adds a delta to the object's global count, in this epoch at the latest.
 ///
 /// # Safety
-/// If the way is not empty, the object is there. It is, as long as a cache has a delta of it: see the
+/// If the slot is not empty, its object is alive. It is alive while any cache has a delta of it, see the
 /// module.
-unsafe fn evict<R: RawMutex>(way: Way<R>, epoch: u64, queue: &mut Queue<R>) {
-    let Some(object) = NonNull::new(way.object) else { return };
-    if is_mutant!("refcache_skips_zero") && way.delta == 0 {
+unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R>) {
+    let Some(object) = NonNull::new(slot.object) else { return };
+    if is_mutant!("refcache_skips_zero") && slot.delta == 0 {
         return;
     }
-    // SAFETY: said by the caller.
+    // SAFETY: the caller guarantees that the object is alive.
     let mut state = unsafe { object.as_ref() }.state.lock();
-    state.count += way.delta;
+    state.count += slot.delta;
     if state.count != 0 {
         return;
     }
@@ -157,43 +157,43 @@ unsafe fn evict<R: RawMutex>(way: Way<R>, epoch: u64, queue: &mut Queue<R>) {
     }
 }
 
-/// A thread's place.
+/// The state of a registered thread.
 struct Member<R> {
     cache: Biased<Box<Cache<R>>>,
-    /// There is something in the cache.
+    /// The cache is not empty.
     used: AtomicBool,
 }
 
-// SAFETY: the pointers of the cache are used by whoever has it, and what they point to is `Sync`.
+// SAFETY: only the thread that has the cache uses its pointers, and they point to `Sync` objects.
 unsafe impl<R: Send + Sync> Sync for Member<R> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl<R: Send + Sync> Send for Member<R> {}
 
 impl<R> Member<R> {
     fn new() -> Member<R> {
-        let cache = Box::new(Cache { ways: [Way::EMPTY; WAYS], queue: Vec::new() });
+        let cache = Box::new(Cache { slots: [DeltaSlot::EMPTY; SLOTS], queue: Vec::new() });
         Member { cache: Biased::new(cache), used: AtomicBool::new(false) }
     }
 }
 
-/// Threads, their caches, and the epoch: a process has [one](super::Process), and a kernel makes its own,
-/// see [the module](super#without-an-operating-system). `R` is the lock of each object.
+/// Threads, their caches, and the epoch. A process has [one](super::ThisProcess), and a kernel makes its
+/// own, see [the module](super#without-an-operating-system). `R` is the lock of each object.
 pub struct Refcache<P, R> {
     platform: P,
     members: Registry<Member<R>>,
     epoch: AtomicU64,
-    /// Objects that are to be reviewed, for the one who ticks.
+    /// Objects that the next ticks review.
     queue: Mutex<R, Pending<R>>,
 }
 
 struct Pending<R>(Queue<R>);
 
-// SAFETY: what is there is `Send` and `Sync`: whoever makes an object promises it.
+// SAFETY: the pointers are to objects that are `Send` and `Sync`, as their constructor requires.
 unsafe impl<R: Send + Sync> Send for Pending<R> {}
 
 impl<P: Platform, R: RawMutex> Refcache<P, R> {
     constant! {
-        /// In which nobody takes part.
+        /// A refcache without threads.
         pub fn new(platform: P) -> Refcache<P, R> {
             Refcache {
                 platform,
@@ -204,25 +204,26 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         }
     }
 
-    /// Takes part, as one thread. It allocates the thread's cache if no other has left before.
-    pub fn join(&self) -> Local<'_, P, R> {
+    /// Registers the calling thread, with a cache that an unregistered thread left or with a new one.
+    pub fn register(&self) -> Local<'_, P, R> {
         Local { refcache: self, node: self.members.take_or_make(Member::new) }
     }
 
-    /// Ends the epoch: flushes the caches that were used, reviews what is at zero, and frees what has
-    /// been there long enough. See [`tick`](super#the-algorithm).
+    /// Ends the epoch: flushes the caches that were used, reviews the objects with a count of zero, and
+    /// frees those that have had it for long enough. See [the algorithm](super#the-algorithm).
     pub fn tick(&self) {
         let dead = self.end_epoch();
         // Without the lock: a destructor may drop other references, and may even tick.
         for object in dead {
-            // SAFETY: its true count is zero and no weak reference has it any more, see the module;
-            // so we have it, and its lock shows us what was done with it.
+            // SAFETY: the true count is zero and no weak reference can be upgraded, see the module. So
+            // this thread has the object for itself, and its lock has acquired what other threads did
+            // with it.
             unsafe { (object.as_ref().free)(object) };
         }
     }
 
     fn end_epoch(&self) -> Queue<R> {
-        // One at a time: an epoch that ends has flushed all caches.
+        // One tick at a time: an epoch that ends has flushed all caches.
         let mut pending = self.queue.lock();
         let queue = &mut pending.0;
         let epoch = self.epoch.load(Relaxed);
@@ -242,14 +243,14 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
     }
 
     fn flush(&self, epoch: u64, queue: &mut Queue<R>) {
-        // An owner's section that began before this fence is seen as inside; one that begins later
-        // sees what we wrote before: words that are dying or null, and the epoch that began last.
+        // An owner that entered before this fence is seen inside. An owner that enters later sees the
+        // stores from before the fence: words that are dying or null, and the current epoch.
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
         // In this order: an owner that was inside before has set `used`.
         let mut used = self.members.values().filter(|member| {
-            let is_inside = member.cache.owner_is_inside() && !is_mutant!("refcache_used_only");
+            let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
         });
         loop {
@@ -258,22 +259,22 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
             if group().next().is_none() {
                 return;
             }
-            group().for_each(|member| member.cache.announce(&self.platform));
+            group().for_each(|member| member.cache.request(&self.platform));
             if !is_mutant!("refcache_group_no_fence") {
                 self.platform.heavy();
             }
             for member in group() {
                 let flush = |cache: &mut Box<Cache<R>>| {
-                    for way in &mut cache.ways {
-                        // A delta of zero as well: the object was in use in this epoch.
-                        // SAFETY: there is a delta of it.
-                        unsafe { evict(mem::replace(way, Way::EMPTY), epoch, queue) };
+                    for slot in &mut cache.slots {
+                        // Deltas of zero are evicted as well: the object was in use in this epoch.
+                        // SAFETY: the cache has a delta of the object, so it is alive.
+                        unsafe { evict(mem::replace(slot, DeltaSlot::EMPTY), epoch, queue) };
                     }
                     queue.append(&mut cache.queue);
                     member.used.store(false, Relaxed);
                 };
-                // SAFETY: it was announced, and the fence came after that.
-                unsafe { member.cache.visit_announced(&self.platform, flush) };
+                // SAFETY: the lock was requested above, and the heavy fence came after that.
+                unsafe { member.cache.lock_requested(&self.platform, flush) };
             }
         }
     }
@@ -285,9 +286,9 @@ enum Verdict {
     Dead,
 }
 
-/// What becomes of an object that is in the queue, at the beginning of the epoch.
+/// Decides about a queued object, at the start of `epoch`.
 fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
-    // SAFETY: objects of a queue are there: only a review frees them.
+    // SAFETY: only a review frees queued objects.
     let mut state = unsafe { object.as_ref() }.state.lock();
     if state.count != 0 {
         state.queued = false;
@@ -301,7 +302,7 @@ fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     }
     match &state.weak {
         Some(word) if !word.end() => {
-            // Somebody has upgraded. The reference is in a cache still, or has been dropped there.
+            // An upgrade has come. Its reference is still in a cache, or was dropped there.
             word.set_dying();
             state.touched = epoch;
             Verdict::Later
@@ -316,8 +317,8 @@ impl<P, R> fmt::Debug for Refcache<P, R> {
     }
 }
 
-/// A thread's part. It is a copy of what the thread has taken, which [`leave`](Local::leave) gives
-/// back.
+/// A registered thread. Copies are the same thread, until one of them is
+/// [unregistered](Local::unregister).
 pub struct Local<'d, P, R> {
     refcache: &'d Refcache<P, R>,
     node: &'d Node<Member<R>>,
@@ -338,36 +339,39 @@ impl<P, R> fmt::Debug for Local<'_, P, R> {
 }
 
 impl<P: Platform, R: RawMutex> Local<'_, P, R> {
-    /// The thread takes part no more. Its cache is flushed with the others.
+    /// Unregisters the thread. The next ticks flush its cache with the others.
     ///
     /// # Safety
-    /// The thread has joined, and uses no copy after this.
-    pub unsafe fn leave(self) {
+    /// Must be called by the thread that registered, which must not use a copy any more.
+    pub unsafe fn unregister(self) {
         self.node.release();
     }
 
-    /// Notes a change of an object's count.
+    /// Caches a change of an object's count.
     ///
     /// # Safety
-    /// This is the thread that has joined. The object is there, and the caller has a reference, which
-    /// it gives up with a change of -1.
+    /// Must be called by the registered thread. The caller has a reference to the object, which it gives
+    /// up with a change of -1.
     #[inline]
     pub(super) unsafe fn add(self, object: NonNull<Header<R>>, change: i64) {
         let member = &self.node.value;
-        // SAFETY: said by the caller; `note` does not come back here.
+        // SAFETY: the registered thread owns its cache. The caller has a reference, and `note` does not
+        // use this lock.
         unsafe {
-            member.cache.own(&self.refcache.platform, |cache| self.note(cache, object, change));
+            member
+                .cache
+                .lock_owner(&self.refcache.platform, |cache| self.note(cache, object, change));
         }
     }
 
-    /// A reference from a weak one, if the object is there.
+    /// Upgrades a weak reference, if the object is still alive.
     ///
     /// # Safety
-    /// This is the thread that has joined.
-    pub(super) unsafe fn upgrade(self, word: &Word) -> Option<NonNull<Header<R>>> {
+    /// Must be called by the registered thread.
+    pub(super) unsafe fn upgrade(self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
         let upgrade = |cache: &mut Box<Cache<R>>| {
-            // As long as we are inside, our cache is not flushed, so fewer than two epochs end: what
-            // the word shows us is not freed.
+            // While this thread is inside, its cache is not flushed, so at most one epoch ends: an object
+            // that the word shows now is not freed.
             let mut found = word.0.load(Relaxed);
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
@@ -377,40 +381,40 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
                 }
             }
             let object = NonNull::new(found)?.cast();
-            // SAFETY: as above.
+            // SAFETY: the object is alive while this thread is inside, as above.
             unsafe { self.note(cache, object, 1) };
             Some(object)
         };
-        // SAFETY: said by the caller.
-        unsafe { self.node.value.cache.own(&self.refcache.platform, upgrade) }
+        // SAFETY: the registered thread owns its cache, and the closure does not use this lock.
+        unsafe { self.node.value.cache.lock_owner(&self.refcache.platform, upgrade) }
     }
 
     /// # Safety
-    /// The object is there, and stays so as long as the thread is inside.
+    /// The object is alive as long as the thread is inside.
     #[inline]
     unsafe fn note(self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
-        let way = &mut cache.ways[place(object)];
-        if ptr::eq(way.object, object.as_ptr()) {
-            way.delta += change;
+        let slot = &mut cache.slots[place(object)];
+        if ptr::eq(slot.object, object.as_ptr()) {
+            slot.delta += change;
             return;
         }
-        let old = mem::replace(way, Way { object: object.as_ptr(), delta: change });
+        let old = mem::replace(slot, DeltaSlot { object: object.as_ptr(), delta: change });
         match old.object.is_null() {
             true => self.node.value.used.store(true, Relaxed),
-            // SAFETY: there is a delta of it.
+            // SAFETY: the slot had a delta of the object, so it is alive.
             false => unsafe { self.make_room(old, &mut cache.queue) },
         }
     }
 
     /// # Safety
-    /// As with [`evict`].
+    /// That of [`evict`].
     #[cold]
-    unsafe fn make_room(self, old: Way<R>, queue: &mut Queue<R>) {
-        // A `tick` that had looked at this cache before we came in may end the epoch at any moment;
-        // the one after it waits for us. So the next epoch is the latest that this can be.
-        // The fences of `flush` and of owners see to it, so no order is needed.
+    unsafe fn make_room(self, old: DeltaSlot<R>, queue: &mut Queue<R>) {
+        // A `tick` that passed this cache before this thread entered may end the epoch at any moment, and
+        // the next tick waits for this thread. So the next epoch is the latest possible. The fences of
+        // `flush` and of owners ensure that; no order is needed.
         let latest = self.refcache.epoch.load(Relaxed) + 1;
-        // SAFETY: said by the caller.
+        // SAFETY: the contract is the same.
         unsafe { evict(old, latest, queue) };
     }
 }

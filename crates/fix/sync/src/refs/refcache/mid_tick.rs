@@ -43,7 +43,7 @@ unsafe impl Platform for Stage {
     }
 
     fn relax(&self, _: u32) {
-        panic!("nobody else is there to wait for");
+        panic!("there is no other thread to wait for");
     }
 
     fn now(&self) -> u64 {
@@ -82,10 +82,10 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let refcache = keep(Refcache::new(Stage));
-        // Who joins last is flushed first.
-        let late = refcache.join();
-        let others = (1..2 * GROUP).map(|_| refcache.join()).collect();
-        let early = refcache.join();
+        // The thread that registers last is flushed first.
+        let late = refcache.register();
+        let others = (1..2 * GROUP).map(|_| refcache.register()).collect();
+        let early = refcache.register();
         Scene { refcache, early, late, others, object: object() }
     }
 
@@ -155,7 +155,7 @@ fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     let scene = Scene::new();
     let (early, object) = (scene.early, scene.object);
     // SAFETY: it is kept, and the pointer is that of the whole object.
-    let word = unsafe { Header::word(object.cast()) };
+    let word = unsafe { Header::weak_ref(object.cast()) };
     add(early, object, -1);
     scene.tick(|| ());
     scene.tick({
@@ -169,6 +169,6 @@ fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     add(early, object, -1);
     (0..3).for_each(|_| scene.tick(|| ()));
     assert!(scene.is_freed());
-    // SAFETY: as above.
+    // SAFETY: this thread has joined.
     assert!(unsafe { early.upgrade(&word) }.is_none());
 }

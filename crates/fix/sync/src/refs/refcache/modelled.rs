@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::cache::{self, Refcache, Word};
+use super::cache::{self, Refcache, WeakRef};
 use crate::model::{Model, RawLock, check, interrupt, thread};
 use crate::primitive::Guarded;
 
@@ -21,13 +21,13 @@ struct Object {
 #[derive(Clone, Copy)]
 struct Pointer(NonNull<Object>);
 
-// SAFETY: loom sees who uses the object when.
+// SAFETY: loom checks every use of the object.
 unsafe impl Send for Pointer {}
 
 unsafe fn free(header: NonNull<Header>) {
     // SAFETY: the header is the beginning of an object, which is kept.
     let object = unsafe { header.cast::<Object>().as_ref() };
-    // SAFETY: loom panics if anybody else is there.
+    // SAFETY: loom panics on a concurrent access.
     object.freed.with(|freed| assert!(!unsafe { freed.replace(true) }, "freed twice"));
 }
 
@@ -38,9 +38,9 @@ impl Pointer {
         Pointer(NonNull::from(Box::leak(Box::new(object))))
     }
 
-    fn word(self) -> Arc<Word> {
+    fn word(self) -> Arc<WeakRef> {
         // SAFETY: it is kept.
-        unsafe { Header::word(self.0.cast()) }
+        unsafe { Header::weak_ref(self.0.cast()) }
     }
 
     fn add(self, local: Local, change: i64) {
@@ -50,28 +50,28 @@ impl Pointer {
 
     fn is_freed(self) -> bool {
         interrupt();
-        // SAFETY: it is kept; loom panics if somebody frees it meanwhile.
+        // SAFETY: it is kept; loom panics if it is freed meanwhile.
         unsafe { self.0.as_ref() }.freed.with(|freed| unsafe { *freed })
     }
 }
 
 #[test]
-fn a_reference_keeps_its_object_whoever_ticks() {
+fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
-        object.add(refcache.join(), 1);
+        object.add(refcache.register(), 1);
         let user = thread::spawn({
             let refcache = Arc::clone(&refcache);
             move || {
-                let local = refcache.join();
+                let local = refcache.register();
                 object.add(local, 1);
                 object.add(local, -1);
                 assert!(!object.is_freed());
                 object.add(local, -1);
             }
         });
-        object.add(refcache.join(), -1);
+        object.add(refcache.register(), -1);
         (0..2).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());
@@ -80,7 +80,7 @@ fn a_reference_keeps_its_object_whoever_ticks() {
 }
 
 #[test]
-fn an_upgrade_comes_before_the_end_or_finds_nothing() {
+fn an_upgrade_comes_before_the_end_or_fails() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
@@ -88,7 +88,7 @@ fn an_upgrade_comes_before_the_end_or_finds_nothing() {
         let user = thread::spawn({
             let (refcache, word) = (Arc::clone(&refcache), Arc::clone(&word));
             move || {
-                let local = refcache.join();
+                let local = refcache.register();
                 // SAFETY: this thread has joined.
                 if unsafe { local.upgrade(&word) }.is_some() {
                     assert!(!object.is_freed());
@@ -96,7 +96,7 @@ fn an_upgrade_comes_before_the_end_or_finds_nothing() {
                 }
             }
         });
-        object.add(refcache.join(), -1);
+        object.add(refcache.register(), -1);
         (0..3).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());

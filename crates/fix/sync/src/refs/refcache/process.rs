@@ -1,4 +1,4 @@
-//! The process's counts, in which each thread takes part on its own.
+//! The refcache of the process, in which each thread registers at its first use.
 
 use std::io;
 use std::panic;
@@ -18,24 +18,24 @@ type Member = Local<'static, System, parking_lot::RawMutex>;
 per_thread!(Member);
 
 impl Part for Member {
-    fn join() -> Self {
-        Process::refcache().join()
+    fn register() -> Self {
+        ThisProcess::refcache().register()
     }
 
-    fn leave(self) -> bool {
-        // SAFETY: this thread has joined, and no copy is used after this.
-        unsafe { self.leave() };
+    fn unregister(self) -> bool {
+        // SAFETY: this thread has registered, and no copy is used after this.
+        unsafe { self.unregister() };
         true
     }
 }
 
 /// The threads of this process.
 #[derive(Debug)]
-pub struct Process(());
+pub struct ThisProcess(());
 
-// SAFETY: a part belongs to the thread that has joined, until that is about to exit. membarrier(2) reaches
-// all threads of the process.
-unsafe impl Threads for Process {
+// SAFETY: only the thread that registered uses its `Local`, until it exits. membarrier(2) reaches all
+// threads of the process.
+unsafe impl Threads for ThisProcess {
     type Platform = System;
     type Lock = parking_lot::RawMutex;
 
@@ -50,18 +50,18 @@ unsafe impl Threads for Process {
     }
 }
 
-/// Ends an epoch of the process: flushes the caches that threads have used since the last one, and
-/// frees what nobody refers to any more.
+/// Ends an epoch of the process: flushes the caches that threads have used since the last tick, and frees
+/// unreferenced objects.
 ///
-/// An object is freed by the third tick that begins after its last reference was dropped, and what it
-/// refers to by the third tick after that. What is freed is dropped by the calling thread. A tick costs a
-/// heavy fence, and another one for each 16 threads that have used their caches; sv6 ticks every 10
-/// milliseconds. Who does not want to call it starts a [`Ticker`].
+/// An object is freed by the third tick that begins after its last reference was dropped, and objects
+/// that it refers to by the third tick after that. The calling thread runs the destructors. A tick costs
+/// a heavy fence, and another one for each 16 threads that have used their caches; sv6 ticks every 10
+/// milliseconds. A [`Ticker`] calls it from a thread of its own.
 pub fn tick() {
-    Process::refcache().tick();
+    ThisProcess::refcache().tick();
 }
 
-/// A thread that [ticks](tick) now and then, until this is dropped.
+/// A thread that [ticks](tick) periodically, until this value is dropped.
 #[derive(Debug)]
 pub struct Ticker {
     end: Arc<AtomicBool>,
@@ -69,16 +69,17 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Starts a thread that ticks this often.
+    /// Starts a thread that ticks at this interval.
     ///
     /// # Errors
-    /// If the system starts no thread.
+    /// If the system cannot start a thread.
     pub fn every(interval: Duration) -> io::Result<Ticker> {
         let end = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&end);
         let thread = thread::Builder::new().name("refcache".to_owned()).spawn(move || {
             while !until.load(Relaxed) {
-                // What is freed may panic, which is said by then; others are to be freed all the same.
+                // A panic of a destructor has been reported by its hook; other objects are still to be
+                // freed.
                 let _ = panic::catch_unwind(tick);
                 thread::park_timeout(interval);
             }
@@ -92,9 +93,10 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It may be dropped with what it frees: then it does not wait for itself.
+            // It may be dropped by an object that its own thread frees, and must not wait for itself
+            // then.
             if thread.thread().id() != thread::current().id() {
-                // If a destructor has panicked, that was said already.
+                // A panic of a destructor has been reported already.
                 let _ = thread.join();
             }
         }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use super::cache::{self, Refcache, Word};
+use super::cache::{self, Refcache, WeakRef};
 use crate::model::{Model, RawLock, check, thread};
 
 type Header = cache::Header<RawLock>;
@@ -34,12 +34,12 @@ struct World {
     refcache: Refcache<Model, RawLock>,
     /// Boxes by their pointers, each with one reference.
     objects: [NonNull<Object>; OBJECTS],
-    words: [Arc<Word>; OBJECTS],
+    words: [Arc<WeakRef>; OBJECTS],
 }
 
 // SAFETY: what is in it is; the pointers are the world's own.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: as for the other marker trait.
 unsafe impl Sync for World {}
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
             })))
         });
         // SAFETY: they are there, each with a reference.
-        let words = objects.map(|object| unsafe { Header::word(object.cast()) });
+        let words = objects.map(|object| unsafe { Header::weak_ref(object.cast()) });
         Arc::new(World { refcache: Refcache::new(Model), objects, words })
     }
 
@@ -71,7 +71,7 @@ impl World {
     fn give(&self, local: Local, number: usize) {
         assert!(!self.object(number).freed.load(Relaxed), "there is a reference");
         self.object(number).references.fetch_sub(1, Relaxed);
-        // SAFETY: as above.
+        // SAFETY: the caller has joined, and has a reference.
         unsafe { local.add(self.objects[number].cast(), -1) };
     }
 
@@ -88,22 +88,22 @@ impl World {
 
     /// Calls `with` with a part of a thread that comes and goes.
     fn with_local(&self, with: impl FnOnce(Local)) {
-        let local = self.refcache.join();
+        let local = self.refcache.register();
         with(local);
         // SAFETY: there is no other copy.
-        unsafe { local.leave() };
+        unsafe { local.unregister() };
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        // SAFETY: they were boxes, and nobody has them any more.
+        // SAFETY: they came from boxes, and no other thread has them.
         self.objects.iter().for_each(|object| drop(unsafe { Box::from_raw(object.as_ptr()) }));
     }
 }
 
 #[test]
-fn objects_stay_with_their_references_and_go_by_the_third_tick() {
+fn objects_live_as_long_as_references_and_three_ticks() {
     check(|| {
         let world = World::new();
         let in_thread = |does: fn(&World)| {
@@ -111,7 +111,7 @@ fn objects_stay_with_their_references_and_go_by_the_third_tick() {
             thread::spawn(move || does(&world))
         };
         // Has a reference of each by the first thread, and hands one of them on.
-        let first = world.refcache.join();
+        let first = world.refcache.register();
         (0..OBJECTS).for_each(|number| world.take(first, number));
         let owner = in_thread(|world| {
             world.with_local(|local| {

@@ -1,10 +1,11 @@
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Shared, Ticker, Weak, tick};
+use super::{RefcacheArc, Ticker, Weak, tick};
 
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
 
@@ -14,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value whose true count is known, and that says when it goes.
+/// A value whose true count is known, and that records its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
     /// References that there are; it is one less before one is dropped.
@@ -23,10 +24,10 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(live: &Arc<AtomicUsize>) -> Shared<Counted> {
+    fn new(live: &Arc<AtomicUsize>) -> RefcacheArc<Counted> {
         live.fetch_add(1, SeqCst);
         let (live, gone) = (Arc::clone(live), AtomicBool::new(false));
-        Shared::new(Counted { live, references: AtomicI64::new(1), gone })
+        RefcacheArc::new(Counted { live, references: AtomicI64::new(1), gone })
     }
 }
 
@@ -38,21 +39,33 @@ impl Drop for Counted {
     }
 }
 
-fn clone(shared: &Shared<Counted>) -> Shared<Counted> {
+fn clone(shared: &RefcacheArc<Counted>) -> RefcacheArc<Counted> {
     assert!(!shared.gone.load(SeqCst), "freed early");
     shared.references.fetch_add(1, SeqCst);
     shared.clone()
 }
 
-fn release(shared: Shared<Counted>) {
+fn release(shared: RefcacheArc<Counted>) {
     shared.references.fetch_sub(1, SeqCst);
     drop(shared);
 }
 
-fn upgrade(weak: &Weak<Counted>) -> Option<Shared<Counted>> {
+fn upgrade(weak: &Weak<Counted>) -> Option<RefcacheArc<Counted>> {
     let shared = weak.upgrade()?;
     shared.references.fetch_add(1, SeqCst);
     Some(shared)
+}
+
+#[test]
+fn references_compare_hash_and_print_as_their_values_do() {
+    let (one, two) = (RefcacheArc::<_>::from("one".to_owned()), RefcacheArc::new("two".to_owned()));
+    assert!(one < two && one == RefcacheArc::new("one".to_owned()));
+    assert!(RefcacheArc::ptr_eq(&one, &one.clone()));
+    assert!(!RefcacheArc::ptr_eq(&one, &RefcacheArc::new("one".to_owned())));
+    assert_eq!(format!("{one} {two:?}"), "one \"two\"");
+    let key = "one".to_owned();
+    assert!(HashSet::from([one]).contains(&key));
+    assert_eq!(*RefcacheArc::<u32>::default(), 0);
 }
 
 #[test]
@@ -87,7 +100,7 @@ fn references_in_the_caches_of_threads_that_sleep_count() {
             asleep.wait();
             asleep.wait();
         });
-        let other: Shared<Counted> = take.recv().unwrap();
+        let other: RefcacheArc<Counted> = take.recv().unwrap();
         asleep.wait();
         (0..5).for_each(|_| tick());
         assert_eq!(live.load(SeqCst), 1);
@@ -117,7 +130,7 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
 }
 
 #[test]
-fn an_upgrade_brings_a_value_back_whose_last_reference_has_gone() {
+fn an_upgrade_revives_a_value_without_references() {
     let _alone = alone();
     let live = Arc::default();
     let shared = Counted::new(&live);
@@ -154,7 +167,7 @@ fn values_that_want_the_same_place_are_counted_as_well() {
 
 #[test]
 fn a_value_may_own_others_and_its_end_may_tick() {
-    struct Parent(Option<Shared<Counted>>);
+    struct Parent(Option<RefcacheArc<Counted>>);
     impl Drop for Parent {
         fn drop(&mut self) {
             self.0.take().map(release).expect("it is dropped once");
@@ -163,7 +176,7 @@ fn a_value_may_own_others_and_its_end_may_tick() {
     }
     let _alone = alone();
     let live = Arc::default();
-    drop(Shared::new(Parent(Some(Counted::new(&live)))));
+    drop(RefcacheArc::new(Parent(Some(Counted::new(&live)))));
     (0..6).for_each(|_| tick());
     assert_eq!(live.load(SeqCst), 0);
 }
@@ -193,7 +206,7 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_value_that_is_gone() {
             .map(|thread| {
                 let (live, places) = (&live, &places);
                 scope.spawn(move || {
-                    let mut held: Vec<Shared<Counted>> = Vec::new();
+                    let mut held: Vec<RefcacheArc<Counted>> = Vec::new();
                     for round in 0..ROUNDS {
                         let mut place = places[(round * (thread + 2)) % VALUES].lock().unwrap();
                         match (round + thread) % 5 {
@@ -244,7 +257,7 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_value_that_is_gone() {
 }
 
 #[test]
-fn a_ticker_frees_what_is_not_referred_to() {
+fn a_ticker_frees_unreferenced_objects() {
     let _alone = alone();
     let live = Arc::default();
     let ticker = Ticker::every(Duration::from_millis(1)).unwrap();
@@ -261,7 +274,7 @@ fn a_thread_that_is_ending_may_drop_references() {
         // It is made before the thread's part, and so destroyed after it.
         static KEPT: std::cell::RefCell<Vec<Keeper>> = const { std::cell::RefCell::new(Vec::new()) };
     }
-    struct Keeper(Option<Shared<Counted>>);
+    struct Keeper(Option<RefcacheArc<Counted>>);
     impl Drop for Keeper {
         fn drop(&mut self) {
             self.0.take().map(release).expect("it is dropped once");

@@ -1,0 +1,57 @@
+//! Typed loads in a section.
+
+use core::sync::atomic::Ordering::Acquire;
+
+use super::domain::Domain;
+use super::handle::Guard;
+use super::section::Section;
+use crate::mutant::order;
+use crate::platform::Platform;
+use crate::primitive::AtomicPtr;
+
+/// Evidence that a section is entered: a [`Guard`], a [`Section`] or a
+/// [`QsbrHandle`](super::QsbrHandle).
+///
+/// # Safety
+/// [`domain`](Protect::domain) always returns the same domain. As long as a shared reference to the
+/// implementor exists, a section of that domain is entered that began no later than the reference.
+pub unsafe trait Protect<P> {
+    /// The domain of the section.
+    fn domain(&self) -> &Domain<P>;
+
+    /// Loads a pointer that writers may replace at any time; `None` if it is null: `rcu_dereference`.
+    ///
+    /// The reference stays valid until the guard is dropped or refreshed, even if a writer unlinks the
+    /// value meanwhile.
+    ///
+    /// # Safety
+    /// A pointer in `source` is null or points to an initialised `T`. A writer that removes it from
+    /// `source` does not write to the `T` and does not free it before a grace period of this domain is
+    /// over: it calls [`Guard::replace`], [`Guard::retire`] or one of their kind.
+    #[inline]
+    unsafe fn load<'g, T: Sync>(&'g self, source: &AtomicPtr<T>) -> Option<&'g T> {
+        // Acquire: with the Release of the writer that stored the pointer, the value is seen as it was
+        // when it was published.
+        let found = source.load(order!(Acquire, "epoch_load"));
+        // SAFETY: the caller guarantees that the pointer is null or points to a `T`, and that a writer
+        // waits for the sections that may have found it. The section of `self` began before the load,
+        // and by the contract of the trait it does not end while `self` is borrowed.
+        unsafe { found.as_ref() }
+    }
+}
+
+// SAFETY: a guard's section ends when the guard is dropped, and `refresh` borrows it exclusively.
+unsafe impl<P: Platform> Protect<P> for Guard<'_, P> {
+    #[inline]
+    fn domain(&self) -> &Domain<P> {
+        self.domain
+    }
+}
+
+// SAFETY: a section ends when it is dropped, and `refresh` borrows it exclusively.
+unsafe impl<P: Platform> Protect<P> for Section<'_, P> {
+    #[inline]
+    fn domain(&self) -> &Domain<P> {
+        self.domain
+    }
+}

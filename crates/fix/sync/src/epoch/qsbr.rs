@@ -1,0 +1,78 @@
+//! Quiescent-state-based reclamation: a thread reports when it holds nothing, instead of when it reads.
+
+use super::domain::Domain;
+use super::handle::{Guard, Handle};
+use super::protect::Protect;
+use crate::platform::Platform;
+
+/// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
+/// and liburcu.
+///
+/// Reading costs nothing at all. In exchange the thread must report regularly that it holds nothing,
+/// between two iterations of its event loop or two packets, and before it sleeps. A thread that forgets
+/// to blocks all reclamation ([`Domain::stalls`] reports it).
+///
+/// ```
+/// use knee_sync::{System, epoch::{Domain, QsbrHandle}};
+///
+/// let domain = Domain::new(System::detect());
+/// let mut online = QsbrHandle::new(domain.register());
+/// for turn in 0..3 {
+///     // … read what other threads may replace …
+///     online.quiescent();
+/// }
+/// online.offline(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+/// ```
+#[derive(Debug)]
+pub struct QsbrHandle<'d, P: Platform> {
+    handle: Handle<'d, P>,
+}
+
+impl<'d, P: Platform> QsbrHandle<'d, P> {
+    /// Puts the handle's thread online.
+    pub fn new(handle: Handle<'d, P>) -> QsbrHandle<'d, P> {
+        handle.enter();
+        QsbrHandle { handle }
+    }
+
+    /// Reports a quiescent state: the thread holds nothing that it has found before.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        self.handle.refresh();
+    }
+
+    /// Puts the thread offline while it calls `with`, which may block.
+    pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
+        /// Goes online again, also when `with` panics.
+        struct Return<'h, 'd, P: Platform>(&'h Handle<'d, P>);
+        impl<P: Platform> Drop for Return<'_, '_, P> {
+            fn drop(&mut self) {
+                self.0.enter();
+            }
+        }
+        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        unsafe { self.handle.exit() };
+        let _return = Return(&self.handle);
+        with()
+    }
+
+    /// A guard, to retire objects with.
+    pub fn pin(&self) -> Guard<'_, P> {
+        self.handle.pin()
+    }
+}
+
+// SAFETY: the section ends only in methods that borrow the handle exclusively, and when it is dropped.
+unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
+    #[inline]
+    fn domain(&self) -> &Domain<P> {
+        self.handle.domain()
+    }
+}
+
+impl<P: Platform> Drop for QsbrHandle<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        unsafe { self.handle.exit() };
+    }
+}
