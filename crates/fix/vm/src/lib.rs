@@ -21,7 +21,7 @@
 //! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page is there.
 //! space.protect(&cpu, pages, read)?;
 //! assert_eq!(cpu.load(&space, address), Ok(42));
-//! assert_eq!(cpu.store(&space, address, 43), Err(Fault::Forbidden));
+//! assert_eq!(cpu.store(&space, address, 43), Err(Fault::AccessDenied));
 //!
 //! space.unmap(&cpu, pages)?;
 //! assert_eq!(cpu.load(&space, address), Err(Fault::Unmapped));
@@ -65,7 +65,7 @@
 //! object's page under the lock of its own leaf, and is before or after that.
 //!
 //! A copy of a space shares its pages, until one of both writes. Pages know the space in which they came to
-//! be, and that knows its copies: [`Space::sharers`]. Copies of copies have an end: a space whose pages
+//! be, and that knows its copies: [`Space::sharers`]. ExtentLatch of copies have an end: a space whose pages
 //! came from five makes them its own before it is copied again.
 //!
 //! # What there is not yet
@@ -120,7 +120,7 @@ pub use cpu::Cpu;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
 pub use machine::cpu_set::CpuSet;
 pub use machine::format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
-pub use machine::frame_meta::Note;
+pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
 pub use machine::{Flush, Machine};
 pub use object::Object;

@@ -1,4 +1,4 @@
-//! What is known of each frame, beside the embedder's [`Note`](crate::Note): `vm_page`, `struct page`.
+//! What is known of each frame, beside the embedder's [`FrameMeta`](crate::FrameMeta): `vm_page`, `struct page`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::Machine;
 use crate::machine::format::{ABSENT, Entry, Format};
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::{Frame, PAGE, Pages, Protection};
 
 /// What all [spaces](super::Space) of a machine that follow the same strategies have together: where each
@@ -106,7 +106,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
 
     /// Frees a frame that no table has any more, and that our CPUs have forgotten.
     #[inline]
-    fn reuse(&self, cpu: &Cpu<'m, M>, frame: Frame) {
+    fn frame_recycled(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             self.wait(cpu, frame);
         }
@@ -132,16 +132,16 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         while next != END {
             let frame = Frame(next);
             next = self.frames.record(frame).next.load(Relaxed);
-            self.reuse(cpu, frame);
+            self.frame_recycled(cpu, frame);
         }
     }
 
     /// Gets a frame of zeros where there seemed to be none.
     #[cold]
     fn stock_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
-        cpu.stock(Lack::Page).or_else(|_| {
+        cpu.refill(Needed::Page).or_else(|_| {
             self.catch_up(cpu);
-            cpu.stock(Lack::Page)
+            cpu.refill(Needed::Page)
         })
     }
 
@@ -161,14 +161,14 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         let writes = access.allows(Protection::WRITE);
         let mut settled = None;
         loop {
-            cpu.stock_page();
+            cpu.refill_zero_page();
             let mut whole = pmap.lock_whole(cpu);
             let guard = self.frames.lock_table(cpu, table);
-            let (Entry::Page { frame, .. } | Entry::Parked(frame)) =
+            let (Entry::Page { frame, .. } | Entry::ProtNone(frame)) =
                 M::Format::read(entry.load(Relaxed), 0)
             else {
                 S::Reverse::reserve(cpu, pmap, whole.space())?;
-                let Ok(frame) = cpu.with_spare(|spare| spare.frames.page()) else {
+                let Ok(frame) = cpu.with_pool(|pool| pool.frames.page()) else {
                     drop((guard, whole));
                     self.stock_page(cpu)?;
                     continue;
@@ -176,7 +176,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let of = Mapping { pmap, space: whole.space(), page };
                 S::Reverse::insert(&self.frames, of, frame, backing);
                 // Release: who finds the frame finds zeros.
-                entry.store(M::Format::page_or_parked(frame, protection), Release);
+                entry.store(M::Format::page_or_prot_none(frame, protection), Release);
                 return Ok(1);
             };
             let record = self.frames.record(frame);
@@ -186,7 +186,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     allowed = protection.without(Protection::WRITE);
                 } else if self.frames.is_shared(frame) {
                     S::Reverse::reserve(cpu, pmap, whole.space())?;
-                    let Ok(new) = cpu.with_spare(|spare| spare.frames.page()) else {
+                    let Ok(new) = cpu.with_pool(|pool| pool.frames.page()) else {
                         drop((guard, whole));
                         self.stock_page(cpu)?;
                         continue;
@@ -206,7 +206,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     entry.store(M::Format::page(new, protection), Release);
                     drop((guard, whole));
                     if is_last {
-                        self.reuse(cpu, frame);
+                        self.frame_recycled(cpu, frame);
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
@@ -220,7 +220,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     record.was_shared.store(false, Relaxed);
                 }
             }
-            entry.store(M::Format::page_or_parked(frame, allowed), Release);
+            entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
             return Ok(0);
         }
     }
@@ -245,7 +245,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             for page in pages.start..pages.end {
                 let entry = &entries[slot(page, 0)];
                 let entry_now = entry.load(Relaxed);
-                let (Entry::Page { frame, .. } | Entry::Parked(frame)) =
+                let (Entry::Page { frame, .. } | Entry::ProtNone(frame)) =
                     M::Format::read(entry_now, 0)
                 else {
                     continue;
@@ -275,7 +275,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         while first != END {
             let frame = Frame(first);
             first = self.frames.record(frame).next.load(Relaxed);
-            self.reuse(cpu, frame);
+            self.frame_recycled(cpu, frame);
         }
         count
     }
@@ -300,7 +300,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let Entry::Page { frame, protection: old, .. } = now else { continue };
                 let allowed = old & protection;
                 if allowed != old {
-                    entry.store(M::Format::page_or_parked(frame, allowed), Release);
+                    entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
                 }
@@ -339,7 +339,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let entry = &entries[slot(page, 0)];
                 let (frame, old) = match M::Format::read(entry.load(Relaxed), 0) {
                     Entry::Page { frame, protection, .. } => (frame, protection),
-                    Entry::Parked(frame) => (frame, Protection::NONE),
+                    Entry::ProtNone(frame) => (frame, Protection::NONE),
                     _ => continue,
                 };
                 result = S::Reverse::reserve(cpu, to, copy_whole.space());
@@ -349,7 +349,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let of = Mapping { pmap: to, space: copy_whole.space(), page };
                 S::Reverse::share(&self.frames, of, frame);
                 count += 1;
-                let new = M::Format::page_or_parked(frame, old.without(Protection::WRITE));
+                let new = M::Format::page_or_prot_none(frame, old.without(Protection::WRITE));
                 if old.allows(Protection::WRITE) {
                     entry.store(new, Release);
                     changed =

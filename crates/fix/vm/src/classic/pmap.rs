@@ -15,7 +15,7 @@ use crate::error::OutOfMemory;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{Entry, Format};
 use crate::machine::{Flush, Machine};
-use crate::needed::{Lack, Nodes};
+use crate::needed::{Needed, Nodes};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
 
 /// Tables of a space, which stay until it goes.
@@ -76,8 +76,8 @@ impl<R: Reverse> Pmap<R> {
 
 /// A frame of zeros.
 fn zeroed<M: Machine>(cpu: &Cpu<'_, M>) -> Result<Frame, OutOfMemory> {
-    cpu.stock(Lack::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 }))?;
-    cpu.with_spare(|spare| spare.tree.table()).map_err(|_| OutOfMemory)
+    cpu.refill(Needed::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 }))?;
+    cpu.with_pool(|pool| pool.tree.table()).map_err(|_| OutOfMemory)
 }
 
 /// A page's slot in a table of this level.

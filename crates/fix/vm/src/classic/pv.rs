@@ -21,7 +21,7 @@ use super::reverse::{Mapping, Reverse};
 use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::needed::{Lack, Nodes};
+use crate::needed::{Needed, Nodes};
 use crate::page::{Frame, PAGE, Pages};
 
 /// Where frames are mapped: an entry for each page that is, in a list of the frame. All tables of a space
@@ -227,8 +227,8 @@ impl Reverse for PerPage {
         if space.has_room() {
             return Ok(());
         }
-        cpu.stock(Lack::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 }))?;
-        let frame = cpu.with_spare(|spare| spare.tree.table()).map_err(|_| OutOfMemory)?;
+        cpu.refill(Needed::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 }))?;
+        let frame = cpu.with_pool(|pool| pool.tree.table()).map_err(|_| OutOfMemory)?;
         let chunk = cpu.machine().address(frame).cast::<Chunk>();
         let (next, previous) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the frame is ours, and large enough.
