@@ -30,19 +30,19 @@ pub(super) enum Before {
     Enough,
 }
 
-/// What a fault comes to.
+/// The outcome of one attempt to handle a fault.
 enum Step<'a, 'm, M: Machine> {
     /// The page is present, and allows what it may; or the access is invalid.
     Done(Result<(), Fault>),
     /// It was present, and allowed the access.
     Spurious,
-    /// It goes on, with a page more.
+    /// A page has become present.
     MadePresent,
-    /// CPUs have to forget something first.
+    /// CPUs flush this leaf, or a fork is in progress: try again after that.
     Wait(&'a Leaf),
-    /// The page is one that others have, too.
+    /// Others have the page, too: copy it.
     BreakCow(Shared<'a>),
-    /// The object's pager has to bring this page.
+    /// Have the object's pager read this page, and try again.
     PageIn(PinnedObject<'m, M>, u64),
 }
 
@@ -97,8 +97,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.drive_fault(cpu, page, |pool| self.fault_once(page, access, pool))
     }
 
-    /// Makes those of these pages that are present the space's own that came to be elsewhere, and, if they are to
-    /// be `alone`, those that others have too.
+    /// Makes the space the origin of those of these pages that are present and came from another space. If they are to
+    /// be `alone`, it also copies pages that others have, too.
     pub(crate) fn collapse_to_self(
         &self,
         cpu: &Cpu<'m, M>,
@@ -216,14 +216,14 @@ impl<'m, M: Machine> Space<'m, M> {
         let attributes = leaf.attributes(page).expect("what is present is mapped");
         let shared = Shared { leaf, frame, is_known: true, attributes };
         // SAFETY: the leaf is locked, and not being flushed.
-        Ok(unsafe { self.leave(entry, shared) })
+        Ok(unsafe { self.begin_cow_break(entry, shared) })
     }
 
     /// Takes a page out of an entry, to make room for a copy.
     ///
     /// # Safety
     /// The leaf is locked, and not being flushed.
-    unsafe fn leave<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
+    unsafe fn begin_cow_break<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
         let Shared { leaf, frame, is_known, .. } = shared;
         // CPUs forget the old page before any of them gets the new one: else one would see what another
         // has written, and a third would not.
@@ -235,7 +235,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Step::BreakCow(shared)
     }
 
-    /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    /// Gives a page of its own to an entry that had one with others, and that `begin_cow_break` has taken out.
     #[inline(never)]
     fn break_cow(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
@@ -273,7 +273,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if is_mutant!("unshare_flush_last") {
             flush();
         }
-        // SAFETY: `leave` has begun it; the old frame is not in the entry any more, and CPUs have
+        // SAFETY: `begin_cow_break` has begun it; the old frame is not in the entry any more, and CPUs have
         // forgotten it.
         unsafe {
             leaf.end_flush();
@@ -426,7 +426,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 pool.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
                 // SAFETY: it is locked, and not being flushed.
-                return Ok(unsafe { self.leave(entry, shared) });
+                return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
             protection = protection.without(Protection::WRITE);
         }

@@ -1,4 +1,4 @@
-//! What was taken out of tables and may still be known to CPUs.
+//! What was taken out of tables and may still be in TLBs, as Linux's `mmu_gather`.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -12,28 +12,29 @@ use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
-/// To unmap more pages that are present than these is worth an interrupt.
+/// If more present pages than these are unmapped lazily, CPUs are interrupted at once.
 const MOST_LINGERING: usize = 64;
 
-/// Frames that are free as soon as CPUs have forgotten them, in a list through their metadata; the pages that
-/// CPUs have to forget, and the leaves of these.
+/// Pages that CPUs have to flush, the leaves of these pages, and frames that are free after the flush, in a list through
+/// their metadata.
 ///
-/// Locks are given back before CPUs are asked: a CPU that waits for a lock could not answer. So a leaf
-/// knows that it is being flushed, and who comes to change it waits. Otherwise somebody could map a page
-/// anew, and go to the old one by what its CPU has not forgotten yet; or be told that pages are unmapped
-/// while a CPU still has them.
+/// Locks are released before CPUs are interrupted, as a CPU that spins on a lock could not answer. So a leaf has a flag
+/// that it is being flushed, and an operation that is about to change the leaf waits. Otherwise it could map a page
+/// again while a CPU still reaches the old one by its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
 pub(crate) struct TlbGather {
     first: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
-    /// Where pages are that were moved.
+    /// Where moved pages arrive.
     arriving: Option<Pages>,
-    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked: so many do, and the last ticket of these.
+    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked.
     is_lazy: bool,
+    /// How many linger.
     lingering: usize,
+    /// The ticket of the last of these.
     ticket: u64,
-    /// Some of the frames are others', too.
+    /// Other spaces have some of the frames, too.
     is_shared: bool,
     /// CPUs have ticked.
     is_forgotten: bool,
@@ -57,12 +58,12 @@ impl TlbGather {
         }
     }
 
-    /// One whose pages are unmapped, and of which CPUs need not know at once.
+    /// A gather for a lazy unmap: CPUs may flush at their next tick.
     pub(crate) fn lazy() -> TlbGather {
         TlbGather { is_lazy: true, ..TlbGather::new() }
     }
 
-    /// What [lingers](Leaf::flush_pending_in), to [settle](TlbGather::settle).
+    /// A gather of what [lingers](Leaf::flush_pending_in), to [settle](TlbGather::settle).
     pub(crate) fn of_lingering() -> TlbGather {
         TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
