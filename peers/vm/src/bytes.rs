@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Note, PAGE, Pages};
+use knee_vm::{FrameMeta, PAGE, Pages};
 use serde_json::{Value, json};
 
 use crate::designs::{Design, ForEach, for_each};
@@ -132,7 +132,7 @@ impl ForEach for Measure {
         let fork = small - shared * few as f64;
         // A design without a table of frames of its own has the notes that the machine has for it.
         let own = all as f64 / FRAMES as f64;
-        let frame = if own < 1.0 { size_of::<Note>() as f64 } else { own };
+        let frame = if own < 1.0 { size_of::<FrameMeta>() as f64 } else { own };
         Bytes { name, frame, dense, sparse, page, shared, fork }
     }
 }

@@ -70,8 +70,8 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     let again = space.map(&cpu, stack, Protection::READ);
     writeln!(out, "To map there again: {}.", again.expect_err("it is mapped"))?;
     let too_much = space.map_anywhere(&cpu, 100_000, Protection::READ);
-    assert_eq!(too_much, Err(MapError::Limit));
-    writeln!(out, "Another 100,000: {}.", MapError::Limit)?;
+    assert_eq!(too_much, Err(MapError::QuotaExceeded));
+    writeln!(out, "Another 100,000: {}.", MapError::QuotaExceeded)?;
     space.unmap(&cpu, stack)?;
 
     chapter(out, "Discard: the pages stay mapped, their frames go")?;
@@ -168,7 +168,7 @@ fn shoot_down<'m>(
             }
         });
         while !is_used.load(Relaxed) {
-            cpu.answer();
+            cpu.handle_ipis();
             thread::yield_now();
         }
         // Takes the page out of the table, has CPU 1 forget it, waits for its answer and frees the frame.

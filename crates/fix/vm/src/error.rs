@@ -42,9 +42,9 @@ pub enum MapError {
     /// Something is mapped there.
     Occupied,
     /// There is no free range of that size.
-    NoRange,
+    NoAddressSpace,
     /// The space's [`Quota`](crate::Quota) does not allow so many pages more.
-    Limit,
+    QuotaExceeded,
 }
 
 impl From<OutOfMemory> for MapError {
@@ -64,8 +64,8 @@ impl fmt::Display for MapError {
             MapError::BeyondObject => "no object has pages of such numbers",
             MapError::Overlap => "the pages overlap with where they are to move",
             MapError::Occupied => "something is mapped there",
-            MapError::NoRange => "no free range of that size",
-            MapError::Limit => "the quota does not allow so many pages more",
+            MapError::NoAddressSpace => "no free range of that size",
+            MapError::QuotaExceeded => "the quota does not allow so many pages more",
         })
     }
 }
@@ -93,7 +93,7 @@ pub enum Fault {
     /// Nothing is mapped there (SIGSEGV, `SEGV_MAPERR`).
     Unmapped,
     /// What is mapped does not allow it (SIGSEGV, `SEGV_ACCERR`).
-    Forbidden,
+    AccessDenied,
     /// It is a [guard](crate::Protection::GUARD): somebody has gone beyond the end of what is next to it.
     Guard,
     /// There is no frame for it.
@@ -102,9 +102,9 @@ pub enum Fault {
     BeyondEnd,
     /// The page is on its way in or out: the access is to be tried again, after whatever the CPU has to do
     /// meanwhile.
-    Later,
+    Retry,
     /// The object's pager has failed (SIGBUS).
-    Failed,
+    PagerFailed,
 }
 
 impl From<OutOfMemory> for Fault {
@@ -117,12 +117,12 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fault::Unmapped => "nothing is mapped there",
-            Fault::Forbidden => "what is mapped there does not allow it",
+            Fault::AccessDenied => "what is mapped there does not allow it",
             Fault::Guard => "it is a guard",
             Fault::OutOfMemory => "there is no frame for it",
             Fault::BeyondEnd => "the object that is mapped there ends before",
-            Fault::Later => "the page is on its way",
-            Fault::Failed => "the object's pager has failed",
+            Fault::Retry => "the page is on its way",
+            Fault::PagerFailed => "the object's pager has failed",
         })
     }
 }

@@ -21,7 +21,7 @@
 //! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page is there.
 //! space.protect(&cpu, pages, read)?;
 //! assert_eq!(cpu.load(&space, address), Ok(42));
-//! assert_eq!(cpu.store(&space, address, 43), Err(Fault::Forbidden));
+//! assert_eq!(cpu.store(&space, address, 43), Err(Fault::AccessDenied));
 //!
 //! space.unmap(&cpu, pages)?;
 //! assert_eq!(cpu.load(&space, address), Err(Fault::Unmapped));
@@ -29,44 +29,42 @@
 //! ```
 //!
 //! # How it works
-//! There is one structure: a tree of nodes, each of which is or may be a page table, as in CortenMM. What
-//! is mapped is said in the lowest node that has all of a mapping: in a *leaf*, whose entries are pages,
-//! by a code for each page; in a *branch*, whose entries are tables, by a short list of extents. So 128
-//! MiB are one extent, whatever they begin at, and small mappings are in the leaf that their pages are
-//! in. Tables come with faults.
+//! There is one structure: a tree of nodes, each of which is or may become a page table, as in CortenMM. The lowest node
+//! that covers a mapping stores it. In a *leaf*, whose entries are pages, each page has a state; in a
+//! *branch*, whose entries are tables, a mapping is an extent in a short list. So 128 MiB are one extent wherever they
+//! begin, and a small mapping is stored in the leaf of its pages. Page faults add tables.
 //!
-//! An operation goes down the tree without locks, under an epoch, to the lowest node that has all that
-//! is known of its pages, and locks that node and those below that have any of these pages, in the order
-//! of their pages. Extents that it passes are in two copies, of which one is read while the other is
-//! written. Who changes what a branch says of some pages has the locks of all nodes below that have any of
-//! them: so a fault needs the lock of one leaf, and what branches above say of its pages stays as it is
-//! meanwhile. To change a part of what a branch says, its extent is handed down to the child first; from
-//! then on changes there are the child's business.
+//! An operation descends without locks, under an epoch, to the lowest node that stores anything about its pages. It locks
+//! this node and all nodes below that cover any of the pages, in the order of their pages. The extents that it passes
+//! are in a latch of two copies: readers use one while a writer changes the other. Whoever changes
+//! a branch's extents holds the locks of all nodes below that cover the changed pages. So a fault needs the lock of one
+//! leaf, and what the branches above store about its pages stays as it is meanwhile. To change a part of an extent, an
+//! operation first hands the extent down to the child.
 //!
-//! Nothing is allocated or zeroed under a lock: an operation that finds something missing gives its
-//! locks back, gets it, and begins anew. Before it changes anything it has all that it needs, so where
-//! memory ends nothing has changed.
+//! Nothing is allocated or zeroed under a lock. An operation that finds something missing releases its locks, allocates
+//! it and begins again. It has all that it needs before it changes anything, so running out of memory
+//! changes nothing.
 //!
-//! What was taken out of tables is flushed on all CPUs that may know it, after locks are given back and
-//! before frames are used again and the operation returns. Others that come to change the same leaf
-//! meanwhile wait for that.
+//! Entries that were taken out of tables are flushed on all CPUs that may have cached them: after the locks are released,
+//! and before frames are reused and the operation returns. Operations that are about to change the same leaf wait for
+//! that.
 //!
-//! A space may be [lazy](Space::set_lazy) where the machine has [ticks](Ticks): then who unmaps a few pages
-//! interrupts nobody, and their frames and addresses come back when all CPUs have ticked.
+//! Where the machine has [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages
+//! interrupts no CPU, and their frames and addresses come back when all CPUs have ticked.
 //!
-//! Who does not say where to map is given pages of the CPU's own [arena](Space::map_anywhere), and what
-//! is mapped is charged to a [quota](Quota) from the CPU's own share.
+//! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and mapped pages are charged to a
+//! [quota](Quota) from the CPU's own share.
 //!
 //! # Objects and copies
-//! An [`Object`] is memory that spaces map together: a file with its [`Pager`], or shared memory. Of each
-//! mapping there is one *backing*, which the object finds in an index by its pages, and nothing for each
-//! page: where a page is mapped is computed, and compared with what the tables have. So to take a page away
-//! from everybody ([`Object::evict`]) is to look where it may be; who faults meanwhile looks for the
-//! object's page under the lock of its own leaf, and is before or after that.
+//! An [`Object`] is memory that spaces map together: a file with its [`Pager`], or shared memory. Each mapping has one
+//! *backing*, which the object finds in an index by its pages. There is nothing per page: the place where a page is mapped
+//! is computed, and compared with the tables. To take a page away from all spaces, [`Object::evict`] looks
+//! wherever it may be mapped. A fault meanwhile looks up the object's page under the lock of its own leaf, so it comes
+//! before or after that.
 //!
-//! A copy of a space shares its pages, until one of both writes. Pages know the space in which they came to
-//! be, and that knows its copies: [`Space::sharers`]. Copies of copies have an end: a space whose pages
-//! came from five makes them its own before it is copied again.
+//! A copy of a space shares its pages until one of both writes. A page knows the space in which it was first touched, and
+//! that space knows its copies: [`Space::sharers`]. Chains of copies are bounded: a space with pages from five spaces
+//! makes them its own before it is copied again.
 //!
 //! # What there is not yet
 //! Large pages, and swap for what spaces have for themselves.
@@ -117,7 +115,7 @@ pub use cpu::Cpu;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
 pub use machine::cpu_set::CpuSet;
 pub use machine::format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
-pub use machine::frame_meta::Note;
+pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
 pub use machine::{Flush, Machine};
 pub use object::Object;

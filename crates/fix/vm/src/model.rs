@@ -17,7 +17,7 @@ use crate::error::Fault;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::Table;
 use crate::machine::format::{Entry, FaultFlush, Format, X86_64};
-use crate::machine::frame_meta::Note;
+use crate::machine::frame_meta::FrameMeta;
 use crate::machine::table_at;
 use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Protection};
@@ -64,7 +64,7 @@ type Tlb = BTreeMap<(u64, u64), Known>;
 pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
-    notes: Box<[Note]>,
+    metas: Box<[FrameMeta]>,
     /// Of each frame. Not loom's: a frame that is used again too early is found in any order.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
@@ -110,8 +110,8 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
         NonNull::from(&self.memory[frame.0 as usize]).cast()
     }
 
-    fn note(&self, frame: Frame) -> &Note {
-        &self.notes[frame.0 as usize]
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        &self.metas[frame.0 as usize]
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
@@ -136,7 +136,7 @@ impl<const LEVELS: u8> Tiny<LEVELS> {
         Tiny {
             epoch: Domain::new(Model),
             memory: (0..FRAMES).map(|_| table()).collect(),
-            notes: (0..FRAMES).map(|_| Note::default()).collect(),
+            metas: (0..FRAMES).map(|_| FrameMeta::default()).collect(),
             generations: (0..FRAMES).map(|_| Plain::new(0)).collect(),
             free: Mutex::new((0..FRAMES).rev().map(Frame).collect()),
             tlbs: core::array::from_fn(|_| Mutex::new(BTreeMap::new())),

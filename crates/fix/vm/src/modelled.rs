@@ -14,7 +14,7 @@ use crate::model::{Of, Processor, check, check_asymmetric};
 use crate::page::{Pages, Protection};
 use crate::tree::attributes::Attributes;
 use crate::tree::extents::Extent;
-use crate::tree::latch::{Copies, Published};
+use crate::tree::latch::{ExtentLatch, LatchedExtents};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -439,19 +439,19 @@ fn extent(number: u64) -> Extent {
 
 /// While extents are those that `first` says, and somebody changes them by `write`, another reads them: they are in
 /// one of these `ways`.
-fn check_published(
+fn check_latched(
     first: &'static [u64],
-    write: impl Fn(&Published) + Sync + Send + Copy + 'static,
+    write: impl Fn(&LatchedExtents) + Sync + Send + Copy + 'static,
     ways: &'static [&'static [u64]],
 ) {
     check_symmetric(PREEMPTIONS, move || {
-        let published = Arc::new(Published::new());
-        replace(&published, first);
+        let latched = Arc::new(LatchedExtents::new());
+        replace(&latched, first);
         let writer = thread::spawn({
-            let published = Arc::clone(&published);
-            move || write(&published)
+            let latched = Arc::clone(&latched);
+            move || write(&latched)
         });
-        let found: Vec<_> = published.read(|extents| extents.iter().collect()).unwrap();
+        let found: Vec<_> = latched.read(|extents| extents.iter().collect()).unwrap();
         let is = |way: &&&[u64]| found.iter().copied().eq(way.iter().map(|&number| extent(number)));
         assert!(ways.iter().any(|way| is(&way)), "{found:?}");
         writer.join().unwrap();
@@ -459,29 +459,29 @@ fn check_published(
 }
 
 /// Puts other copies there, of these extents.
-fn replace(published: &Published, numbers: &[u64]) {
-    let copies = Box::new(Copies::with_room(2).unwrap());
+fn replace(latched: &LatchedExtents, numbers: &[u64]) {
+    let copies = Box::new(ExtentLatch::with_room(2).unwrap());
     // SAFETY: nobody else knows them, and one at a time comes here.
     unsafe {
         copies.write(numbers.iter().map(|&number| extent(number)));
         // There is no epoch here.
-        let _old = published.replace(copies);
+        let _old = latched.replace(copies);
     }
 }
 
-fn write(published: &Published, numbers: &[u64]) {
+fn write(latched: &LatchedExtents, numbers: &[u64]) {
     // SAFETY: one at a time comes here.
-    unsafe { published.copies().unwrap().write(numbers.iter().map(|&number| extent(number))) };
+    unsafe { latched.latch().unwrap().write(numbers.iter().map(|&number| extent(number))) };
 }
 
 /// The second write is to the copy that the reader may be in.
 #[test]
 fn extents_are_found_as_they_were_at_one_moment() {
-    check_published(
+    check_latched(
         &[1],
-        |published| {
-            write(published, &[2]);
-            write(published, &[3]);
+        |latched| {
+            write(latched, &[2]);
+            write(latched, &[3]);
         },
         &[&[1], &[2], &[3]],
     );
@@ -489,7 +489,7 @@ fn extents_are_found_as_they_were_at_one_moment() {
 
 #[test]
 fn extents_that_are_replaced_are_found_as_they_were_or_are() {
-    check_published(&[1], |published| replace(published, &[2, 3]), &[&[1], &[2, 3]]);
+    check_latched(&[1], |latched| replace(latched, &[2, 3]), &[&[1], &[2, 3]]);
 }
 
 /// A child has extents before they are gone from its parent, which is written to once more: into the copy that the
@@ -497,7 +497,7 @@ fn extents_that_are_replaced_are_found_as_they_were_or_are() {
 #[test]
 fn extents_that_are_handed_down_are_found_above_or_below() {
     check_symmetric(PREEMPTIONS, || {
-        let both = Arc::new([Published::new(), Published::new()]);
+        let both = Arc::new([LatchedExtents::new(), LatchedExtents::new()]);
         replace(&both[0], &[1]);
         replace(&both[1], &[]);
         let writer = thread::spawn({

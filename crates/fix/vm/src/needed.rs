@@ -1,25 +1,25 @@
 //! What an operation has to allocate before it can go on.
 
-/// What an operation finds missing while it has locks. It gives them back, gets that, and begins anew.
+/// What an operation finds missing under locks. It gives the locks back, allocates it, and begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum Needed {
     /// Nothing: the tree has changed.
-    Nothing,
-    /// So many nodes of a tree.
+    Retry,
+    /// This many nodes of a tree.
     Nodes(Nodes),
-    /// Extents with room for so many, and so many copies of a branch's with room for as many.
-    Extents { copies: usize, room: usize },
-    /// So many lists of kinds with room for so many.
-    Kinds { count: usize, room: usize },
+    /// Room for a branch's extents, and `latches` with as much room.
+    Extents { latches: usize, room: usize },
+    /// `count` palettes with this room.
+    Palettes { count: usize, room: usize },
     /// A page of zeros.
     Page,
     /// A table of an object.
     Block,
-    /// So many backings.
+    /// Memory for this many backings.
     Backings(usize),
 }
 
-/// Numbers of what a tree is made of.
+/// How many of each that a tree is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Nodes {
     pub(crate) leaves: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) const LEAF: Lack = Lack::Nodes(Nodes { leaves: 1, branches: 0, tables: 0 });
-    pub(crate) const BRANCH: Lack = Lack::Nodes(Nodes { leaves: 0, branches: 1, tables: 1 });
-    pub(crate) const TABLE: Lack = Lack::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 });
+    pub(crate) const LEAF: Needed = Needed::Nodes(Nodes { leaves: 1, branches: 0, tables: 0 });
+    pub(crate) const BRANCH: Needed = Needed::Nodes(Nodes { leaves: 0, branches: 1, tables: 1 });
+    pub(crate) const TABLE: Needed = Needed::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 });
 }

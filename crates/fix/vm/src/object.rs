@@ -11,13 +11,13 @@ use crate::allocate::try_box;
 use crate::backing::Backing;
 use crate::backing::attachments::{Attachments, Visit};
 use crate::backing::index::{Index, State};
-use crate::backing::object_core::{Core, Held};
+use crate::backing::object_core::{ObjectCore, PinnedObject};
 use crate::backing::pager::{Pager, PagerError};
 use crate::cpu::Cpu;
 use crate::error::{BeyondCapacity, Fault, OutOfMemory};
 use crate::machine::Machine;
 use crate::page::{Frame, PAGE, Protection};
-use crate::transaction::gather::Removal;
+use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
 
 /// Pages by number from 0 on, which spaces [map](crate::Space::map_object): a file, or memory that is shared.
@@ -45,7 +45,7 @@ use crate::tree::Tree;
 /// ```
 pub struct Object<'m, M: Machine> {
     machine: &'m M,
-    core: NonNull<Core>,
+    core: NonNull<ObjectCore>,
 }
 
 // SAFETY: what it is made of is used under locks, or is atomic.
@@ -53,31 +53,31 @@ unsafe impl<M: Machine> Sync for Object<'_, M> {}
 // SAFETY: as above.
 unsafe impl<M: Machine> Send for Object<'_, M> {}
 
-impl<'m, M: Machine> Held<'m, M> {
+impl<'m, M: Machine> PinnedObject<'m, M> {
     /// Has the pager bring a page. Without locks, outside of the epoch.
     pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
         let core = self.core();
         let Some(pager) = &core.pager else { return Ok(()) };
         let slot = loop {
-            match cpu.with_spare(|spare| {
-                spare.frames.has_page()?;
-                Ok(core::ptr::from_ref(core.index.make(index, &mut spare.blocks)?))
+            match cpu.with_pool(|pool| {
+                pool.frames.has_page()?;
+                Ok(core::ptr::from_ref(core.index.make(index, &mut pool.blocks)?))
             }) {
                 // SAFETY: slots stay as long as the object.
                 Ok(slot) => break unsafe { &*slot },
-                Err(lack) => cpu.stock(lack)?,
+                Err(needed) => cpu.refill(needed)?,
             }
         };
         if !slot.replace(State::Absent, State::Coming) {
             return Ok(());
         }
-        let frame = cpu.with_spare(|spare| spare.frames.page());
+        let frame = cpu.with_pool(|pool| pool.frames.page());
         let frame = frame.expect("it was there, and is the CPU's");
         // SAFETY: the frame is ours.
         let page = unsafe { self.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
         let result = pager.page_in(index, page);
         if result.is_ok() && core.is_within(index) {
-            self.machine().note(frame).set_object(true);
+            self.machine().frame_meta(frame).set_object(true);
             slot.set(State::Present(frame));
             return Ok(());
         }
@@ -86,24 +86,24 @@ impl<'m, M: Machine> Held<'m, M> {
         unsafe { cpu.free(frame) };
         match result {
             Ok(()) => Err(Fault::BeyondEnd),
-            Err(PagerError::Later) => Err(Fault::Later),
-            Err(PagerError::Failed) => Err(Fault::Failed),
+            Err(PagerError::Retry) => Err(Fault::Retry),
+            Err(PagerError::Failed) => Err(Fault::PagerFailed),
         }
     }
 
     /// Waits until it takes copies again. Without locks, outside of the epoch.
-    pub(crate) fn wait_for_room(&self, cpu: &Cpu<'m, M>) {
-        let is_crowded = || self.core().attachments.is_crowded();
+    pub(crate) fn wait_while_throttled(&self, cpu: &Cpu<'m, M>) {
+        let forks_throttled = || self.core().attachments.forks_throttled();
         // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
-        unsafe { self.machine().wait_while(cpu.number(), is_crowded) };
+        unsafe { self.machine().wait_while(cpu.number(), forks_throttled) };
     }
 }
 
 /// Who takes pages out of an object is alone with that.
-struct Busy<'a>(&'a Core);
+struct Busy<'a>(&'a ObjectCore);
 
 impl<'a> Busy<'a> {
-    fn new<M: Machine>(core: &'a Core, cpu: &Cpu<'_, M>) -> Busy<'a> {
+    fn new<M: Machine>(core: &'a ObjectCore, cpu: &Cpu<'_, M>) -> Busy<'a> {
         // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
         unsafe { cpu.machine().wait_while(cpu.number(), || core.is_busy.swap(true, Acquire)) };
         Busy(core)
@@ -118,7 +118,7 @@ impl Drop for Busy<'_> {
 
 /// What is to be done with pages that are taken out of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Out {
+enum EvictMode {
     /// The pager gets those that it does not know, and they go.
     Evict,
     /// The pager gets those that it does not know, and they stay.
@@ -160,11 +160,11 @@ impl<'m, M: Machine> Object<'m, M> {
         let index = Index::new(capacity.max(pages))?;
         let attachments = Attachments::new(cpu.machine().cpus())?;
         let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
-        let core = try_box(Core { index, len, pager, attachments, is_busy })?;
+        let core = try_box(ObjectCore { index, len, pager, attachments, is_busy })?;
         Ok(Object { machine: cpu.machine(), core: NonNull::from(Box::leak(core)) })
     }
 
-    pub(crate) fn core(&self) -> NonNull<Core> {
+    pub(crate) fn core(&self) -> NonNull<ObjectCore> {
         self.core
     }
 
@@ -172,7 +172,7 @@ impl<'m, M: Machine> Object<'m, M> {
         self.machine
     }
 
-    fn get(&self) -> &Core {
+    fn get(&self) -> &ObjectCore {
         // SAFETY: we hold it.
         unsafe { self.core.as_ref() }
     }
@@ -213,7 +213,7 @@ impl<'m, M: Machine> Object<'m, M> {
         fence(SeqCst);
         if pages < before {
             // Nobody is asked to take them, so nothing can fail.
-            let _ = self.take_out(cpu, &busy, pages..before, Out::Discard);
+            let _ = self.take_out(cpu, &busy, pages..before, EvictMode::Discard);
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// somebody goes there again, or zero if there is none, `fallocate` with `FALLOC_FL_PUNCH_HOLE`. Returns
     /// how many there were.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
-        self.take_out_alone(cpu, pages, Out::Discard).unwrap_or_default()
+        self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
     /// Gives the pager those of these pages that were written to, and frees the frames: nobody has them
@@ -232,7 +232,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// The pager's. Pages that it did not take are where they were.
     pub fn evict(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
         match self.get().has_pager() {
-            true => self.take_out_alone(cpu, pages, Out::Evict),
+            true => self.take_out_alone(cpu, pages, EvictMode::Evict),
             false => Ok(0),
         }
     }
@@ -243,7 +243,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// The pager's.
     pub fn write_back(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
         match self.get().has_pager() {
-            true => self.take_out_alone(cpu, pages, Out::WriteBack),
+            true => self.take_out_alone(cpu, pages, EvictMode::WriteBack),
             false => Ok(0),
         }
     }
@@ -289,12 +289,12 @@ impl<'m, M: Machine> Object<'m, M> {
         &self,
         cpu: &Cpu<'m, M>,
         pages: Range<u64>,
-        out: Out,
+        mode: EvictMode,
     ) -> Result<u64, PagerError> {
         self.check(cpu);
         match pages.is_empty() {
             true => Ok(0),
-            false => self.take_out(cpu, &Busy::new(self.get(), cpu), pages, out),
+            false => self.take_out(cpu, &Busy::new(self.get(), cpu), pages, mode),
         }
     }
 
@@ -303,12 +303,12 @@ impl<'m, M: Machine> Object<'m, M> {
         cpu: &Cpu<'m, M>,
         _busy: &Busy<'_>,
         pages: Range<u64>,
-        out: Out,
+        mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
         // From now on who faults has to wait, and no new entry is made.
         core.index.for_each(pages.clone(), |_, slot| {
-            if out == Out::Discard {
+            if mode == EvictMode::Discard {
                 // SAFETY: a `Cpu` stays on its CPU, and we have no locks but that of who takes pages out.
                 unsafe { self.machine.wait_while(cpu.number(), || slot.get() == State::Coming) };
             }
@@ -318,15 +318,15 @@ impl<'m, M: Machine> Object<'m, M> {
         });
         fence(SeqCst);
         core.attachments.visit_all(self.machine, &pages, |visit| {
-            self.take_from(cpu, &visit, &pages, out);
+            self.take_from(cpu, &visit, &pages, mode);
         });
         let mut result = Ok(0);
         core.index.for_each(pages, |index, slot| {
             let State::Leaving(frame) = slot.get() else { return };
-            let gone = match self.let_go(cpu, index, frame, out) {
+            let gone = match self.finish_page(cpu, index, frame, mode) {
                 Ok(is_counted) => {
                     result = result.map(|count| count + u64::from(is_counted));
-                    out != Out::WriteBack
+                    mode != EvictMode::WriteBack
                 }
                 Err(error) => {
                     result = Err(error);
@@ -334,7 +334,7 @@ impl<'m, M: Machine> Object<'m, M> {
                 }
             };
             if gone {
-                self.machine.note(frame).set_object(false);
+                self.machine.frame_meta(frame).set_object(false);
                 slot.set(State::Absent);
                 // SAFETY: no space has an entry for it, and all CPUs know.
                 unsafe { cpu.free(frame) };
@@ -346,47 +346,53 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Takes entries out of a space, or writing from them.
-    fn take_from(&self, cpu: &Cpu<'m, M>, visit: &Visit<'m, M>, indexes: &Range<u64>, out: Out) {
+    fn take_from(
+        &self,
+        cpu: &Cpu<'m, M>,
+        visit: &Visit<'m, M>,
+        indexes: &Range<u64>,
+        mode: EvictMode,
+    ) {
         let pages = visit.pages(indexes);
         let is_leaving = |page: u64, frame: Frame| {
             let slot = self.get().index.find(visit.index(page));
             slot.is_some_and(|slot| slot.get() == State::Leaving(frame))
         };
         let tree: &Tree = visit.tree();
-        let mut removal = Removal::new();
+        let mut gather = TlbGather::new();
         let done = tree.locked(cpu, pages, |locked, _| {
-            locked.for_each_leaf(|leaf| match out {
-                Out::WriteBack => removal.protect::<M>(leaf, pages, |page, frame, old| {
+            locked.for_each_leaf(|leaf| match mode {
+                EvictMode::WriteBack => gather.protect::<M>(leaf, pages, |page, frame, old| {
                     let is_wanted = is_leaving(page, frame);
                     if is_wanted { old.without(Protection::WRITE) } else { old }
                 }),
-                _ => removal.take_if(self.machine, leaf, pages, is_leaving),
+                _ => gather.take_if(self.machine, leaf, pages, is_leaving),
             });
             Ok(())
         });
         debug_assert!(done.is_ok(), "it lacks nothing");
         // SAFETY: the frames are in no table of this space.
-        unsafe { removal.finish(tree, cpu) };
+        unsafe { gather.finish(tree, cpu) };
     }
 
     /// What is to be done with a page that no CPU writes to. Whether it counts.
-    fn let_go(
+    fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,
         index: u64,
         frame: Frame,
-        out: Out,
+        mode: EvictMode,
     ) -> Result<bool, PagerError> {
-        let note = cpu.machine().note(frame);
-        if out != Out::Discard && note.is_dirty() {
+        let meta = cpu.machine().frame_meta(frame);
+        if mode != EvictMode::Discard && meta.is_dirty() {
             let pager = self.get().pager.as_ref().expect("`evict` and `write_back` have looked");
             // SAFETY: nobody writes to it until the slot says that it is present.
             let page = unsafe { cpu.machine().address(frame).cast::<[u8; PAGE]>().as_ref() };
             pager.page_out(index, page)?;
-            note.set_object(true);
+            meta.set_object(true);
             return Ok(true);
         }
-        Ok(out != Out::WriteBack)
+        Ok(mode != EvictMode::WriteBack)
     }
 }
 
@@ -395,7 +401,7 @@ impl<M: Machine> Drop for Object<'_, M> {
         // SAFETY: we have held it.
         unsafe {
             if self.core.as_ref().attachments.close(self.machine.epoch().platform()) {
-                Core::free(self.core, self.machine);
+                ObjectCore::free(self.core, self.machine);
             }
         }
     }

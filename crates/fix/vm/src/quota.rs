@@ -47,7 +47,7 @@ const CLOSED: u64 = 1 << 63;
 ///
 /// one.map(&cpu, Pages::new(16, 60), Protection::READ)?;
 /// let too_many = Pages::new(16, 41);
-/// assert_eq!(other.map(&cpu, too_many, Protection::READ), Err(MapError::Limit));
+/// assert_eq!(other.map(&cpu, too_many, Protection::READ), Err(MapError::QuotaExceeded));
 /// one.unmap(&cpu, Pages::new(16, 1))?;
 /// other.map(&cpu, too_many, Protection::READ)?;
 /// assert_eq!(quota.used(), 100);
@@ -130,7 +130,7 @@ impl Quota {
     /// what the CPU waits on if it comes to the limit.
     ///
     /// # Errors
-    /// [`MapError::Limit`] if fewer were free at some moment. Nothing is taken then.
+    /// [`MapError::QuotaExceeded`] if fewer were free at some moment. Nothing is taken then.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -165,7 +165,7 @@ impl Quota {
             self.shares.iter().for_each(|share| share.0.store(0, Relaxed));
         }
         self.shares[cpu].0.fetch_add(grant, Relaxed);
-        if left.is_some() { Ok(()) } else { Err(MapError::Limit) }
+        if left.is_some() { Ok(()) } else { Err(MapError::QuotaExceeded) }
     }
 
     /// Gives back pages that any CPU has [taken](Quota::charge), to CPU `cpu`.
@@ -254,15 +254,15 @@ impl Account {
 
     /// So many pages have become present, on the calling CPU.
     #[inline]
-    pub(crate) fn came(&self, cpu: usize, pages: u64) {
+    pub(crate) fn add_resident(&self, cpu: usize, pages: u64) {
         let count = &self.resident[cpu].0;
         count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
     /// So many are not any more, on the calling CPU.
     #[inline]
-    pub(crate) fn went(&self, cpu: usize, pages: u64) {
-        self.came(cpu, pages.wrapping_neg());
+    pub(crate) fn sub_resident(&self, cpu: usize, pages: u64) {
+        self.add_resident(cpu, pages.wrapping_neg());
     }
 
     /// How many are present; exact if nobody changes that meanwhile.
@@ -295,7 +295,7 @@ mod tests {
             for (cpu, pages, is_charge) in operations {
                 if is_charge {
                     let fits = used + pages <= limit;
-                    let expected = if fits { Ok(()) } else { Err(MapError::Limit) };
+                    let expected = if fits { Ok(()) } else { Err(MapError::QuotaExceeded) };
                     prop_assert_eq!(quota.charge(cpu, pages, &platform), expected);
                     used += if fits { pages } else { 0 };
                 } else {
@@ -371,16 +371,16 @@ mod tests {
         let (quota, platform) = (Quota::with_shares(1, u64::MAX).unwrap(), System::detect());
         assert_eq!(quota.limit(), CLOSED - 1);
         assert_eq!(quota.charge(0, CLOSED - 1, &platform), Ok(()));
-        assert_eq!(quota.charge(0, 1, &platform), Err(MapError::Limit));
+        assert_eq!(quota.charge(0, 1, &platform), Err(MapError::QuotaExceeded));
     }
 
     #[test]
     fn what_is_resident_is_the_sum_of_what_came_and_went_on_any_cpu() {
         let account = Account::new(2, None).unwrap();
-        account.came(0, 5);
-        account.went(1, 3);
+        account.add_resident(0, 5);
+        account.sub_resident(1, 3);
         assert_eq!(account.resident(), 2);
-        account.went(1, 3);
+        account.sub_resident(1, 3);
         assert_eq!(account.resident(), 0, "one has gone that is not seen to have come");
     }
 }

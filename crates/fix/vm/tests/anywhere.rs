@@ -92,18 +92,18 @@ fn a_space_without_slices_is_searched() {
     }
     space.unmap(&cpu, Pages::new(gap - 1, 1)).unwrap();
     space.map(&cpu, Pages::new(gap - 1, 1), WRITE).unwrap();
-    assert_eq!(space.map_anywhere(&cpu, 4, WRITE), Err(MapError::NoRange));
-    assert_eq!(space.map_anywhere(&cpu, last, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, 4, WRITE), Err(MapError::NoAddressSpace));
+    assert_eq!(space.map_anywhere(&cpu, last, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 2, WRITE), Ok(Pages::new(gap, 2)));
     assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(gap + 2, 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(2 * gap, 1)));
-    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
     // What one CPU has unmapped others find as well, by a search.
     space.unmap(&cpu, Pages::new(gap, 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(gap, 3)));
     // And the list of the first has it still, which does no harm.
-    assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn spaces_of_a_group_share_a_limit() {
                         match space.map_anywhere(&cpu, count, WRITE) {
                             Ok(pages) => mapped.push(pages),
                             Err(error) => {
-                                assert_eq!(error, MapError::Limit);
+                                assert_eq!(error, MapError::QuotaExceeded);
                                 mapped.drain(..mapped.len() / 2).for_each(|pages| {
                                     space.unmap(&cpu, pages).unwrap();
                                 });
@@ -244,7 +244,7 @@ fn a_fork_counts_in_the_quota_and_has_what_is_present() {
     space.populate(&cpu, Pages::new(pages.start, 3)).unwrap();
     let fork = space.fork(&cpu).unwrap();
     assert_eq!((quota.used(), fork.resident(), space.resident()), (20, 3, 3));
-    assert_eq!(space.fork(&cpu).err(), Some(MapError::Limit));
+    assert_eq!(space.fork(&cpu).err(), Some(MapError::QuotaExceeded));
     assert_eq!(quota.used(), 20);
     // A copy instead of a page that was shared, one that is new, and one that goes.
     cpu.store(&fork, address(pages.start), 1).unwrap();
@@ -310,7 +310,7 @@ proptest! {
                 match operation {
                     Operation::Map(pages) => {
                         let expected = if used(&mapped) + pages.count() > limit {
-                            Err(MapError::Limit)
+                            Err(MapError::QuotaExceeded)
                         } else if mapped[range(pages)].contains(&true) {
                             Err(MapError::Occupied)
                         } else {
@@ -332,7 +332,7 @@ proptest! {
                             mapped[range(pages)].fill(true);
                         }
                         Err(error) => {
-                            prop_assert_eq!(error, MapError::Limit);
+                            prop_assert_eq!(error, MapError::QuotaExceeded);
                             prop_assert!(used(&mapped) + count > limit);
                         }
                     },

@@ -70,7 +70,7 @@ fn apply<'m, A: Architecture>(
             let (space, model) = &mut all[place(space)];
             let expected = match model.get_mut(&page) {
                 None => Err(Fault::Unmapped),
-                Some((false, _)) => Err(Fault::Forbidden),
+                Some((false, _)) => Err(Fault::AccessDenied),
                 Some((true, word)) => {
                     *word = value;
                     Ok(())

@@ -276,7 +276,7 @@ impl State {
         let mut go = |mut state: State, view: Option<View>| {
             let found = match view {
                 None => Err(Fault::Unmapped),
-                Some(view) if !view.protection.allows(access) => Err(Fault::Forbidden),
+                Some(view) if !view.protection.allows(access) => Err(Fault::AccessDenied),
                 Some(view) => {
                     let before = state.words[view.content];
                     Ok(with(&mut state.words[view.content], before))
@@ -322,7 +322,7 @@ fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u
     arrived.fetch_add(1, SeqCst);
     let mut spins = 0_u32;
     while arrived.load(SeqCst) < of_round * CPUS as u64 {
-        cpu.answer();
+        cpu.handle_ipis();
         spins += 1;
         if spins.is_multiple_of(64) {
             thread::yield_now();
@@ -383,7 +383,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
                 for step in 0..STEPS {
                     let value = (number * STEPS + step + 1) as u64;
                     let operation = random.operation(value);
-                    (0..random.below(200)).for_each(|_| cpu.answer());
+                    (0..random.below(200)).for_each(|_| cpu.handle_ipis());
                     let begin = clock.fetch_add(1, SeqCst);
                     let found = execute(&cpu, &space, operation);
                     let end = clock.fetch_add(1, SeqCst);

@@ -104,7 +104,7 @@ fn each_reason_why_a_map_cannot_be_changed_has_its_own_word() {
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
     // What is not mapped is not looked for elsewhere.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
-    assert_eq!(space.map_anywhere(&cpu, end, WRITE), Err(MapError::NoRange));
+    assert_eq!(space.map_anywhere(&cpu, end, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]

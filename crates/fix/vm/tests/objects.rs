@@ -50,7 +50,7 @@ impl Pager for Store {
     fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
         if !self.is_ready() {
             page.fill(0xff);
-            return Err(PagerError::Later);
+            return Err(PagerError::Retry);
         }
         if let Some(stored) = self.words.lock().unwrap().get(&index) {
             page.copy_from_slice(&**stored);
@@ -60,7 +60,7 @@ impl Pager for Store {
 
     fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
         if !self.is_ready() {
-            return Err(PagerError::Later);
+            return Err(PagerError::Retry);
         }
         self.words.lock().unwrap().insert(index, Box::new(*page));
         Ok(())
@@ -211,7 +211,7 @@ impl Model {
     ) -> Result<Mapped, Result<MapError, Fault>> {
         let mapped = *self.spaces[space].mapped.get(&page).ok_or(Err(Fault::Unmapped))?;
         if !mapped.protection.allows(access) {
-            return Err(Err(Fault::Forbidden));
+            return Err(Err(Fault::AccessDenied));
         }
         let is_own = self.spaces[space].own.contains_key(&page);
         match mapped.object {
@@ -535,7 +535,7 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                 let cpu = machine.cpu(0);
                 // The pager is not ready at times: what it took before is seen below.
                 while !done.load(Relaxed) {
-                    cpu.answer();
+                    cpu.handle_ipis();
                     let _ = object.evict(&cpu, 0..8);
                     let _ = object.write_back(&cpu, 2..6);
                 }
@@ -614,7 +614,7 @@ fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Th
             scope.spawn(move || {
                 let mut cpu = machine.cpu(number + 1);
                 for round in 0..rounds {
-                    cpu.rest(|| start.wait());
+                    cpu.offline(|| start.wait());
                     let run = || thread(&cpu, round);
                     if failed.load(Relaxed) {
                         continue;
@@ -696,7 +696,7 @@ fn pages_do_not_go_while_a_copy_gets_them<A: Architecture>() {
                 &|cpu, _| {
                     object.discard(cpu, 0..8);
                 },
-                &|cpu, _| object.mappings(cpu, 3, |_, _| cpu.answer()),
+                &|cpu, _| object.mappings(cpu, 3, |_, _| cpu.handle_ipis()),
             ],
         );
     }

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, Machine, MapError, Note, Object, OutOfMemory,
-    Pages, Protection, Sharing, Space, X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, Machine, MapError, Object,
+    OutOfMemory, Pages, Protection, Sharing, Space, X86_64,
 };
 
 const NONE: Protection = Protection::NONE;
@@ -91,8 +91,8 @@ unsafe impl Machine for Small {
         self.0.address(frame)
     }
 
-    fn note(&self, frame: Frame) -> &Note {
-        self.0.note(frame)
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        self.0.frame_meta(frame)
     }
 
     unsafe fn shoot_down(&self, _: usize, _: &CpuSet, _: u64, _: Flush) {}
@@ -228,7 +228,9 @@ impl State {
             Operation::Discard(range) => self.words.retain(|&page, _| !range.contains(page)),
             Operation::Fault(page, number) => match self.mapped.get(&page) {
                 None => return Err(Err(Fault::Unmapped)),
-                Some(protection) if !protection.allows(WRITE) => return Err(Err(Fault::Forbidden)),
+                Some(protection) if !protection.allows(WRITE) => {
+                    return Err(Err(Fault::AccessDenied));
+                }
                 Some(_) => drop(self.words.insert(page, number)),
             },
         }
@@ -252,7 +254,9 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: u64) -> Option<&
         let entry = unsafe { machine.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
         frame = match X86_64::read(entry.load(Relaxed), level) {
             Entry::Table(next) => next,
-            Entry::Page { frame, .. } | Entry::Parked(frame) | Entry::Leaving(frame) => frame,
+            Entry::Page { frame, .. } | Entry::ProtNone(frame) | Entry::FlushPending(frame) => {
+                frame
+            }
             Entry::Absent => return None,
         };
     }

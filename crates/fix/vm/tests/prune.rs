@@ -99,7 +99,7 @@ fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
             scope.spawn(move || {
                 let cpu = machine.cpu(0);
                 while !done.load(Relaxed) {
-                    cpu.answer();
+                    cpu.handle_ipis();
                     space.prune(&cpu, space.pages());
                     thread::yield_now();
                 }

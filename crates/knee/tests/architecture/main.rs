@@ -142,8 +142,8 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
     assert!(files > 20, "{files} files");
 }
 
-/// The roots of crates of several files, which form no circle. That of knee-vm is not among them yet.
-const WITHOUT_CIRCLES: [&str; 16] = [
+/// The roots of crates of several files, which form no circle.
+const WITHOUT_CIRCLES: [&str; 17] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -159,6 +159,7 @@ const WITHOUT_CIRCLES: [&str; 16] = [
     "prove/trace/marks/src/lib.rs",
     "prove/trace/plugin/src/lib.rs",
     "fix/sync/src/lib.rs",
+    "fix/vm/src/lib.rs",
     "knee/src/main.rs",
 ];
 

@@ -23,7 +23,7 @@ pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// Takes so many pages.
     ///
     /// # Errors
-    /// [`MapError::Limit`].
+    /// [`MapError::QuotaExceeded`].
     fn charge(&self, cpu: usize, pages: u64, platform: &impl Platform) -> Result<(), MapError>;
 
     /// Gives pages back, on a CPU or on none's behalf.
@@ -63,7 +63,7 @@ impl Accounting for OneCounter {
     fn charge(&self, _: usize, pages: u64, _: &impl Platform) -> Result<(), MapError> {
         let more = |used: u64| used.checked_add(pages).filter(|used| *used <= self.limit);
         let charged = self.used.fetch_update(Relaxed, Relaxed, more);
-        charged.map(drop).map_err(|_| MapError::Limit)
+        charged.map(drop).map_err(|_| MapError::QuotaExceeded)
     }
 
     #[inline]

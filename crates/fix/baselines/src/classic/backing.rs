@@ -271,7 +271,7 @@ impl Reverse for PerBacking {
                 continue;
             }
             let Some(entry) = frames.find(&part.pmap, page) else { continue };
-            let (Entry::Page { frame: found, .. } | Entry::Parked(found)) =
+            let (Entry::Page { frame: found, .. } | Entry::ProtNone(found)) =
                 M::Format::read(entry.load(Acquire), 0)
             else {
                 continue;

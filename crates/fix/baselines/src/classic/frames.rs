@@ -1,4 +1,4 @@
-//! What is known of each frame, beside the embedder's [`Note`](knee_vm::Note): `vm_page`, `struct page`.
+//! What is known of each frame, beside the embedder's [`FrameMeta`](knee_vm::FrameMeta): `vm_page`, `struct page`.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};

@@ -98,7 +98,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
 
     /// Frees a frame that no table has any more, and that our CPUs have forgotten.
     #[inline]
-    fn reuse(&self, cpu: &Cpu<'m, M>, frame: Frame) {
+    fn frame_recycled(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             self.wait(cpu, frame);
         }
@@ -124,7 +124,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         while next != END {
             let frame = Frame(next);
             next = self.frames.record(frame).next.load(Relaxed);
-            self.reuse(cpu, frame);
+            self.frame_recycled(cpu, frame);
         }
     }
 
@@ -157,7 +157,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             let _ = self.frames.pools.refill_page(cpu);
             let mut whole = pmap.lock_whole(cpu);
             let guard = self.frames.lock_table(cpu, table);
-            let (Entry::Page { frame, .. } | Entry::Parked(frame)) =
+            let (Entry::Page { frame, .. } | Entry::ProtNone(frame)) =
                 M::Format::read(entry.load(Relaxed), 0)
             else {
                 S::Reverse::reserve(&self.frames, cpu, pmap, whole.space())?;
@@ -169,7 +169,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let of = Mapping { pmap, space: whole.space(), page };
                 S::Reverse::insert(&self.frames, of, frame, backing);
                 // Release: who finds the frame finds zeros.
-                entry.store(M::Format::page_or_parked(frame, protection), Release);
+                entry.store(M::Format::page_or_prot_none(frame, protection), Release);
                 return Ok(1);
             };
             let record = self.frames.record(frame);
@@ -199,7 +199,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     entry.store(M::Format::page(new, protection), Release);
                     drop((guard, whole));
                     if is_last {
-                        self.reuse(cpu, frame);
+                        self.frame_recycled(cpu, frame);
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
@@ -213,7 +213,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     record.was_shared.store(false, Relaxed);
                 }
             }
-            entry.store(M::Format::page_or_parked(frame, allowed), Release);
+            entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
             return Ok(0);
         }
     }
@@ -238,7 +238,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             for page in pages.start..pages.end {
                 let entry = &entries[slot(page, 0)];
                 let entry_now = entry.load(Relaxed);
-                let (Entry::Page { frame, .. } | Entry::Parked(frame)) =
+                let (Entry::Page { frame, .. } | Entry::ProtNone(frame)) =
                     M::Format::read(entry_now, 0)
                 else {
                     continue;
@@ -268,7 +268,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         while first != END {
             let frame = Frame(first);
             first = self.frames.record(frame).next.load(Relaxed);
-            self.reuse(cpu, frame);
+            self.frame_recycled(cpu, frame);
         }
         count
     }
@@ -293,7 +293,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let Entry::Page { frame, protection: old, .. } = now else { continue };
                 let allowed = old & protection;
                 if allowed != old {
-                    entry.store(M::Format::page_or_parked(frame, allowed), Release);
+                    entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
                 }
@@ -332,7 +332,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let entry = &entries[slot(page, 0)];
                 let (frame, old) = match M::Format::read(entry.load(Relaxed), 0) {
                     Entry::Page { frame, protection, .. } => (frame, protection),
-                    Entry::Parked(frame) => (frame, Protection::NONE),
+                    Entry::ProtNone(frame) => (frame, Protection::NONE),
                     _ => continue,
                 };
                 result = S::Reverse::reserve(&self.frames, cpu, to, copy_whole.space());
@@ -342,7 +342,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let of = Mapping { pmap: to, space: copy_whole.space(), page };
                 S::Reverse::share(&self.frames, of, frame);
                 count += 1;
-                let new = M::Format::page_or_parked(frame, old.without(Protection::WRITE));
+                let new = M::Format::page_or_prot_none(frame, old.without(Protection::WRITE));
                 if old.allows(Protection::WRITE) {
                     entry.store(new, Release);
                     changed =

@@ -78,7 +78,7 @@ impl<'m, M: Machine> Pools<'m, M> {
                 unsafe { self.machine.free(&frames[BATCH..]) };
                 frames.truncate(BATCH);
             }
-            self.machine.reuse(frame);
+            self.machine.frame_recycled(frame);
             frames.push(frame);
         });
     }

@@ -64,7 +64,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
             for page in pages.start..pages.end {
                 let entry = self.memory.frames.table(table)[slot(page, 0)].load(Acquire);
-                if let TableEntry::Page { frame, .. } | TableEntry::Parked(frame) =
+                if let TableEntry::Page { frame, .. } | TableEntry::ProtNone(frame) =
                     M::Format::read(entry, 0)
                 {
                     all.push((page, frame));
@@ -133,7 +133,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         self.memory.check(cpu);
         let entered = self.map.with_entry(cpu, page, |protection, backing| {
             if !protection.allows(access) {
-                return Err(Fault::Forbidden);
+                return Err(Fault::AccessDenied);
             }
             self.memory.enter(cpu, &self.pmap, page, (protection, access), backing)
         });
@@ -176,14 +176,14 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
             return Err(MapError::Empty);
         }
         if count > window.count() {
-            return Err(MapError::NoRange);
+            return Err(MapError::NoAddressSpace);
         }
         self.charge(cpu, count)?;
         let mut entries = self.map.write(cpu);
         let Some(start) = entries.gap(window, count) else {
             drop(entries);
             self.give_back(cpu, count);
-            return Err(MapError::NoRange);
+            return Err(MapError::NoAddressSpace);
         };
         let pages = Pages::new(start, count);
         self.map_charged(&mut entries, pages, protection)?;

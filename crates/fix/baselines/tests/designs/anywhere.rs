@@ -88,11 +88,11 @@ fn too_much_or_nothing_has_no_range<D: Design>() {
     let map = |count| space.map_anywhere(&cpu, count, Protection::READ);
     let end = space.pages().end;
     assert_eq!(map(0), Err(MapError::Empty));
-    assert_eq!(map(end), Err(MapError::NoRange));
+    assert_eq!(map(end), Err(MapError::NoAddressSpace));
     let all = map(end - LOWEST).unwrap();
-    assert_eq!(map(1), Err(MapError::NoRange));
+    assert_eq!(map(1), Err(MapError::NoAddressSpace));
     space.unmap(&cpu, Pages::new(100, 1)).unwrap();
-    assert_eq!(map(2), Err(MapError::NoRange));
+    assert_eq!(map(2), Err(MapError::NoAddressSpace));
     assert_eq!(map(1), Ok(Pages::new(100, 1)));
     space.unmap(&cpu, all).unwrap();
     assert_eq!(D::used(&shared), 0, "what has no range is not charged");

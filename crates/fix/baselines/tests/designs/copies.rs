@@ -206,7 +206,7 @@ fn a_fork_is_the_space_of_one_moment<D: Design>() {
                 if cpu.number() == 1 {
                     let _over = Over(&is_over);
                     while !forks.load(Relaxed) {
-                        cpu.answer();
+                        cpu.handle_ipis();
                     }
                     for round in 1..rounds {
                         cpu.store(space, address(TABLE + round), round).unwrap();

@@ -10,7 +10,7 @@ use knee_baselines::invalidation::Slots;
 use knee_sync::System;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::{Architecture, Hosted, MmuContext};
-use knee_vm::{Cpu, CpuSet, Flush, Frame, Machine, Note, Pages, Protection, Sv48, X86_64};
+use knee_vm::{Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Pages, Protection, Sv48, X86_64};
 
 /// The kernel's entry in all uppermost tables: of a table that no space frees.
 const KERNEL: u64 = 0x7777_7003;
@@ -58,8 +58,8 @@ unsafe impl<A: Architecture> Machine for WithKernel<A> {
         self.0.address(frame)
     }
 
-    fn note(&self, frame: Frame) -> &Note {
-        self.0.note(frame)
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        self.0.frame_meta(frame)
     }
 
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {

@@ -28,7 +28,7 @@ fn a_space_does_what_a_map_of_pages_does<D: Design>() {
             for operation in &operations {
                 let expected = match *operation {
                     Operation::Map(pages, _) if D::used(&shared) + pages.count() > LIMIT => {
-                        Err(Ok(MapError::Limit))
+                        Err(Ok(MapError::QuotaExceeded))
                     }
                     _ => model.apply(operation),
                 };
@@ -135,7 +135,7 @@ fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>()
     space.map(&cpu, Pages::new(10, 2), READ).unwrap();
     space.map(&cpu, Pages::new(13, 1), Protection::NONE).unwrap();
     assert_eq!((populate(10, 4), space.resident()), (Err(Fault::Unmapped), 2));
-    assert_eq!(populate(13, 1), Err(Fault::Forbidden));
+    assert_eq!(populate(13, 1), Err(Fault::AccessDenied));
     assert_eq!((populate(10, 2), space.resident()), (Ok(()), 2));
 }
 

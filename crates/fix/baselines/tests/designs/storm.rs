@@ -67,7 +67,7 @@ pub(crate) fn storm<D: Design>(
 /// What CPUs do now and then between operations.
 fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, random: &mut Random) {
     match random.below(200) {
-        0..3 => cpu.rest(thread::yield_now),
+        0..3 => cpu.offline(thread::yield_now),
         3 => drop(D::audit(space, cpu)),
         4..8 => cpu.tick(),
         8..12 => cpu.leave(space),
@@ -146,7 +146,7 @@ impl Own {
 fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     match page {
         None => Err(Fault::Unmapped),
-        Some(protection) if !protection.allows(access) => Err(Fault::Forbidden),
+        Some(protection) if !protection.allows(access) => Err(Fault::AccessDenied),
         Some(_) => Ok(()),
     }
 }
@@ -469,7 +469,7 @@ fn what_is_handed_down_meanwhile_is_found<D: Design>() {
                 is_over.store(1, Release);
             }
             while is_over.load(Acquire) == 0 {
-                cpu.answer();
+                cpu.handle_ipis();
                 let Some(now) = said.now() else { continue };
                 let faults = cpu.number() == 1;
                 let found = match faults {

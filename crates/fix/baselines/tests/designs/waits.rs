@@ -46,7 +46,7 @@ fn who_has_a_frame_last_waits<S: Strategies<Invalidation: Make>>(
         scope.spawn(|| {
             let cpu = machine.cpu(1);
             while !one.present().is_empty() {
-                cpu.answer();
+                cpu.handle_ipis();
             }
             what(&cpu, &other);
             is_over.store(true, SeqCst);
@@ -55,7 +55,7 @@ fn who_has_a_frame_last_waits<S: Strategies<Invalidation: Make>>(
         thread::sleep(Duration::from_millis(20));
         let early = (is_unmapped.load(SeqCst), is_over.load(SeqCst));
         while !is_unmapped.load(SeqCst) || !is_over.load(SeqCst) {
-            knows.answer();
+            knows.handle_ipis();
         }
         assert_eq!(early, (false, false), "CPU 2 has not forgotten the frame");
     });
@@ -93,7 +93,7 @@ fn who_finds_nothing_to_discard_waits<S: Strategies<Invalidation: Make>>() {
             scope.spawn(move || {
                 let cpu = machine.cpu(number);
                 while number == 1 && !space.present().is_empty() {
-                    cpu.answer();
+                    cpu.handle_ipis();
                 }
                 space.discard(&cpu, PAGE_7).unwrap();
                 is_over.store(true, SeqCst);
@@ -102,7 +102,7 @@ fn who_finds_nothing_to_discard_waits<S: Strategies<Invalidation: Make>>() {
         thread::sleep(Duration::from_millis(20));
         let early = is_over.each_ref().map(|is_over| is_over.load(SeqCst));
         while !is_over.iter().all(|is_over| is_over.load(SeqCst)) {
-            knows.answer();
+            knows.handle_ipis();
         }
         assert_eq!(early, [false, false], "CPU 2 has not forgotten the page");
     });
@@ -136,7 +136,7 @@ fn who_changes_waits<D: Design>(what: impl for<'m> Fn(&ProcessorOf<'m, D>, &D::S
         thread::sleep(Duration::from_millis(10));
         let is_early = is_over.load(SeqCst);
         while !is_over.load(SeqCst) {
-            knows.answer();
+            knows.handle_ipis();
         }
         assert!(!is_early, "CPU 1 has not forgotten the page");
     });

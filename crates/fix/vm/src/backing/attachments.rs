@@ -64,7 +64,7 @@ pub(crate) struct Attachments {
     /// Shards that hold the object, and others that do.
     holders: AtomicU64,
     /// Somebody visits all, and copies that come would have him begin anew.
-    is_crowded: AtomicBool,
+    forks_throttled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl<M: Machine> Visit<'_, M> {
 impl<M: Machine> Drop for Visit<'_, M> {
     fn drop(&mut self) {
         // SAFETY: we are a user. That no CPU goes to its pages when its space has left is the space's promise.
-        unsafe { Tree::leave(self.tree, self.machine) };
+        unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }
 
@@ -297,8 +297,8 @@ impl Attachments {
     /// None, with the caller as the only holder.
     pub(crate) fn new(cpus: usize) -> Result<Attachments, OutOfMemory> {
         let shards = for_each(cpus.min(MOST_SHARDS))?;
-        let [is_closed, is_crowded] = [false; 2].map(AtomicBool::new);
-        Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), is_crowded })
+        let [is_closed, forks_throttled] = [false; 2].map(AtomicBool::new);
+        Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), forks_throttled })
     }
 
     /// Adds one, in the shard of this CPU. Its entries may be copies of those of another one, if it says so,
@@ -323,7 +323,7 @@ impl Attachments {
             content.copies += u64::from(is_copy);
             if !content.holds {
                 content.holds = true;
-                self.hold();
+                self.get_ref();
             }
         });
     }
@@ -345,7 +345,7 @@ impl Attachments {
             content.holds &= !lets_go;
             lets_go
         });
-        lets_go && self.let_go(1)
+        lets_go && self.put_refs(1)
     }
 
     /// The object lives as long as it is mapped, from now on. As with [`detach`](Attachments::detach).
@@ -361,17 +361,17 @@ impl Attachments {
                 }
             });
         }
-        self.let_go(count)
+        self.put_refs(count)
     }
 
     /// Another holder has come.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn get_ref(&self) {
         self.holders.fetch_add(1, Relaxed);
     }
 
     /// So many are none any more. As with [`detach`](Attachments::detach).
     #[must_use]
-    pub(crate) fn let_go(&self, count: u64) -> bool {
+    pub(crate) fn put_refs(&self, count: u64) -> bool {
         self.holders.fetch_sub(count, AcqRel) == count
     }
 
@@ -396,16 +396,16 @@ impl Attachments {
             }
             before = after;
             if pass == PASSES {
-                self.is_crowded.store(true, Relaxed);
+                self.forks_throttled.store(true, Relaxed);
             }
         }
-        self.is_crowded.store(false, Relaxed);
+        self.forks_throttled.store(false, Relaxed);
     }
 
     /// Whether who attaches copies is to wait, without locks: somebody has begun anew for others too often.
     /// Those that have not seen it are as many as there are CPUs, at most.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.is_crowded.load(Relaxed) && !is_mutant!("forks_for_ever")
+    pub(crate) fn forks_throttled(&self) -> bool {
+        self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }
 
     fn copies<M: Machine>(&self, machine: &M) -> u64 {
@@ -430,7 +430,7 @@ impl Attachments {
                     // SAFETY: it is in here. Its tree has a user.
                     unsafe {
                         let Attachment { ref indexes, page, tree, .. } = *found.as_ref();
-                        tree.as_ref().visit();
+                        tree.as_ref().get_ref();
                         let indexes = indexes.clone();
                         Some(Visit { machine, tree, indexes, page, attachment: found })
                     }

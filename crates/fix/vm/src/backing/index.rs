@@ -11,7 +11,7 @@ use knee_sync::shim::order;
 
 use crate::allocate::try_box;
 use crate::error::OutOfMemory;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::{BITS, ENTRIES, Frame};
 
 /// A radix tree that grows with what is in it and never shrinks: who looks for a page writes nothing, and
@@ -39,8 +39,8 @@ pub(crate) struct BlockPool {
 
 impl BlockPool {
     /// Memory of zeros.
-    pub(crate) fn block(&mut self) -> Result<Box<Block>, Lack> {
-        self.block.take().ok_or(Lack::Block)
+    pub(crate) fn block(&mut self) -> Result<Box<Block>, Needed> {
+        self.block.take().ok_or(Needed::Block)
     }
 
     /// Takes back what was not needed.
@@ -161,7 +161,7 @@ impl Index {
     }
 
     /// The slot of a page below the capacity, with tables from `pool`.
-    pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Lack> {
+    pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Needed> {
         let mut block = self.root;
         for level in (1..=self.height).rev() {
             // SAFETY: as in `find`.

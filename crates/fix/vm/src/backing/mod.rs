@@ -14,13 +14,13 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::backing::attachments::Attachment;
-use crate::backing::object_core::{Core, Held};
+use crate::backing::object_core::{ObjectCore, PinnedObject};
 use knee_sync::Platform;
 
 use crate::allocate::try_box_uninit;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Pages;
 use crate::tree::Tree;
 use crate::tree::attributes::{Attributes, BackingId};
@@ -39,7 +39,7 @@ pub enum Sharing {
 #[repr(C)]
 pub(crate) struct Backing {
     attachment: Attachment,
-    object: NonNull<Core>,
+    object: NonNull<ObjectCore>,
     pub(crate) sharing: Sharing,
     /// Pages that are mapped by it. Changed under the locks of nodes that have them.
     mapped: AtomicU64,
@@ -64,7 +64,7 @@ fn pointer(id: BackingId) -> NonNull<Backing> {
 impl Backing {
     /// Pages of an object from `first` on, at these pages of a space.
     pub(crate) fn new(
-        object: NonNull<Core>,
+        object: NonNull<ObjectCore>,
         first: u64,
         pages: Pages,
         tree: NonNull<Tree>,
@@ -135,7 +135,7 @@ impl Backing {
     }
 
     /// The object.
-    pub(crate) fn object(&self) -> &Core {
+    pub(crate) fn object(&self) -> &ObjectCore {
         // SAFETY: it is there as long as it has attachments.
         unsafe { self.object.as_ref() }
     }
@@ -188,7 +188,7 @@ impl Backing {
             let is_last = object.as_ref().attachments.detach(backing.cast(), platform);
             drop(Box::from_raw(backing.as_ptr()));
             if is_last {
-                Core::free(object, machine);
+                ObjectCore::free(object, machine);
             }
         }
     }
@@ -204,16 +204,16 @@ pub(crate) struct BackingPool {
 
 impl BackingPool {
     /// A backing that stays where it is.
-    pub(crate) fn take(&mut self, backing: Backing) -> Result<NonNull<Backing>, Lack> {
-        let mut new = self.backings.pop().ok_or(Lack::Backings(1))?;
+    pub(crate) fn take(&mut self, backing: Backing) -> Result<NonNull<Backing>, Needed> {
+        let mut new = self.backings.pop().ok_or(Needed::Backings(1))?;
         new.write(backing);
         // SAFETY: it is written.
         Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
     }
 
     /// Whether there are so many.
-    pub(crate) fn has(&self, count: usize) -> Result<(), Lack> {
-        if self.backings.len() >= count { Ok(()) } else { Err(Lack::Backings(count)) }
+    pub(crate) fn has(&self, count: usize) -> Result<(), Needed> {
+        if self.backings.len() >= count { Ok(()) } else { Err(Needed::Backings(count)) }
     }
 
     /// Allocates until there is memory for this many.
@@ -301,13 +301,13 @@ impl Marked {
     }
 
     /// An object that takes no copies for a while.
-    pub(crate) fn crowded<'m, M: Machine>(&self, machine: &'m M) -> Option<Held<'m, M>> {
+    pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {
             // SAFETY: it is there as long as this.
             let backing = unsafe { backing.as_ref() };
-            if backing.object().attachments.is_crowded() {
-                return Some(Held::new(backing.object(), machine));
+            if backing.object().attachments.forks_throttled() {
+                return Some(PinnedObject::new(backing.object(), machine));
             }
             next = backing.next_marked.get();
         }

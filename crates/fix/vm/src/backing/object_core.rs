@@ -13,11 +13,11 @@ use crate::backing::pager::Pager;
 use crate::error::Fault;
 use crate::machine::Machine;
 use crate::machine::frame_pool::FramePool;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Frame;
 
 /// What there is of an object as long as anybody holds it.
-pub(crate) struct Core {
+pub(crate) struct ObjectCore {
     pub(crate) index: Index,
     /// How many pages it has.
     pub(crate) len: AtomicU64,
@@ -27,9 +27,9 @@ pub(crate) struct Core {
     pub(crate) is_busy: AtomicBool,
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for ObjectCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("ObjectCore").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Found {
     Fault(Fault),
 }
 
-impl Core {
+impl ObjectCore {
     /// Looks for a page, under the lock of the leaf that is to have it: who takes it out of the object looks
     /// there afterwards.
     #[inline]
@@ -53,18 +53,18 @@ impl Core {
         index: u64,
         blocks: &mut BlockPool,
         frames: &mut FramePool,
-    ) -> Result<Found, Lack> {
+    ) -> Result<Found, Needed> {
         if index >= self.len.load(Acquire) {
             return Ok(Found::Fault(Fault::BeyondEnd));
         }
         match self.index.find(index).map(|slot| slot.get()) {
             Some(State::Present(frame)) => Ok(Found::Frame(frame)),
-            Some(State::Coming | State::Leaving(_)) => Ok(Found::Fault(Fault::Later)),
+            Some(State::Coming | State::Leaving(_)) => Ok(Found::Fault(Fault::Retry)),
             Some(State::Absent) | None if self.pager.is_some() => Ok(Found::Away),
             Some(State::Absent) | None => {
                 let slot = self.index.make(index, blocks)?;
                 let frame = frames.page()?;
-                machine.note(frame).set_object(true);
+                machine.frame_meta(frame).set_object(true);
                 if slot.replace(State::Absent, State::Coming) {
                     if self.is_within(index) {
                         slot.set(State::Present(frame));
@@ -72,10 +72,10 @@ impl Core {
                     }
                     slot.set(State::Absent);
                 }
-                machine.note(frame).set_object(false);
+                machine.frame_meta(frame).set_object(false);
                 frames.keep_page(frame);
                 // Somebody else has brought one, or the object ends before by now.
-                Err(Lack::Nothing)
+                Err(Needed::Retry)
             }
         }
     }
@@ -93,7 +93,7 @@ impl Core {
         self.pager.is_some()
     }
 
-    /// Whether the page has this frame, and nobody is about to take it out. As with [`find`](Core::find).
+    /// Whether the page has this frame, and nobody is about to take it out. As with [`find`](ObjectCore::find).
     pub(crate) fn has(&self, index: u64, frame: Frame) -> bool {
         self.index.find(index).is_some_and(|slot| slot.get() == State::Present(frame))
     }
@@ -102,12 +102,12 @@ impl Core {
     ///
     /// # Safety
     /// It came from a box, and nobody holds it any more.
-    pub(crate) unsafe fn free<M: Machine>(core: NonNull<Core>, machine: &M) {
+    pub(crate) unsafe fn free<M: Machine>(core: NonNull<ObjectCore>, machine: &M) {
         // SAFETY: said by the caller.
         let core = unsafe { Box::from_raw(core.as_ptr()) };
         core.index.for_each(0..u64::MAX, |_, slot| {
             if let State::Present(frame) = slot.get() {
-                machine.note(frame).set_object(false);
+                machine.frame_meta(frame).set_object(false);
                 // SAFETY: no space has it, as none has the object.
                 unsafe { machine.free(&[frame]) };
             }
@@ -116,33 +116,33 @@ impl Core {
 }
 
 /// An object that is held for a while.
-pub(crate) struct Held<'m, M: Machine> {
+pub(crate) struct PinnedObject<'m, M: Machine> {
     machine: &'m M,
-    core: NonNull<Core>,
+    core: NonNull<ObjectCore>,
 }
 
-impl<'m, M: Machine> Held<'m, M> {
-    pub(crate) fn new(core: &Core, machine: &'m M) -> Held<'m, M> {
-        core.attachments.hold();
-        Held { machine, core: NonNull::from(core) }
+impl<'m, M: Machine> PinnedObject<'m, M> {
+    pub(crate) fn new(core: &ObjectCore, machine: &'m M) -> PinnedObject<'m, M> {
+        core.attachments.get_ref();
+        PinnedObject { machine, core: NonNull::from(core) }
     }
 
     pub(crate) fn machine(&self) -> &'m M {
         self.machine
     }
 
-    pub(crate) fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &ObjectCore {
         // SAFETY: we hold it.
         unsafe { self.core.as_ref() }
     }
 }
 
-impl<M: Machine> Drop for Held<'_, M> {
+impl<M: Machine> Drop for PinnedObject<'_, M> {
     fn drop(&mut self) {
         // SAFETY: we have held it.
         unsafe {
-            if self.core.as_ref().attachments.let_go(1) {
-                Core::free(self.core, self.machine);
+            if self.core.as_ref().attachments.put_refs(1) {
+                ObjectCore::free(self.core, self.machine);
             }
         }
     }

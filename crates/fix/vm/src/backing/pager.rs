@@ -5,7 +5,7 @@ use crate::page::PAGE;
 /// Brings pages of an [`Object`](crate::Object) in and out: a file system, a swap device, a network.
 ///
 /// It is called without locks and outside of epochs, on the CPU that faults or evicts, and may sleep if the
-/// embedder's CPUs can. One that would rather not says [`Later`](PagerError::Later). It does not ask the
+/// embedder's CPUs can. One that would rather not says [`Retry`](PagerError::Retry). It does not ask the
 /// object to give pages back, as it is asked for one, and does not panic.
 pub trait Pager: Send + Sync {
     /// Writes the content of this page of the object, which is zero now. Nobody else is asked for this page
@@ -26,7 +26,7 @@ pub trait Pager: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagerError {
     /// It is on its way: who has asked has to come again.
-    Later,
+    Retry,
     /// It will not come or go, for an error of the device.
     Failed,
 }

@@ -11,7 +11,7 @@ use crate::backing::index::BlockPool;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::machine::frame_pool::FramePool;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Frame;
 use crate::tree::node::{Branch, Leaf, Node};
 use crate::tree::pool::TreePool;
@@ -29,14 +29,14 @@ pub struct Cpu<'m, M: Machine> {
     machine: &'m M,
     number: usize,
     epoch: Handle<'m, M::Platform>,
-    pool: RefCell<Spare>,
+    pool: RefCell<PerCpuPool>,
     /// Neither `Send` nor `Sync`.
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
 /// What a CPU has allocated before it was known whether operations will need it.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct PerCpuPool {
     pub(crate) tree: TreePool,
     pub(crate) frames: FramePool,
     pub(crate) blocks: BlockPool,
@@ -54,7 +54,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
     pub unsafe fn new(machine: &'m M, number: usize) -> Cpu<'m, M> {
         assert!(number < machine.cpus(), "the machine has {} CPUs", machine.cpus());
         let epoch = machine.epoch().register();
-        let pool = RefCell::new(Spare::default());
+        let pool = RefCell::new(PerCpuPool::default());
         Cpu { machine, number, epoch, pool, stays_on_its_thread: PhantomData }
     }
 
@@ -83,28 +83,28 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
     /// Calls `with` with what there is, which it uses within the call.
     #[inline]
-    pub(crate) fn with_spare<R>(&self, with: impl FnOnce(&mut Spare) -> R) -> R {
+    pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())
     }
 
     /// Allocates what was missing. Without locks, and outside of the epoch.
     #[cold]
-    pub(crate) fn stock(&self, lack: Lack) -> Result<(), OutOfMemory> {
-        let Spare { tree, frames, blocks, backings } = &mut *self.pool.borrow_mut();
-        match lack {
-            Lack::Nothing => Ok(()),
-            Lack::Nodes(nodes) => tree.refill_nodes(self.machine, nodes, frames),
-            Lack::Extents { copies, room } => tree.refill_extents(copies, room),
-            Lack::Kinds { count, room } => tree.refill_kinds(count, room),
-            Lack::Page => frames.refill_page(self.machine),
-            Lack::Block => blocks.refill(),
-            Lack::Backings(count) => backings.refill(count),
+    pub(crate) fn refill(&self, needed: Needed) -> Result<(), OutOfMemory> {
+        let PerCpuPool { tree, frames, blocks, backings } = &mut *self.pool.borrow_mut();
+        match needed {
+            Needed::Retry => Ok(()),
+            Needed::Nodes(nodes) => tree.refill_nodes(self.machine, nodes, frames),
+            Needed::Extents { latches, room } => tree.refill_extents(latches, room),
+            Needed::Palettes { count, room } => tree.refill_palettes(count, room),
+            Needed::Page => frames.refill_page(self.machine),
+            Needed::Block => blocks.refill(),
+            Needed::Backings(count) => backings.refill(count),
         }
     }
 
     /// Allocates a page of zeros if there is none, and there is memory for it.
     #[inline]
-    pub(crate) fn stock_page(&self) {
+    pub(crate) fn refill_zero_page(&self) {
         // Most faults need one, and those that do not should not fail for it.
         let _ = self.pool.borrow_mut().frames.refill_page(self.machine);
     }
@@ -140,7 +140,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
 impl<M: Machine> Drop for Cpu<'_, M> {
     fn drop(&mut self) {
         self.defer();
-        let Spare { tree, frames, .. } = self.pool.get_mut();
+        let PerCpuPool { tree, frames, .. } = self.pool.get_mut();
         for frame in tree.drain_tables() {
             // SAFETY: the frames are ours alone.
             unsafe { self.machine.free(&[frame]) };

@@ -110,7 +110,7 @@ impl Mailbox {
     /// # Safety
     /// By the CPU's thread.
     #[inline]
-    pub(super) unsafe fn answer(&self) {
+    pub(super) unsafe fn handle_ipis(&self) {
         if self.full.load(Acquire) {
             // SAFETY: the caller says so.
             unsafe { self.answer_all() };
@@ -150,7 +150,7 @@ impl Mailbox {
         platform.wait_while(|| {
             if !is_mutant!("hosted_waits_deaf") {
                 // SAFETY: said by the caller.
-                unsafe { self.answer() };
+                unsafe { self.handle_ipis() };
             }
             condition()
         });

@@ -15,7 +15,7 @@
 //! space.
 //!
 //! A CPU that has been in a space has to answer. A thread that waits for another one, or does something else for
-//! long, while it is a CPU [rests](Processor::rest), or those who unmap wait for it for ever:
+//! long, while it is a CPU [rests](Processor::offline), or those who unmap wait for it for ever:
 //!
 //! ```
 //! # use knee_vm::hosted::Hosted;
@@ -27,7 +27,7 @@
 //! main.load(&space, 16 << 12).unwrap();
 //! std::thread::scope(|scope| {
 //!     let other = scope.spawn(|| space.unmap(&machine.cpu(1), Pages::new(16, 4)));
-//!     main.rest(|| other.join()).unwrap().unwrap();
+//!     main.offline(|| other.join()).unwrap().unwrap();
 //! });
 //! ```
 //!
@@ -69,7 +69,7 @@ use self::mailbox::Mailbox;
 pub use self::processor::Processor;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::X86_64;
-use crate::machine::frame_meta::Note;
+use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
 use crate::page::{Frame, PAGE};
@@ -80,7 +80,7 @@ pub struct Hosted<A: Architecture = X86_64> {
     epoch: Domain<System>,
     memory: NonNull<u8>,
     layout: Layout,
-    notes: Box<[Note]>,
+    metas: Box<[FrameMeta]>,
     generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,
@@ -125,7 +125,7 @@ impl<A: Architecture> Hosted<A> {
             epoch: Domain::new(System::detect()),
             memory,
             layout,
-            notes: (0..frames).map(|_| Note::default()).collect(),
+            metas: (0..frames).map(|_| FrameMeta::default()).collect(),
             generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
             free: Frames::new(frames, cpus),
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
@@ -175,18 +175,18 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         self.free.give(frames);
     }
 
-    fn reuse(&self, frame: Frame) {
+    fn frame_recycled(&self, frame: Frame) {
         self.generations[frame.0 as usize].fetch_add(1, Release);
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
-        assert!(frame.0 < self.notes.len() as u64, "the machine has no frame {frame:?}");
+        assert!(frame.0 < self.metas.len() as u64, "the machine has no frame {frame:?}");
         // SAFETY: it is within the memory.
         unsafe { self.memory.add(frame.0 as usize * PAGE) }
     }
 
-    fn note(&self, frame: Frame) -> &Note {
-        &self.notes[frame.0 as usize]
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        &self.metas[frame.0 as usize]
     }
 
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {
@@ -219,7 +219,7 @@ impl<A: Architecture> Drop for Hosted<A> {
 
 impl<A: Architecture> fmt::Debug for Hosted<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (frames, cpus) = (self.notes.len(), self.mailboxes.len());
+        let (frames, cpus) = (self.metas.len(), self.mailboxes.len());
         f.debug_struct("Hosted")
             .field("frames", &frames)
             .field("cpus", &cpus)

@@ -65,7 +65,7 @@ impl Processor {
     /// Goes to a page, if it is there.
     fn access(&self, page: usize) {
         // SAFETY: as above.
-        unsafe { self.mailbox().answer() };
+        unsafe { self.mailbox().handle_ipis() };
         // SAFETY: as above.
         let known = unsafe { self.mailbox().tlb() }.find(SPACE, page as u64);
         if known.is_some() || self.walk(page) {

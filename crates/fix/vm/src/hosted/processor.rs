@@ -37,7 +37,7 @@ pub struct Processor<'m, A: Architecture = X86_64> {
 
 impl<A: Architecture> Hosted<A> {
     /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
-    /// operation; a thread that does something else for long [rests](Processor::rest).
+    /// operation; a thread that does something else for long [rests](Processor::offline).
     ///
     /// # Panics
     /// If there is no such CPU, or it is there already.
@@ -51,7 +51,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
         assert!(mailbox.come(), "CPU {number} is there already");
-        machine.ticks.come(number);
+        machine.ticks.cpu_online(number);
         super::frames::set_cpu(number);
         // SAFETY: it was not there, and a CPU is whatever thread has it.
         let cpu = unsafe { Cpu::new(machine, number) };
@@ -62,7 +62,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         &self.machine.mailboxes[self.cpu.number()]
     }
 
-    /// The word at this address. Where the page is on its way ([`Fault::Later`]) it tries again until it is there, as
+    /// The word at this address. Where the page is on its way ([`Fault::Retry`]) it tries again until it is there, as
     /// a program does.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         // Faults in a row that cached entries raised.
         let mut cached_faults = 0;
         loop {
-            self.answer();
+            self.handle_ipis();
             // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
             let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
             let translation = match cached {
@@ -151,7 +151,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             unsafe { self.mailbox().flush(space.number(), Flush::Range(Pages::new(page, 1))) };
         }
         match space.fault(&self.cpu, page, access) {
-            Err(Fault::Later) => {
+            Err(Fault::Retry) => {
                 *cached_faults = 0;
                 std::thread::yield_now();
                 return Ok(None);
@@ -250,15 +250,15 @@ impl<'m, A: Architecture> Processor<'m, A> {
 
     /// Answers others that wait for this CPU.
     #[inline]
-    pub fn answer(&self) {
+    pub fn handle_ipis(&self) {
         // SAFETY: this is the CPU's thread.
-        unsafe { self.mailbox().answer() };
+        unsafe { self.mailbox().handle_ipis() };
     }
 
     /// The timer has interrupted the CPU, which forgets all that it knows: what spaces that are
     /// [lazy](crate::Space::set_lazy) wait for.
     pub fn tick(&self) {
-        self.answer();
+        self.handle_ipis();
         // SAFETY: this is the CPU's thread.
         self.machine.ticks.tick(self.cpu.number(), || unsafe { self.mailbox().flush_all() });
     }
@@ -266,17 +266,17 @@ impl<'m, A: Architecture> Processor<'m, A> {
     fn go(&self) {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().go() };
-        self.machine.ticks.go(self.cpu.number());
+        self.machine.ticks.cpu_offline(self.cpu.number());
     }
 
     /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing. So a thread that
-    /// is a CPU waits for others by `cpu.rest(|| thread.join())`.
-    pub fn rest<R>(&mut self, with: impl FnOnce() -> R) -> R {
+    /// is a CPU waits for others by `cpu.offline(|| thread.join())`.
+    pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
         struct Back<'a, 'm, A: Architecture>(&'a Processor<'m, A>);
         impl<A: Architecture> Drop for Back<'_, '_, A> {
             fn drop(&mut self) {
                 self.0.mailbox().come();
-                self.0.machine.ticks.come(self.0.cpu.number());
+                self.0.machine.ticks.cpu_online(self.0.cpu.number());
             }
         }
         self.go();
@@ -292,7 +292,7 @@ impl<'m, A: Architecture> Deref for Processor<'m, A> {
 
     #[inline]
     fn deref(&self) -> &Cpu<'m, Hosted<A>> {
-        self.answer();
+        self.handle_ipis();
         &self.cpu
     }
 }

@@ -13,10 +13,10 @@ pub enum Entry {
     /// Nothing: who goes there faults.
     Absent,
     /// The same to the hardware, and a page to us, with which nothing may be done at the moment.
-    Parked(Frame),
+    ProtNone(Frame),
     /// The same, for as long as CPUs may still know what it was: somebody waits for them, and will say
     /// what it is then.
-    Leaving(Frame),
+    FlushPending(Frame),
     /// The next table.
     Table(Frame),
     /// A page.
@@ -58,7 +58,7 @@ pub enum FaultFlush {
 /// This crate frees, and reads and writes, the frames that [`read`](Format::read) returns. So, for each frame of the
 /// machine and each level:
 /// * `read` returns of an entry what it was made of by [`table`](Format::table), [`page`](Format::page),
-///   [`parked`](Format::parked) or [`leaving`](Format::leaving): the same variant and frame, and no more protection.
+///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending): the same variant and frame, and no more protection.
 /// * It returns the same when the hardware has set accessed and dirty in it.
 /// * It returns [`Entry::Absent`] of [`ABSENT`], at all levels.
 /// * The hardware takes entries of `table` and `page` for what they say, those of `page` with no more than the given
@@ -93,20 +93,20 @@ pub unsafe trait Format: Sync + 'static {
 
     /// An entry for a page with which nothing may be done: the hardware takes it for absent, as the lowest
     /// bit is clear, and ignores the others.
-    fn parked(frame: Frame) -> u64 {
-        frame.0 << 12 | PARKED
+    fn prot_none(frame: Frame) -> u64 {
+        frame.0 << 12 | PROT_NONE
     }
 
     /// An entry for a page that is on its way out.
-    fn leaving(frame: Frame) -> u64 {
-        Self::parked(frame) | LEAVING
+    fn flush_pending(frame: Frame) -> u64 {
+        Self::prot_none(frame) | FLUSH_PENDING
     }
 
-    /// An entry for a page with this protection: [`page`](Format::page) or [`parked`](Format::parked).
-    fn page_or_parked(frame: Frame, protection: Protection) -> u64 {
+    /// An entry for a page with this protection: [`page`](Format::page) or [`prot_none`](Format::prot_none).
+    fn page_or_prot_none(frame: Frame, protection: Protection) -> u64 {
         match protection.allows(Protection::READ) {
             true => Self::page(frame, protection),
-            false => Self::parked(frame),
+            false => Self::prot_none(frame),
         }
     }
 
@@ -116,18 +116,18 @@ pub unsafe trait Format: Sync + 'static {
 }
 
 /// What parked entries have, and 0 has not.
-const PARKED: u64 = 1 << 1;
+const PROT_NONE: u64 = 1 << 1;
 
 /// What leaving entries have beside that.
-const LEAVING: u64 = 1 << 2;
+const FLUSH_PENDING: u64 = 1 << 2;
 
 /// What an entry says that the hardware takes for absent.
 fn read_absent(entry: u64) -> Entry {
     let frame = Frame(entry >> 12);
     match entry {
         ABSENT => Entry::Absent,
-        _ if entry & LEAVING == 0 => Entry::Parked(frame),
-        _ => Entry::Leaving(frame),
+        _ if entry & FLUSH_PENDING == 0 => Entry::ProtNone(frame),
+        _ => Entry::FlushPending(frame),
     }
 }
 
@@ -347,9 +347,13 @@ mod tests {
         for number in [0, 1, 0x1234_5678, (1 << 36) - 1] {
             let frame = Frame(number);
             assert_eq!(F::read(F::table(frame), 1), Entry::Table(frame));
-            assert_eq!(F::read(F::parked(frame), 0), Entry::Parked(frame));
-            assert_eq!(F::read(F::leaving(frame), 0), Entry::Leaving(frame));
-            assert_eq!((F::parked(frame) | F::leaving(frame)) & 1, 0, "absent to the hardware");
+            assert_eq!(F::read(F::prot_none(frame), 0), Entry::ProtNone(frame));
+            assert_eq!(F::read(F::flush_pending(frame), 0), Entry::FlushPending(frame));
+            assert_eq!(
+                (F::prot_none(frame) | F::flush_pending(frame)) & 1,
+                0,
+                "absent to the hardware"
+            );
             for bits in [
                 Protection::READ,
                 Protection::READ | Protection::WRITE,

@@ -9,11 +9,11 @@ use knee_sync::shim::{AtomicU64, order};
 
 use crate::page::Frame;
 
-/// What this crate notes of each frame: a cache line of the embedder's memory, zero at first. CPUs that use
+/// What this crate keeps of each frame, as Linux does in `struct page`: a cache line of the embedder's memory, zero at first. CPUs that use
 /// frames next to each other share nothing.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Note {
+pub struct FrameMeta {
     /// The next in a list of frames that are on their way back, or what an entry that lingers has.
     pub(crate) next: Cell<u64>,
     /// Entries of tables that have the frame, beside one, if it is a space's own.
@@ -47,11 +47,11 @@ const OBJECT: u8 = 1;
 const DIRTY: u8 = 2;
 
 // SAFETY: cells are written by whoever has the frame for itself, and read by others that have it since.
-unsafe impl Sync for Note {}
+unsafe impl Sync for FrameMeta {}
 // SAFETY: as above.
-unsafe impl Send for Note {}
+unsafe impl Send for FrameMeta {}
 
-impl Note {
+impl FrameMeta {
     /// Puts it into a list. By who has the frame for itself.
     pub(crate) fn set_next(&self, next: Option<Frame>) {
         self.next.set(next.map_or(u64::MAX, |frame| frame.0));

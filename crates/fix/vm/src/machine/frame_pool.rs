@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::{Frame, PAGE};
 
 /// Frames that a CPU takes from the machine at once, and gives back at once.
@@ -19,13 +19,13 @@ pub(crate) struct FramePool {
 
 impl FramePool {
     /// A frame of zeros.
-    pub(crate) fn page(&mut self) -> Result<Frame, Lack> {
-        self.page.take().ok_or(Lack::Page)
+    pub(crate) fn page(&mut self) -> Result<Frame, Needed> {
+        self.page.take().ok_or(Needed::Page)
     }
 
     /// Whether there is one.
-    pub(crate) fn has_page(&self) -> Result<(), Lack> {
-        if self.page.is_some() { Ok(()) } else { Err(Lack::Page) }
+    pub(crate) fn has_page(&self) -> Result<(), Needed> {
+        if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
     }
 
     /// Takes back what was not needed, and is zero still.
@@ -73,7 +73,7 @@ impl FramePool {
             unsafe { machine.free(&self.free[BATCH..]) };
             self.free.truncate(BATCH);
         }
-        machine.reuse(frame);
+        machine.frame_recycled(frame);
         self.free.push(frame);
     }
 

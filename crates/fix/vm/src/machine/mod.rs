@@ -13,7 +13,7 @@ use knee_sync::epoch::Domain;
 
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{FaultFlush, Format, Table};
-use crate::machine::frame_meta::Note;
+use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
 use crate::page::{Frame, Pages};
 
@@ -24,7 +24,7 @@ use crate::page::{Frame, Pages};
 /// * [`address`](Machine::address) is the same for a frame at any time, and good for 4 KiB of reads and writes, at a
 ///   multiple of 4096. Where programs go there within the same abstract machine, as in an emulator, they
 ///   do so by atomics: this crate reads an object's frame by atomics of 64 bits while others write to it.
-/// * [`note`](Machine::note) is another one for each frame, always the same one, and zero at first.
+/// * [`frame_meta`](Machine::frame_meta) is another one for each frame, always the same one, and zero at first.
 /// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
 ///   [`Flush`]: frames are freed on their word.
@@ -66,8 +66,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// Where the kernel finds a frame's content.
     fn address(&self, frame: Frame) -> NonNull<u8>;
 
-    /// What this crate notes of a frame.
-    fn note(&self, frame: Frame) -> &Note;
+    /// What this crate keeps of a frame.
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
     /// A table of absent entries is about to become the uppermost of a space, and nobody else knows it: what all
     /// spaces have in common is written there, once. These are entries of the kernel's half, if the format
@@ -108,7 +108,7 @@ pub unsafe trait Machine: Sync + Sized {
 
     /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
     /// else without being freed in between.
-    fn reuse(&self, _frame: Frame) {}
+    fn frame_recycled(&self, _frame: Frame) {}
 }
 
 /// What a CPU has to flush from its TLB.

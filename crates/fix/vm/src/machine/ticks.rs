@@ -37,7 +37,7 @@ impl Ticks {
     }
 
     /// The CPU is there from now on. It knows nothing yet.
-    pub fn come(&self, cpu: usize) {
+    pub fn cpu_online(&self, cpu: usize) {
         // Who reads that we are away has changed tables before we look at them.
         self.last[cpu].0.store(0, Relaxed);
         // No mutant: the fence of the tick orders these two as well.
@@ -45,8 +45,8 @@ impl Ticks {
         self.tick(cpu, || ());
     }
 
-    /// The CPU knows nothing, and nobody waits for it until it [comes](Ticks::come) again: it is idle, or off.
-    pub fn go(&self, cpu: usize) {
+    /// The CPU knows nothing, and nobody waits for it until it [comes back](Ticks::cpu_online) again: it is idle, or off.
+    pub fn cpu_offline(&self, cpu: usize) {
         // Release: what it did by what it has forgotten comes before.
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
     }

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
 
 use crate::machine::cpu_set::CpuSet;
-use crate::machine::frame_meta::Note;
+use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
 use crate::quota::{Account, Quota};
-use crate::tree::fork_lock::Forking;
+use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf};
 
 /// Switches that no thread asks for.
@@ -91,18 +91,18 @@ fn a_leaf_that_is_not_being_flushed_was_flushed_everywhere() {
 fn a_space_that_nobody_forks_was_flushed_everywhere() {
     check(
         || {
-            let forking = Forking::new();
-            std::mem::forget(forking.begin());
-            forking
+            let fork_lock = ForkLock::new();
+            std::mem::forget(fork_lock.lock());
+            fork_lock
         },
         |one| {
-            let alone = one.part.begin();
+            let alone = one.part.lock();
             // A CPU writes to a page that the copy has.
             one.use_memory();
             drop(alone);
         },
         |other| {
-            if !other.part.is_on() {
+            if !other.part.is_locked() {
                 other.use_memory();
             }
         },
@@ -133,7 +133,7 @@ fn ticking() -> Ticking {
         on: CpuSet::new(1).unwrap(),
         entry: AtomicU64::new(PRESENT),
     };
-    ticking.ticks.come(0);
+    ticking.ticks.cpu_online(0);
     ticking.on.add(0);
     ticking
 }
@@ -165,7 +165,7 @@ fn a_page_is_unused_when_all_cpus_have_ticked() {
 fn a_cpu_that_goes_uses_pages_no_more() {
     check(ticking, unmap, |other| {
         use_page(other, &mut false);
-        other.part.ticks.go(0);
+        other.part.ticks.cpu_offline(0);
     });
 }
 
@@ -173,11 +173,11 @@ fn a_cpu_that_goes_uses_pages_no_more() {
 fn a_cpu_that_comes_finds_what_was_unmapped_before() {
     let away = || {
         let ticking = ticking();
-        ticking.ticks.go(0);
+        ticking.ticks.cpu_offline(0);
         ticking
     };
     check(away, unmap, |other| {
-        other.part.ticks.come(0);
+        other.part.ticks.cpu_online(0);
         use_page(other, &mut false);
     });
 }
@@ -216,10 +216,10 @@ fn a_cpu_that_is_not_in_a_set_uses_pages_no_more() {
 }
 
 /// Who has two entries for a frame.
-fn shared_frame() -> Note {
-    let note = Note::default();
-    note.share();
-    note
+fn shared_frame() -> FrameMeta {
+    let meta = FrameMeta::default();
+    meta.share();
+    meta
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::object::Object;
 use crate::page::{Pages, Protection};
 use crate::space::Space;
 use crate::space::arena::{SLICE, place};
-use crate::tree::node::Any;
+use crate::tree::node::NodeRef;
 use crate::tree::query::first_mapped;
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -35,7 +35,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::NoRange`] if no gap is large enough.
+    /// See [`MapError`]; [`MapError::NoAddressSpace`] if no gap is large enough.
     pub fn map_anywhere(
         &self,
         cpu: &Cpu<'m, M>,
@@ -98,7 +98,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let all = guards.checked_mul(2).and_then(|guards| guards.checked_add(count));
         let within = |pages: Pages| Pages { start: pages.start + guards, end: pages.end - guards };
-        let pages = self.anywhere(cpu, all.ok_or(MapError::NoRange)?, |pages| {
+        let pages = self.anywhere(cpu, all.ok_or(MapError::NoAddressSpace)?, |pages| {
             let parts = [
                 (Pages { end: pages.start + guards, ..pages }, Protection::GUARD),
                 (Pages { start: pages.end - guards, ..pages }, Protection::GUARD),
@@ -132,11 +132,11 @@ impl<'m, M: Machine> Space<'m, M> {
             return Err(MapError::Empty);
         }
         if count > self.arenas.window().count() {
-            return Err(MapError::NoRange);
+            return Err(MapError::NoAddressSpace);
         }
         loop {
             let range = self.candidate(cpu, count).or_else(|| self.first_fit(cpu, count));
-            let range = range.ok_or(MapError::NoRange)?;
+            let range = range.ok_or(MapError::NoAddressSpace)?;
             if let Some(pages) = self.map_within(cpu, range, count, &mut map)? {
                 return Ok(pages);
             }
@@ -227,7 +227,7 @@ impl<'m, M: Machine> Space<'m, M> {
         while gap.is_empty() && !rest.is_empty() {
             let used = {
                 let _guard = cpu.pin();
-                first_mapped(Any::Branch(self.tree().root()), *rest, cpu.platform())
+                first_mapped(NodeRef::Branch(self.tree().root()), *rest, cpu.platform())
             };
             gap = Pages { start: rest.start, end: used.map_or(rest.end, |used| used.start) };
             rest.start = used.map_or(rest.end, |used| used.end);

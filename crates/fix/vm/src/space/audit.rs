@@ -12,7 +12,7 @@ use crate::page::{ENTRIES, Frame, Pages};
 use crate::space::Space;
 use crate::tree::extents::Extent;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Any, Branch, Leaf, reach};
+use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
 
 /// What a space has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ struct Frames<'m, M: Machine> {
 
 impl<M: Machine> Frames<'_, M> {
     fn insert(&mut self, frame: Frame) {
-        match self.machine.note(frame).is_object() {
+        match self.machine.frame_meta(frame).is_object() {
             true => self.objects += 1,
             false => _ = self.own.insert(frame),
         }
@@ -107,7 +107,7 @@ fn branch<M: Machine>(
     above.extend_from_slice(&own);
     let mut listed = branch.children(span);
     for (slot, entry) in entries.iter().enumerate() {
-        let first = span.start + slot as u64 * reach(level);
+        let first = span.start + slot as u64 * entry_span(level);
         if !M::Format::pages().contains(first) {
             assert!(branch.child(slot).is_none(), "slot {slot} of {span:?} is the kernel's");
             continue;
@@ -119,14 +119,14 @@ fn branch<M: Machine>(
         let node = child.node();
         let same = listed.next().is_some_and(|listed| ptr::eq(listed.node(), node));
         assert!(same, "slot {slot} of {span:?} is not marked as used");
-        assert!(node.above().is_some_and(|parent| ptr::eq(parent, branch)) && !node.is_stray());
-        let pages = Pages::new(first, reach(level));
+        assert!(node.above().is_some_and(|parent| ptr::eq(parent, branch)) && !node.is_detached());
+        let pages = Pages::new(first, entry_span(level));
         assert_eq!((node.span(), node.level()), (pages, level - 1), "slot {slot} of {span:?}");
         let table = node.table().map_or(ABSENT, |_| M::Format::table(node.table_frame()));
         assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
         found += match child {
-            Any::Branch(child) => self::branch(child, above, frames),
-            Any::Leaf(child) => leaf(child, above, frames),
+            NodeRef::Branch(child) => self::branch(child, above, frames),
+            NodeRef::Leaf(child) => leaf(child, above, frames),
         };
     }
     assert!(listed.next().is_none(), "a slot of {span:?} is marked as used");
@@ -144,7 +144,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
     for slot in 0..ENTRIES {
         let page = leaf.span().start + slot as u64;
         // SAFETY: it is locked.
-        let own = unsafe { leaf.with_codes(|codes| codes.get(slot)) };
+        let own = unsafe { leaf.with_states(|states| states.get(slot)) };
         let other = above.iter().find(|extent| extent.pages.contains(page));
         assert!(own.is_none() || other.is_none(), "page {page:#x} is in {other:?} as well");
         found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
@@ -153,8 +153,8 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         let (frame, protection) = match M::Format::read(entry, 0) {
             Entry::Absent => continue,
             Entry::Page { frame, protection, .. } => (frame, Some(protection)),
-            Entry::Parked(frame) => (frame, None),
-            Entry::Leaving(frame) => {
+            Entry::ProtNone(frame) => (frame, None),
+            Entry::FlushPending(frame) => {
                 let is_lazy = !leaf.is_flushing();
                 assert!(!is_lazy || attributes.is_none(), "page {page:#x} lingers, and is mapped");
                 frames.insert(frame);
@@ -170,7 +170,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         frames.insert(frame);
         found.present += 1;
     }
-    assert_eq!(leaf.leaving().get(), leaving, "leaving in {:?}", leaf.span());
+    assert_eq!(leaf.flush_pending().get(), leaving, "leaving in {:?}", leaf.span());
     assert_eq!(u64::from(leaf.present().get()), found.present, "present in {:?}", leaf.span());
     found
 }

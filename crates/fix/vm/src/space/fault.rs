@@ -5,18 +5,18 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use knee_sync::shim::{AtomicU64, is_mutant, order};
 
 use super::Space;
-use crate::backing::object_core::{Found, Held};
+use crate::backing::object_core::{Found, PinnedObject};
 use crate::backing::{Backing, Sharing};
-use crate::cpu::{Cpu, Spare};
+use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::{Frame, PAGE, Pages, Protection};
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::{Locked, lock};
-use crate::tree::node::{Any, Leaf, first_leaf};
+use crate::tree::node::{Leaf, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
 /// What a fault has found in the entry of its page.
@@ -30,20 +30,20 @@ pub(super) enum Before {
     Enough,
 }
 
-/// What a fault comes to.
+/// The outcome of one attempt to handle a fault.
 enum Step<'a, 'm, M: Machine> {
     /// The page is present, and allows what it may; or the access is invalid.
     Done(Result<(), Fault>),
     /// It was present, and allowed the access.
     Spurious,
-    /// It goes on, with a page more.
-    Came,
-    /// CPUs have to forget something first.
+    /// A page has become present.
+    MadePresent,
+    /// CPUs flush this leaf, or a fork is in progress: try again after that.
     Wait(&'a Leaf),
-    /// The page is one that others have, too.
-    Unshare(Shared<'a>),
-    /// The object's pager has to bring this page.
-    PageIn(Held<'m, M>, u64),
+    /// Others have the page, too: copy it.
+    BreakCow(Shared<'a>),
+    /// Have the object's pager read this page, and try again.
+    PageIn(PinnedObject<'m, M>, u64),
 }
 
 /// A page that is on its way out of an entry, to make room for a copy.
@@ -94,12 +94,12 @@ impl<'m, M: Machine> Space<'m, M> {
         if !self.pages().contains(page) {
             return Err(Fault::Unmapped);
         }
-        self.go_on(cpu, page, |spare| self.fault_once(page, access, spare))
+        self.drive_fault(cpu, page, |pool| self.fault_once(page, access, pool))
     }
 
-    /// Makes those of these pages that are present the space's own that came to be elsewhere, and, if they are to
-    /// be `alone`, those that others have too.
-    pub(crate) fn own_all(
+    /// Makes the space the origin of those of these pages that are present and came from another space. If they are to
+    /// be `alone`, it also copies pages that others have, too.
+    pub(crate) fn collapse_to_self(
         &self,
         cpu: &Cpu<'m, M>,
         mut pages: Pages,
@@ -107,26 +107,26 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<(), OutOfMemory> {
         let next = |pages| {
             let _guard = cpu.pin();
-            first_leaf(Any::Branch(self.tree().root()), pages).map(|leaf| leaf.span())
+            first_leaf(NodeRef::Branch(self.tree().root()), pages).map(|leaf| leaf.span())
         };
         while let Some(span) = next(pages) {
             let own = pages.and(span);
             pages.start = span.end;
             let result =
-                (own.start..own.end).try_for_each(|page| self.own(cpu, page, alone).map(drop));
+                (own.start..own.end).try_for_each(|page| self.collapse(cpu, page, alone).map(drop));
             result.map_err(|_: Fault| OutOfMemory)?;
         }
         Ok(())
     }
 
-    fn own(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<Before, Fault> {
-        self.go_on(cpu, page, |spare| {
-            let Some(leaf) = first_leaf(Any::Branch(self.tree().root()), Pages::new(page, 1))
+    fn collapse(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<Before, Fault> {
+        self.drive_fault(cpu, page, |pool| {
+            let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))
             else {
                 return Ok(Step::Done(Ok(())));
             };
             leaf.lock(self.machine.epoch().platform());
-            let step = self.own_in(leaf, page, alone, spare);
+            let step = self.collapse_in(leaf, page, alone, pool);
             leaf.unlock();
             step
         })
@@ -134,24 +134,24 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Does step by step what a fault comes to.
     #[inline]
-    fn go_on<'a>(
+    fn drive_fault<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,
         page: u64,
-        mut step: impl FnMut(&mut Spare) -> Result<Step<'a, 'm, M>, Lack>,
+        mut step: impl FnMut(&mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed>,
     ) -> Result<Before, Fault> {
         let mut turn = None;
         loop {
-            cpu.stock_page();
+            cpu.refill_zero_page();
             let next = {
                 let _guard = cpu.pin();
-                let next = cpu.with_spare(&mut step);
+                let next = cpu.with_pool(&mut step);
                 if let Ok(Step::Wait(leaf)) = next {
-                    let forking = &self.tree().forking;
-                    if forking.is_on() {
-                        turn.get_or_insert_with(|| forking.turn());
+                    let fork_lock = &self.tree().fork_lock;
+                    if fork_lock.is_locked() {
+                        turn.get_or_insert_with(|| fork_lock.wait_ticket());
                     }
-                    let waits = || leaf.is_flushing() || forking.is_on();
+                    let waits = || leaf.is_flushing() || fork_lock.is_locked();
                     // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
                     unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
@@ -162,82 +162,82 @@ impl<'m, M: Machine> Space<'m, M> {
             match next {
                 Ok(Step::Done(result)) => return result.map(|()| Before::Less),
                 Ok(Step::Spurious) => return Ok(Before::Enough),
-                Ok(Step::Came) => {
-                    self.tree().account.came(cpu.number(), 1);
+                Ok(Step::MadePresent) => {
+                    self.tree().account.add_resident(cpu.number(), 1);
                     return Ok(Before::Absent);
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::Wait(_)) => unreachable!("it has waited"),
-                Ok(Step::Unshare(shared)) => {
-                    self.unshare(cpu, page, shared);
+                Ok(Step::BreakCow(shared)) => {
+                    self.break_cow(cpu, page, shared);
                     // Its CPUs have flushed the old page while the entry was absent.
                     return Ok(Before::Absent);
                 }
-                Err(lack) => cpu.stock(lack)?,
+                Err(needed) => cpu.refill(needed)?,
             }
         }
     }
 
-    /// As with [`own`](Space::own), for a leaf that is locked.
-    fn own_in<'a>(
+    /// As with [`collapse`](Space::collapse), for a leaf that is locked.
+    fn collapse_in<'a>(
         &self,
         leaf: &'a Leaf,
         page: u64,
         alone: bool,
-        spare: &mut Spare,
-    ) -> Result<Step<'a, 'm, M>, Lack> {
-        if leaf.is_stray() {
-            return Err(Lack::Nothing);
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.is_detached() {
+            return Err(Needed::Retry);
         }
         let done = Ok(Step::Done(Ok(())));
         let Some(entries) = leaf.table() else { return done };
-        if self.tree().forking.is_on() {
+        if self.tree().fork_lock.is_locked() {
             return Ok(Step::Wait(leaf));
         }
         let entry = &entries[leaf.slot(page)];
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
-            Entry::Leaving(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
-            Entry::Page { frame, .. } | Entry::Parked(frame) => frame,
+            Entry::FlushPending(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
+            Entry::Page { frame, .. } | Entry::ProtNone(frame) => frame,
             // It may linger: then it is not mapped.
             _ => return done,
         };
-        let (note, own) = (self.machine.note(frame), self.lineage.own());
-        if note.is_object() || note.origin().0 == own && !(alone && note.is_shared()) {
+        let (meta, own) = (self.machine.frame_meta(frame), self.lineage.own());
+        if meta.is_object() || meta.origin().0 == own && !(alone && meta.is_shared()) {
             return done;
         }
-        if !note.is_shared() {
-            note.set_origin(own, page);
+        if !meta.is_shared() {
+            meta.set_origin(own, page);
             return done;
         }
         if leaf.is_flushing() {
             return Ok(Step::Wait(leaf));
         }
-        spare.frames.has_page()?;
+        pool.frames.has_page()?;
         let attributes = leaf.attributes(page).expect("what is present is mapped");
         let shared = Shared { leaf, frame, is_known: true, attributes };
         // SAFETY: the leaf is locked, and not being flushed.
-        Ok(unsafe { self.leave(entry, shared) })
+        Ok(unsafe { self.begin_cow_break(entry, shared) })
     }
 
     /// Takes a page out of an entry, to make room for a copy.
     ///
     /// # Safety
     /// The leaf is locked, and not being flushed.
-    unsafe fn leave<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
+    unsafe fn begin_cow_break<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
         let Shared { leaf, frame, is_known, .. } = shared;
         // CPUs forget the old page before any of them gets the new one: else one would see what another
         // has written, and a third would not.
-        entry.store(M::Format::leaving(frame), Relaxed);
-        leaf.leaving().set(leaf.leaving().get() + 1);
+        entry.store(M::Format::flush_pending(frame), Relaxed);
+        leaf.flush_pending().set(leaf.flush_pending().get() + 1);
         leaf.present().set(leaf.present().get() + u32::from(!is_known));
         // SAFETY: said by the caller.
         unsafe { leaf.begin_flush(None) };
-        Step::Unshare(shared)
+        Step::BreakCow(shared)
     }
 
-    /// Gives a page of its own to an entry that had one with others, and that the caller has made leave.
+    /// Gives a page of its own to an entry that had one with others, and that `begin_cow_break` has taken out.
     #[inline(never)]
-    fn unshare(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
+    fn break_cow(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
         let flush = || self.tree().shoot_down(cpu, Flush::Range(Pages::new(page, 1)));
         if is_known {
@@ -245,11 +245,11 @@ impl<'m, M: Machine> Space<'m, M> {
                 flush();
             }
         } else {
-            self.tree().account.came(cpu.number(), 1);
+            self.tree().account.add_resident(cpu.number(), 1);
         }
-        let own = cpu.with_spare(|spare| spare.frames.page());
+        let own = cpu.with_pool(|pool| pool.frames.page());
         let own = own.expect("it was there, and is the CPU's");
-        let is_private = !self.machine.note(frame).is_object();
+        let is_private = !self.machine.frame_meta(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
             // SAFETY: the new frame is ours. The entry has a part of the old one until we release it below, so
@@ -261,19 +261,19 @@ impl<'m, M: Machine> Space<'m, M> {
             // outside of the language ([`Machine`]), so these words are read by atomics as well.
             unsafe { copy_words(self.machine, frame, own) };
         }
-        self.machine.note(own).set_origin(self.lineage.own(), page);
+        self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the entry is in it");
         // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
         // frame finds the copy. No mutant: the models' memory is loom's atomics, which cannot be copied.
-        let new = M::Format::page_or_parked(own, attributes.protection);
+        let new = M::Format::page_or_prot_none(own, attributes.protection);
         entries[leaf.slot(page)].store(new, Release);
-        leaf.leaving().set(leaf.leaving().get() - 1);
+        leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         leaf.unlock();
         if is_mutant!("unshare_flush_last") {
             flush();
         }
-        // SAFETY: `leave` has begun it; the old frame is not in the entry any more, and CPUs have
+        // SAFETY: `begin_cow_break` has begun it; the old frame is not in the entry any more, and CPUs have
         // forgotten it.
         unsafe {
             leaf.end_flush();
@@ -287,18 +287,18 @@ impl<'m, M: Machine> Space<'m, M> {
         &self,
         page: u64,
         access: Protection,
-        spare: &mut Spare,
-    ) -> Result<Step<'_, 'm, M>, Lack> {
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'_, 'm, M>, Needed> {
         let mut branch = self.tree().root();
         let leaf = loop {
             match branch.child(branch.slot(page)) {
-                Some(Any::Branch(child)) => branch = child,
-                Some(Any::Leaf(leaf)) => break leaf,
-                None => return self.fault_above(page, access, spare),
+                Some(NodeRef::Branch(child)) => branch = child,
+                Some(NodeRef::Leaf(leaf)) => break leaf,
+                None => return self.fault_above(page, access, pool),
             }
         };
         leaf.lock(self.machine.epoch().platform());
-        let result = self.fault_in(leaf, page, access, spare);
+        let result = self.fault_in(leaf, page, access, pool);
         leaf.unlock();
         result
     }
@@ -308,8 +308,8 @@ impl<'m, M: Machine> Space<'m, M> {
         &self,
         page: u64,
         access: Protection,
-        spare: &mut Spare,
-    ) -> Result<Step<'_, 'm, M>, Lack> {
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'_, 'm, M>, Needed> {
         let platform = self.machine.epoch().platform();
         let mut branch = self.tree().root();
         let mut above = None;
@@ -317,8 +317,8 @@ impl<'m, M: Machine> Space<'m, M> {
             // Before the child is looked for, as what is handed down comes there before it is gone from here.
             above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
-                Some(Any::Branch(child)) => branch = child,
-                Some(Any::Leaf(_)) => return Err(Lack::Nothing),
+                Some(NodeRef::Branch(child)) => branch = child,
+                Some(NodeRef::Leaf(_)) => return Err(Needed::Retry),
                 None => {
                     let Some(attributes) = above else {
                         return Ok(Step::Done(Err(Fault::Unmapped)));
@@ -326,13 +326,14 @@ impl<'m, M: Machine> Space<'m, M> {
                     if let Err(fault) = allowed(attributes, access) {
                         return Ok(Step::Done(Err(fault)));
                     }
-                    let locked = Locked { top: Any::Branch(branch), pages: Pages::new(page, 1) };
+                    let locked =
+                        Locked { top: NodeRef::Branch(branch), pages: Pages::new(page, 1) };
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
-                    if !branch.is_stray() && (is_free || is_mutant!("adds_twice")) {
-                        add_child(self.machine, branch, page, &mut spare.tree)?;
+                    if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
+                        add_child(self.machine, branch, page, &mut pool.tree)?;
                     }
-                    return Err(Lack::Nothing);
+                    return Err(Needed::Retry);
                 }
             }
         }
@@ -344,12 +345,12 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf: &'a Leaf,
         page: u64,
         access: Protection,
-        spare: &mut Spare,
-    ) -> Result<Step<'a, 'm, M>, Lack> {
-        if leaf.is_stray() {
-            return Err(Lack::Nothing);
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.is_detached() {
+            return Err(Needed::Retry);
         }
-        if self.tree().forking.is_on() && !is_mutant!("fault_while_forking") {
+        if self.tree().fork_lock.is_locked() && !is_mutant!("fault_while_forking") {
             return Ok(Step::Wait(leaf));
         }
         let Some(attributes) = leaf.attributes(page) else {
@@ -361,7 +362,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let entries = match leaf.table() {
             Some(entries) => entries,
-            None => add_table(self.machine, leaf, page, &mut spare.tree)?,
+            None => add_table(self.machine, leaf, page, &mut pool.tree)?,
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.allows(Protection::WRITE);
@@ -369,33 +370,38 @@ impl<'m, M: Machine> Space<'m, M> {
         let backing = unsafe { Backing::of(attributes) };
         let mut old = Protection::NONE;
         let (frame, is_known) = match M::Format::read(entry.load(Relaxed), 0) {
-            Entry::Leaving(_) if !is_mutant!("fault_while_leaving") => return Ok(Step::Wait(leaf)),
+            Entry::FlushPending(_) if !is_mutant!("fault_while_leaving") => {
+                return Ok(Step::Wait(leaf));
+            }
             // Somebody else was here before, or the protection has changed since.
             Entry::Page { frame, protection, .. } => {
                 old = protection;
                 (frame, true)
             }
-            Entry::Parked(frame) => (frame, true),
+            Entry::ProtNone(frame) => (frame, true),
             _ => match backing {
                 None => {
-                    let frame = spare.frames.page()?;
-                    self.machine.note(frame).set_origin(self.lineage.own(), page);
+                    let frame = pool.frames.page()?;
+                    self.machine.frame_meta(frame).set_origin(self.lineage.own(), page);
                     (frame, false)
                 }
                 Some(backing) => {
                     let (object, index) = (backing.object(), backing.index(page));
-                    let Spare { blocks, frames, .. } = spare;
+                    let PerCpuPool { blocks, frames, .. } = pool;
                     match object.find(self.machine, index, blocks, frames)? {
                         Found::Frame(frame) => (frame, false),
                         Found::Away => {
-                            return Ok(Step::PageIn(Held::new(object, self.machine), index));
+                            return Ok(Step::PageIn(
+                                PinnedObject::new(object, self.machine),
+                                index,
+                            ));
                         }
                         Found::Fault(fault) => return Ok(Step::Done(Err(fault))),
                     }
                 }
             },
         };
-        let note = self.machine.note(frame);
+        let meta = self.machine.frame_meta(frame);
         let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
         if let Some(shared) = shared {
             // A pager is told of what was written to: who only reads may not write.
@@ -406,33 +412,36 @@ impl<'m, M: Machine> Space<'m, M> {
                         protection = protection.without(Protection::WRITE);
                     }
                 } else if shared.object().has(shared.index(page), frame) {
-                    note.set_dirty();
+                    meta.set_dirty();
                 } else {
-                    return Ok(Step::Done(Err(Fault::Later)));
+                    return Ok(Step::Done(Err(Fault::Retry)));
                 }
             }
-        } else if note.is_object() || note.is_shared() && !is_mutant!("writes_to_shared") {
+        } else if meta.is_object() || meta.is_shared() && !is_mutant!("writes_to_shared") {
             if is_write {
                 if leaf.is_flushing() && !is_mutant!("unshare_while_flushing") {
                     return Ok(Step::Wait(leaf));
                 }
                 // The one that there was may have become the object's.
-                spare.frames.has_page()?;
+                pool.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
                 // SAFETY: it is locked, and not being flushed.
-                return Ok(unsafe { self.leave(entry, shared) });
+                return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
             protection = protection.without(Protection::WRITE);
         }
         // Release: who finds the frame finds zeros.
-        entry.store(M::Format::page_or_parked(frame, protection), order!(Release, "page_publish"));
+        entry.store(
+            M::Format::page_or_prot_none(frame, protection),
+            order!(Release, "page_publish"),
+        );
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
             let is_spurious = flushes && old.allows(access);
             return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
         }
         leaf.present().set(leaf.present().get() + 1);
-        Ok(Step::Came)
+        Ok(Step::MadePresent)
     }
 }
 
@@ -442,7 +451,7 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     match attributes.protection {
         Protection::GUARD => Err(Fault::Guard),
         protection if protection.allows(access) => Ok(()),
-        _ => Err(Fault::Forbidden),
+        _ => Err(Fault::AccessDenied),
     }
 }
 

@@ -4,18 +4,18 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use knee_sync::shim::is_mutant;
 
-use crate::backing::object_core::Held;
+use crate::backing::object_core::PinnedObject;
 use crate::backing::{Backing, Marked, copied};
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
 use crate::needed::Nodes;
 use crate::space::Space;
-use crate::space::lineage::Links;
-use crate::transaction::gather::Removal;
+use crate::space::lineage::OriginLinks;
+use crate::transaction::gather::TlbGather;
 use crate::tree::extents::Extent;
 use crate::tree::latch::BLOCK;
-use crate::tree::node::{Any, Branch, Leaf};
+use crate::tree::node::{Branch, Leaf, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::query::mapped;
 use crate::tree::update::{add_child, add_table};
@@ -42,18 +42,18 @@ impl Size {
         }
         for child in branch.children(branch.span()) {
             match child {
-                Any::Branch(child) => {
+                NodeRef::Branch(child) => {
                     self.nodes.branches += 1;
                     self.nodes.tables += 1;
                     self.count(child);
                 }
-                Any::Leaf(leaf) => {
+                NodeRef::Leaf(leaf) => {
                     self.nodes.leaves += 1;
                     self.nodes.tables += usize::from(leaf.table().is_some());
                     // SAFETY: the leaf is locked, and each kind has a page.
                     unsafe {
-                        leaf.with_codes(|codes| {
-                            let kinds = codes.used_kinds();
+                        leaf.with_states(|states| {
+                            let kinds = states.used_states();
                             self.kinds = self.kinds.max(kinds.len());
                             kinds.iter().for_each(|&kind| self.backings.add(kind));
                         });
@@ -70,7 +70,7 @@ enum Forked<'m, M: Machine> {
     /// Pages are of too many origins.
     Full,
     /// This object takes no copies for a while.
-    Crowded(Held<'m, M>),
+    Throttled(PinnedObject<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -86,10 +86,10 @@ impl<'m, M: Machine> Space<'m, M> {
             match self.fork_once(cpu, is_own)? {
                 Forked::Copy(copy) => return Ok(copy),
                 Forked::Full => {
-                    self.own_all(cpu, self.pages(), false)?;
+                    self.collapse_to_self(cpu, self.pages(), false)?;
                     is_own = true;
                 }
-                Forked::Crowded(object) => object.wait_for_room(cpu),
+                Forked::Throttled(object) => object.wait_while_throttled(cpu),
             }
         }
     }
@@ -99,10 +99,10 @@ impl<'m, M: Machine> Space<'m, M> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
         copy.tree().set_lazy(self.tree().is_lazy());
         let platform = self.machine().epoch().platform();
-        let mut removal = Removal::new();
-        let mut links = Some(Links::new()?);
-        let (failed, alone) = self.tree().locked_alone(cpu, |locked, spare| {
-            let Any::Branch(root) = locked.top else { unreachable!("the root has all pages") };
+        let mut gather = TlbGather::new();
+        let mut links = Some(OriginLinks::new()?);
+        let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
+            let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
             unsafe {
                 if is_own {
@@ -113,20 +113,20 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             let mut size = Size::default();
             size.count(root);
-            if let Some(object) = size.backings.crowded(self.machine()) {
-                return Ok(Some(Ok(Forked::Crowded(object))));
+            if let Some(object) = size.backings.throttled(self.machine()) {
+                return Ok(Some(Ok(Forked::Throttled(object))));
             }
-            spare.tree.has_nodes(size.nodes)?;
+            pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
             // Those with the most first, as who needs less takes what is left of these.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {
                 copies += count;
-                spare.tree.has_extents(copies, 1 << log)?;
+                pool.tree.has_extents(copies, 1 << log)?;
             }
-            spare.tree.has_kinds(size.nodes.leaves, size.kinds)?;
-            spare.backings.has(size.backings.count())?;
+            pool.tree.has_palettes(size.nodes.leaves, size.kinds)?;
+            pool.backings.has(size.backings.count())?;
             let count = mapped(locked.top, self.pages());
             let charge = match copy.tree().account.charge(cpu.number(), count, platform) {
                 Ok(charge) => charge,
@@ -142,13 +142,13 @@ impl<'m, M: Machine> Space<'m, M> {
                 self.lineage.inherit(&copy.lineage, copy.tree_pointer(), links, cpu);
             }
             size.backings.copy(|backing| {
-                let new = spare.backings.take(backing.copied(copy.tree_pointer()));
+                let new = pool.backings.take(backing.copied(copy.tree_pointer()));
                 let new = new.expect("they were counted");
                 // SAFETY: the other one is attached; the new one is until nothing of the copy is mapped by it.
                 unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });
-            copy.copy_branch(cpu, root, copy.tree().root(), &mut spare.tree, &mut removal);
+            copy.copy_branch(cpu, root, copy.tree().root(), &mut pool.tree, &mut gather);
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().unlock();
             }
@@ -156,7 +156,7 @@ impl<'m, M: Machine> Space<'m, M> {
             Ok(None)
         })?;
         // SAFETY: nothing was removed.
-        unsafe { removal.finish(self.tree(), cpu) };
+        unsafe { gather.finish(self.tree(), cpu) };
         drop(alone);
         failed.unwrap_or(Ok(Forked::Copy(copy)))
     }
@@ -168,8 +168,8 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         from: &Branch,
         to: &Branch,
-        spare: &mut TreePool,
-        removal: &mut Removal,
+        pool: &mut TreePool,
+        gather: &mut TlbGather,
     ) {
         const COUNTED: &str = "it was counted";
         let extents = from.extents();
@@ -178,23 +178,23 @@ impl<'m, M: Machine> Space<'m, M> {
             let copied = |extent: Extent| unsafe {
                 Extent { attributes: copied(extent.attributes), ..extent }
             };
-            let copies = spare.copies(extents.len()).expect(COUNTED);
+            let copies = pool.latch(extents.len()).expect(COUNTED);
             // SAFETY: nobody else knows them, and the branch is locked.
             unsafe {
                 copies.write(extents.iter().map(copied));
-                to.published().replace(copies);
+                to.latched().replace(copies);
             }
         }
         for child in from.children(from.span()) {
             let first = child.node().span().start;
-            add_child(self.machine(), to, first, spare).expect(COUNTED);
+            add_child(self.machine(), to, first, pool).expect(COUNTED);
             match (child, to.child(to.slot(first))) {
-                (Any::Branch(from), Some(Any::Branch(to))) => {
-                    self.copy_branch(cpu, from, to, spare, removal);
+                (NodeRef::Branch(from), Some(NodeRef::Branch(to))) => {
+                    self.copy_branch(cpu, from, to, pool, gather);
                     to.unlock();
                 }
-                (Any::Leaf(from), Some(Any::Leaf(to))) => {
-                    self.copy_leaf(cpu, from, to, spare, removal);
+                (NodeRef::Leaf(from), Some(NodeRef::Leaf(to))) => {
+                    self.copy_leaf(cpu, from, to, pool, gather);
                     to.unlock();
                 }
                 _ => unreachable!("children of one level are of one kind"),
@@ -207,24 +207,24 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         from: &Leaf,
         to: &Leaf,
-        spare: &mut TreePool,
-        removal: &mut Removal,
+        pool: &mut TreePool,
+        gather: &mut TlbGather,
     ) {
         const COUNTED: &str = "it was counted";
         // SAFETY: both are locked; kinds have pages, and backings were marked and copied.
         unsafe {
-            let kinds = from.with_codes(|codes| codes.kinds());
-            let kinds = spare.kinds(kinds).expect(COUNTED);
-            let codes = from.with_codes(|codes| codes.copy(kinds, |kind| copied(kind)));
-            to.with_codes(|own| *own = codes);
+            let kinds = from.with_states(|states| states.palette_len());
+            let kinds = pool.palette(kinds).expect(COUNTED);
+            let states = from.with_states(|states| states.copy(kinds, |kind| copied(kind)));
+            to.with_states(|own| *own = states);
         }
         if from.table().is_some() {
-            let entries = add_table(self.machine(), to, to.span().start, spare).expect(COUNTED);
-            removal.share(self.machine(), from, |slot, entry| {
+            let entries = add_table(self.machine(), to, to.span().start, pool).expect(COUNTED);
+            gather.share(self.machine(), from, |slot, entry| {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);
             });
-            self.tree().account.came(cpu.number(), to.present().get().into());
+            self.tree().account.add_resident(cpu.number(), to.present().get().into());
         }
     }
 }

@@ -101,7 +101,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.give_range(cpu, one.pages, one.mapped);
         }
         // Tables may go with much that is unmapped.
-        let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_of_one(cpu.number());
+        let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_single_cpu(cpu.number());
         is_little && self.with_lingering(cpu, |all| all.try_reserve(1).is_ok())
     }
 

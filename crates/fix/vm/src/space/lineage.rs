@@ -37,7 +37,7 @@ pub(crate) struct Origin {
 /// That a space may have pages of an origin.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Link {
+pub(crate) struct OriginLink {
     attachment: Attachment,
     origin: NonNull<Origin>,
 }
@@ -47,44 +47,44 @@ pub(crate) struct Link {
 pub(crate) struct Lineage {
     own: NonNull<Origin>,
     /// The first is that to its own. Under the lock of the root.
-    links: UnsafeCell<[Option<NonNull<Link>>; MOST]>,
+    links: UnsafeCell<[Option<NonNull<OriginLink>>; MOST]>,
 }
 
 /// Memory for those of a copy.
-pub(crate) struct Links([Option<Box<Link>>; MOST]);
+pub(crate) struct OriginLinks([Option<Box<OriginLink>>; MOST]);
 
-impl Links {
-    pub(crate) fn new() -> Result<Links, OutOfMemory> {
+impl OriginLinks {
+    pub(crate) fn new() -> Result<OriginLinks, OutOfMemory> {
         let mut links = [const { None }; MOST];
         for link in &mut links {
-            *link = Some(Link::new()?);
+            *link = Some(OriginLink::new()?);
         }
-        Ok(Links(links))
+        Ok(OriginLinks(links))
     }
 }
 
-impl Link {
+impl OriginLink {
     /// One that is to begin.
-    pub(crate) fn new() -> Result<Box<Link>, OutOfMemory> {
+    pub(crate) fn new() -> Result<Box<OriginLink>, OutOfMemory> {
         let attachment = Attachment::new(Pages::new(0, 0), 0, NonNull::dangling());
-        try_box(Link { attachment, origin: NonNull::dangling() })
+        try_box(OriginLink { attachment, origin: NonNull::dangling() })
     }
 
     /// Attaches a space to an origin.
     ///
     /// # Safety
     /// The origin has a holder, or a space attached that stays meanwhile; the tree has a user until the link is
-    /// [ended](Link::end).
+    /// [ended](OriginLink::end).
     unsafe fn begin<M: Machine>(
-        mut self: Box<Link>,
+        mut self: Box<OriginLink>,
         origin: NonNull<Origin>,
         tree: NonNull<Tree>,
         cpu: &Cpu<'_, M>,
-    ) -> NonNull<Link> {
+    ) -> NonNull<OriginLink> {
         // SAFETY: said by the caller.
         unsafe {
             let attachment = Attachment::new(tree.as_ref().pages(), 0, tree);
-            *self = Link { attachment, origin };
+            *self = OriginLink { attachment, origin };
             let link = NonNull::from(Box::leak(self));
             let attachments = &origin.as_ref().attachments;
             attachments.attach(cpu.number(), cpu.platform(), link.cast(), true);
@@ -93,8 +93,8 @@ impl Link {
     }
 
     /// # Safety
-    /// It has [begun](Link::begin), and the space has no pages of the origin any more, or will not tell.
-    unsafe fn end(link: NonNull<Link>, platform: &impl Platform) {
+    /// It has [begun](OriginLink::begin), and the space has no pages of the origin any more, or will not tell.
+    unsafe fn end(link: NonNull<OriginLink>, platform: &impl Platform) {
         // SAFETY: said by the caller.
         unsafe {
             let origin = link.as_ref().origin;
@@ -115,7 +115,7 @@ impl Lineage {
     pub(crate) unsafe fn new<M: Machine>(
         tree: NonNull<Tree>,
         origin: Box<Origin>,
-        link: Box<Link>,
+        link: Box<OriginLink>,
         cpu: &Cpu<'_, M>,
     ) -> Lineage {
         let own = NonNull::from(Box::leak(origin));
@@ -153,7 +153,7 @@ impl Lineage {
         &self,
         copy: &Lineage,
         tree: NonNull<Tree>,
-        mut links: Links,
+        mut links: OriginLinks,
         cpu: &Cpu<'_, M>,
     ) {
         // SAFETY: the caller promises it.
@@ -193,7 +193,7 @@ impl Lineage {
         // SAFETY: said by the caller.
         for link in unsafe { &mut *self.links.get() }[first..].iter_mut().filter_map(Option::take) {
             // SAFETY: as above.
-            unsafe { Link::end(link, platform) };
+            unsafe { OriginLink::end(link, platform) };
         }
     }
 }
@@ -206,16 +206,16 @@ impl Origin {
 }
 
 /// An origin that is held for a while.
-pub(crate) struct Held(NonNull<Origin>);
+pub(crate) struct PinnedOrigin(NonNull<Origin>);
 
-impl Held {
+impl PinnedOrigin {
     /// # Safety
     /// A space is attached to it meanwhile.
-    pub(crate) unsafe fn new(origin: OriginId) -> Held {
+    pub(crate) unsafe fn new(origin: OriginId) -> PinnedOrigin {
         let origin: NonNull<Origin> = origin.pointer().cast();
         // SAFETY: an origin is there as long as a space is attached, as the caller promises.
-        unsafe { origin.as_ref() }.attachments.hold();
-        Held(origin)
+        unsafe { origin.as_ref() }.attachments.get_ref();
+        PinnedOrigin(origin)
     }
 
     pub(crate) fn attachments(&self) -> &Attachments {
@@ -224,9 +224,9 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PinnedOrigin {
     fn drop(&mut self) {
-        if self.attachments().let_go(1) {
+        if self.attachments().put_refs(1) {
             // SAFETY: it came from a box, and nobody holds it.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }

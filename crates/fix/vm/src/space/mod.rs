@@ -4,11 +4,11 @@ mod anywhere;
 mod arena;
 #[cfg(feature = "std")]
 pub(crate) mod audit;
-mod change;
 mod fault;
 mod fork;
 mod lazy;
 pub(crate) mod lineage;
+mod map;
 mod prune;
 mod remap;
 mod unmap;
@@ -30,9 +30,9 @@ use crate::needed::Nodes;
 use crate::page::{Frame, Pages, Protection};
 use crate::quota::{Account, Quota};
 use crate::space::arena::Arenas;
-use crate::space::lineage::{Held, Lineage, Link, Origin};
+use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
 use crate::tree::Tree;
-use crate::tree::node::{Any, MOST_ABOVE};
+use crate::tree::node::{MOST_ABOVE, NodeRef};
 use crate::tree::query::mapped;
 use alloc::boxed::Box;
 
@@ -89,9 +89,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let account = Account::new(machine.cpus(), quota)?;
         let tree = try_box(Tree::new(M::Format::LEVELS - 1, active, account))?;
         let arenas = Arenas::new(machine.cpus(), M::Format::pages())?;
-        let (origin, link) = (Origin::new()?, Link::new()?);
-        cpu.stock(Nodes::TABLE)?;
-        let frame = cpu.with_spare(|spare| spare.tree.table()).map_err(|_| OutOfMemory)?;
+        let (origin, link) = (Origin::new()?, OriginLink::new()?);
+        cpu.refill(Nodes::TABLE)?;
+        let frame = cpu.with_pool(|pool| pool.tree.table()).map_err(|_| OutOfMemory)?;
         machine.begin_root(frame);
         // SAFETY: nobody else knows the tree, whose root has no table; the frame is zeroed and ours.
         unsafe { tree.root().set_table(frame, table_at(machine, frame)) };
@@ -191,12 +191,13 @@ impl<'m, M: Machine> Space<'m, M> {
             return;
         }
         let found = self.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
-            let frame =
-                locked.frame::<M>(page).filter(|&frame| !self.machine.note(frame).is_object());
+            let frame = locked
+                .frame::<M>(page)
+                .filter(|&frame| !self.machine.frame_meta(frame).is_object());
             Ok(frame.map(|frame| {
-                let (origin, index) = self.machine.note(frame).origin();
+                let (origin, index) = self.machine.frame_meta(frame).origin();
                 // SAFETY: this space is attached to the origins of its pages, and locked.
-                (frame, unsafe { Held::new(origin) }, index)
+                (frame, unsafe { PinnedOrigin::new(origin) }, index)
             }))
         });
         let Ok(Some((frame, origin, index))) = found else { return };
@@ -239,14 +240,14 @@ impl<M: Machine> fmt::Debug for Space<'_, M> {
 ///
 /// # Safety
 /// Nobody changes what is mapped.
-unsafe fn mark(node: Any<'_>, marked: &mut Marked) {
+unsafe fn mark(node: NodeRef<'_>, marked: &mut Marked) {
     // SAFETY: said by the caller.
     unsafe {
         match node {
-            Any::Leaf(leaf) => leaf.with_codes(|codes| {
-                codes.used_kinds().iter().for_each(|&kind| marked.add(kind));
+            NodeRef::Leaf(leaf) => leaf.with_states(|states| {
+                states.used_states().iter().for_each(|&kind| marked.add(kind));
             }),
-            Any::Branch(branch) => {
+            NodeRef::Branch(branch) => {
                 branch.extents().iter().for_each(|extent| marked.add(extent.attributes));
                 branch.children(branch.span()).for_each(|child| mark(child, marked));
             }
@@ -261,17 +262,17 @@ impl<M: Machine> Drop for Space<'_, M> {
         let locked = tree.lock_pages(self.machine, tree.pages());
         if let Some(quota) = tree.account.quota() {
             // Nobody uses the space any more, as if all of it was locked.
-            let count = mapped(Any::Branch(tree.root()), tree.pages());
+            let count = mapped(NodeRef::Branch(tree.root()), tree.pages());
             quota.give_back_to_rest(count, self.machine.epoch().platform());
         }
         let mut marked = Marked::default();
         // SAFETY: nobody changes what is mapped any more.
-        unsafe { mark(Any::Branch(tree.root()), &mut marked) };
+        unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
         // Who takes pages out of an object does not look here afterwards.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
                 for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
-                    if self.machine.note(frame).is_object() {
+                    if self.machine.frame_meta(frame).is_object() {
                         entry.store(ABSENT, Relaxed);
                         leaf.present().set(leaf.present().get() - 1);
                     }
@@ -287,6 +288,6 @@ impl<M: Machine> Drop for Space<'_, M> {
         // SAFETY: nobody else has its pages.
         unsafe { self.lineage.end(self.machine.epoch().platform()) };
         // SAFETY: it came from a box, and CPUs have left it.
-        unsafe { Tree::leave(self.tree, self.machine) };
+        unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }

@@ -10,15 +10,15 @@ use crate::cpu::Cpu;
 use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Pages};
-use crate::tree::node::{Any, Branch, Node, reach};
+use crate::tree::node::{Branch, Node, NodeRef, entry_span};
 
 /// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
-pub(super) const PRUNED_AT_ONCE: u64 = reach(2);
+pub(super) const PRUNED_AT_ONCE: u64 = entry_span(2);
 
 /// Nodes that were taken out of the tree, in lists through what they are made of.
 struct Pruned {
     nodes: Option<NonNull<Node>>,
-    /// Tables, through the notes of their frames.
+    /// Tables, through the metadata of their frames.
     tables: Option<Frame>,
     /// What CPUs may have found by these tables.
     pages: Pages,
@@ -40,7 +40,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut pruned =
             Pruned { nodes: None, tables: None, pages: Pages { start: u64::MAX, end: 0 } };
         let done = self.tree().locked(cpu, pages, |locked, _| {
-            if let Any::Branch(top) = locked.top {
+            if let NodeRef::Branch(top) = locked.top {
                 pruned.below(self.machine, top, pages);
             }
             Ok(())
@@ -56,7 +56,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let mut count = 0;
         while let Some(frame) = pruned.tables {
-            pruned.tables = self.machine.note(frame).take_next();
+            pruned.tables = self.machine.frame_meta(frame).take_next();
             // SAFETY: it is in no table, and no CPU goes there.
             unsafe { cpu.free(frame) };
             count += 1;
@@ -77,8 +77,8 @@ impl Pruned {
     fn below<M: Machine>(&mut self, machine: &M, branch: &Branch, pages: Pages) {
         for child in branch.children(pages) {
             let is_empty = match child {
-                Any::Leaf(leaf) => leaf.is_empty(),
-                Any::Branch(below) => {
+                NodeRef::Leaf(leaf) => leaf.is_empty(),
+                NodeRef::Branch(below) => {
                     self.below(machine, below, pages);
                     below.is_empty()
                 }
@@ -89,7 +89,7 @@ impl Pruned {
                     let frame = child.node().table_frame();
                     let entries = branch.table().expect("branches have tables");
                     entries[slot].store(ABSENT, Relaxed);
-                    machine.note(frame).set_next(self.tables);
+                    machine.frame_meta(frame).set_next(self.tables);
                     self.tables = Some(frame);
                     self.pages.start = self.pages.start.min(span.start);
                     self.pages.end = self.pages.end.max(span.end);

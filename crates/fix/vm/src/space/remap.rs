@@ -4,20 +4,20 @@ use core::ptr;
 
 use super::Space;
 use super::unmap::Unmapping;
-use crate::backing::object_core::Held;
+use crate::backing::object_core::PinnedObject;
 use crate::backing::{Backing, Marked, copied};
-use crate::cpu::{Cpu, Spare};
+use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::{ENTRIES, Pages};
-use crate::transaction::gather::Removal;
+use crate::transaction::gather::TlbGather;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Any, Leaf};
+use crate::tree::node::{Leaf, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::query::{is_used, mapped, runs_of};
-use crate::tree::update::{Lists, add_child, add_table, change_extents, make_room};
+use crate::tree::update::{Demand, add_child, add_table, change_extents, make_room};
 
 /// What a look at what is to be moved comes to.
 enum Outcome<'m, M: Machine> {
@@ -26,7 +26,7 @@ enum Outcome<'m, M: Machine> {
     /// Others have this page as well, which is not an object's.
     Shared(u64),
     /// This object takes no copies for a while.
-    Crowded(Held<'m, M>),
+    Throttled(PinnedObject<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -91,7 +91,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Pages, MapError> {
         self.check(cpu, old)?;
         let here = old.start.checked_add(count).map(|end| Pages { end, ..old });
-        let here = here.ok_or(MapError::NoRange)?;
+        let here = here.ok_or(MapError::NoAddressSpace)?;
         match self.remap(cpu, old, here) {
             Err(MapError::Occupied | MapError::OutOfRange) if count > old.count() => {
                 self.anywhere(cpu, count, |new| match new.overlaps(old) {
@@ -112,7 +112,7 @@ impl<'m, M: Machine> Space<'m, M> {
     fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
         // The object is there as long as the page is mapped: what follows is attached at once.
         let (attributes, backing) =
-            self.tree().locked(cpu, Pages::new(last, 1), |locked, spare| {
+            self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
                 let Some(attributes) = locked.attributes(last) else {
                     return Ok(Err(MapError::Unmapped));
                 };
@@ -125,7 +125,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Ok(Err(MapError::BeyondObject));
                 }
                 let more = backing.at(first, more, self.tree_pointer());
-                let more = spare.backings.take(more)?;
+                let more = pool.backings.take(more)?;
                 // SAFETY: this space is attached, as the page is mapped.
                 unsafe { Backing::attach(more, cpu.number(), cpu.platform(), false) };
                 Ok(Ok((attributes, Some(more))))
@@ -144,9 +144,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let new = Pages::new(to, old.count());
         let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
         loop {
-            let mut unmapping = Unmapping::new(Removal::new());
-            let outcome = self.tree().locked(cpu, hull, |locked, spare| {
-                self.relocate_in(cpu, locked, old, new, spare, &mut unmapping)
+            let mut unmapping = Unmapping::new(TlbGather::new());
+            let outcome = self.tree().locked(cpu, hull, |locked, pool| {
+                self.relocate_in(cpu, locked, old, new, pool, &mut unmapping)
             })?;
             // SAFETY: frames were moved, and none is free.
             unsafe { unmapping.finish(self.tree(), cpu) };
@@ -156,9 +156,9 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Ok(());
                 }
                 Outcome::Failed(error) => return Err(error),
-                Outcome::Crowded(object) => object.wait_for_room(cpu),
+                Outcome::Throttled(object) => object.wait_while_throttled(cpu),
                 Outcome::Shared(page) => {
-                    self.own_all(cpu, Pages { start: page, ..old }, true)?;
+                    self.collapse_to_self(cpu, Pages { start: page, ..old }, true)?;
                 }
             }
         }
@@ -170,9 +170,9 @@ impl<'m, M: Machine> Space<'m, M> {
         locked: &Locked<'_>,
         old: Pages,
         new: Pages,
-        spare: &mut Spare,
+        pool: &mut PerCpuPool,
         unmapping: &mut Unmapping,
-    ) -> Result<Outcome<'m, M>, Lack> {
+    ) -> Result<Outcome<'m, M>, Needed> {
         let top = locked.top;
         if mapped(top, old) < old.count() {
             return Ok(Outcome::Failed(MapError::Unmapped));
@@ -182,19 +182,19 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let there = |page: u64| page - old.start + new.start;
         // Others may move other pages of the same backings.
-        let _alone = self.tree().alone_to_move(self.machine.epoch().platform());
+        let _alone = self.tree().lock_remap(self.machine.epoch().platform());
         // All that will be needed, before anything changes.
         let mut marked = Marked::default();
-        let mut lists = Lists::default();
+        let mut lists = Demand::default();
         let mut runs = 0;
         for (pages, attributes) in runs_of(top, old) {
             runs += 1;
             // SAFETY: it is mapped, and locked.
             unsafe { marked.add(attributes) };
-            self.lowest_in(top, Pages::new(there(pages.start), pages.count()), &mut spare.tree)?;
+            self.lowest_in(top, Pages::new(there(pages.start), pages.count()), &mut pool.tree)?;
         }
-        if let Some(object) = marked.crowded(self.machine) {
-            return Ok(Outcome::Crowded(object));
+        if let Some(object) = marked.throttled(self.machine) {
+            return Ok(Outcome::Throttled(object));
         }
         // Each is split off once where it was, and splits one where it comes to.
         let more = 2 * runs + 2;
@@ -204,26 +204,28 @@ impl<'m, M: Machine> Space<'m, M> {
             match self.lowest_in(
                 top,
                 Pages::new(there(pages.start), pages.count()),
-                &mut spare.tree,
+                &mut pool.tree,
             )? {
                 // SAFETY: it is locked.
-                Any::Leaf(leaf) => unsafe {
-                    leaf.with_codes(|codes| make_room(codes, runs.min(ENTRIES), &mut spare.tree))?;
+                NodeRef::Leaf(leaf) => unsafe {
+                    leaf.with_states(|states| {
+                        make_room(states, runs.min(ENTRIES), &mut pool.tree)
+                    })?;
                 },
-                Any::Branch(branch) if last.is_some_and(|last| ptr::eq(last, branch)) => (),
-                Any::Branch(branch) => {
+                NodeRef::Branch(branch) if last.is_some_and(|last| ptr::eq(last, branch)) => (),
+                NodeRef::Branch(branch) => {
                     lists.need_in(branch, more);
                     last = Some(branch);
                 }
             }
         }
-        spare.tree.has_extents(lists.count, lists.room)?;
-        spare.backings.has(marked.count())?;
+        pool.tree.has_extents(lists.count, lists.room)?;
+        pool.backings.has(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {
             for (page, _, frame) in leaf.present_in::<M::Format>(old) {
-                let note = self.machine.note(frame);
-                if !note.is_object() && note.is_shared() && shared.is_none() {
+                let meta = self.machine.frame_meta(frame);
+                if !meta.is_object() && meta.is_shared() && shared.is_none() {
                     shared = Some(page);
                 }
             }
@@ -231,21 +233,21 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Some(page) = shared {
             return Ok(Outcome::Shared(page));
         }
-        let mut lack = Ok(());
+        let mut needs = Ok(());
         locked.for_each_leaf(|leaf| {
             for (page, _, _) in leaf.present_in::<M::Format>(old) {
-                if lack.is_ok() {
-                    lack = self.leaf_in(top, there(page), &mut spare.tree).map(|_| ());
+                if needs.is_ok() {
+                    needs = self.leaf_in(top, there(page), &mut pool.tree).map(|_| ());
                 }
             }
         });
-        lack?;
+        needs?;
         // Now nothing lacks.
         marked.copy(|backing| {
             let pages = backing.pages().and(old);
             let moved = Pages::new(there(pages.start), pages.count());
             let moved = backing.at(backing.index(pages.start), moved, self.tree_pointer());
-            let moved = spare.backings.take(moved).expect("they were counted");
+            let moved = pool.backings.take(moved).expect("they were counted");
             // SAFETY: this space is attached to the object. It stays until nothing is mapped by it.
             unsafe {
                 moved.as_ref().set_mapped(0);
@@ -255,11 +257,11 @@ impl<'m, M: Machine> Space<'m, M> {
         });
         locked.for_each_leaf(|leaf| {
             for (page, _, frame) in leaf.present_in::<M::Format>(old) {
-                let note = self.machine.note(frame);
-                if !note.is_object() {
-                    note.set_origin(self.lineage.own(), there(page));
+                let meta = self.machine.frame_meta(frame);
+                if !meta.is_object() {
+                    meta.set_origin(self.lineage.own(), there(page));
                 }
-                let to = self.leaf_in(top, there(page), &mut spare.tree).expect("it is there");
+                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("it is there");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
@@ -273,17 +275,17 @@ impl<'m, M: Machine> Space<'m, M> {
             if let Some(backing) = unsafe { Backing::of(new) } {
                 backing.set_mapped(backing.mapped() + pages.count());
             }
-            self.unmap_in(top, pages, &mut spare.tree, unmapping).expect("nothing lacks");
+            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("nothing lacks");
             let moved = Pages::new(there(pages.start), pages.count());
-            let result = match self.lowest_in(top, moved, &mut spare.tree).expect("nothing lacks") {
-                Any::Leaf(leaf) => {
+            let result = match self.lowest_in(top, moved, &mut pool.tree).expect("nothing lacks") {
+                NodeRef::Leaf(leaf) => {
                     let slots = leaf.slots(moved);
                     // SAFETY: it is locked.
-                    unsafe { leaf.with_codes(|codes| codes.set(slots, new)) };
+                    unsafe { leaf.with_states(|states| states.set(slots, new)) };
                     Ok(())
                 }
-                Any::Branch(branch) => {
-                    change_extents(branch, 0, &mut spare.tree, |list| list.set(moved, Some(new)))
+                NodeRef::Branch(branch) => {
+                    change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
                 }
             };
             result.expect("nothing lacks");
@@ -295,29 +297,34 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Nothing is mapped there.
     fn lowest_in<'a>(
         &self,
-        top: Any<'a>,
+        top: NodeRef<'a>,
         pages: Pages,
-        spare: &mut TreePool,
-    ) -> Result<Any<'a>, Lack> {
+        pool: &mut TreePool,
+    ) -> Result<NodeRef<'a>, Needed> {
         let mut node = top;
-        while let Any::Branch(branch) = node
+        while let NodeRef::Branch(branch) = node
             && branch.is_one_slot(pages)
         {
             match branch.child(branch.slot(pages.start)) {
                 Some(child) => node = child,
-                None => add_child(self.machine, branch, pages.start, spare)?,
+                None => add_child(self.machine, branch, pages.start, pool)?,
             }
         }
         Ok(node)
     }
 
     /// The leaf of a page with a table, at a node that is locked or below.
-    fn leaf_in<'a>(&self, top: Any<'a>, page: u64, spare: &mut TreePool) -> Result<&'a Leaf, Lack> {
-        let Any::Leaf(leaf) = self.lowest_in(top, Pages::new(page, 1), spare)? else {
+    fn leaf_in<'a>(
+        &self,
+        top: NodeRef<'a>,
+        page: u64,
+        pool: &mut TreePool,
+    ) -> Result<&'a Leaf, Needed> {
+        let NodeRef::Leaf(leaf) = self.lowest_in(top, Pages::new(page, 1), pool)? else {
             unreachable!("one page is in one slot");
         };
         if leaf.table().is_none() {
-            add_table(self.machine, leaf, page, spare)?;
+            add_table(self.machine, leaf, page, pool)?;
         }
         Ok(leaf)
     }

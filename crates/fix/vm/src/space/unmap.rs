@@ -8,28 +8,28 @@ use crate::backing::{Backing, Backings};
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Pages;
-use crate::transaction::gather::Removal;
+use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
-use crate::tree::node::{Any, Branch};
+use crate::tree::node::{Branch, NodeRef};
 use crate::tree::pool::TreePool;
-use crate::tree::update::{forget_extents, prepare};
+use crate::tree::update::{prepare, remove_extents};
 
 /// What an operation unmaps, and that is still to be flushed and freed.
 #[derive(Debug)]
 pub(super) struct Unmapping {
-    pub(super) gather: Removal,
+    pub(super) gather: TlbGather,
     /// Backings by which nothing is mapped any more.
     backings: Backings,
 }
 
 impl Unmapping {
-    pub(super) fn new(gather: Removal) -> Unmapping {
+    pub(super) fn new(gather: TlbGather) -> Unmapping {
         Unmapping { gather, backings: Backings::default() }
     }
 
-    /// As [`Removal::linger`], if no backing has to go.
+    /// As [`TlbGather::linger`], if no backing has to go.
     fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_backings = !self.backings.is_empty() && !is_mutant!("objects_linger");
         if has_backings { None } else { self.gather.linger(tree, cpu) }
@@ -82,10 +82,11 @@ impl<'m, M: Machine> Space<'m, M> {
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         let is_lazy = self.unmaps_lazily(cpu, pages);
-        let mut unmapping = Unmapping::new(if is_lazy { Removal::lazy() } else { Removal::new() });
-        let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, spare| {
-            prepare(self.machine, locked, &mut spare.tree)?;
-            self.unmap_in(locked.top, pages, &mut spare.tree, &mut unmapping)
+        let mut unmapping =
+            Unmapping::new(if is_lazy { TlbGather::lazy() } else { TlbGather::new() });
+        let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, pool| {
+            prepare(self.machine, locked, &mut pool.tree)?;
+            self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping)
         })?;
         // Guards are not counted, and yet are addresses.
         let found = if count > 0 { count } else { has_guards.into() };
@@ -109,31 +110,31 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     pub(super) fn unmap_in(
         &self,
-        node: Any<'_>,
+        node: NodeRef<'_>,
         pages: Pages,
-        spare: &mut TreePool,
+        pool: &mut TreePool,
         unmapping: &mut Unmapping,
-    ) -> Result<Unmapped, Lack> {
+    ) -> Result<Unmapped, Needed> {
         match node {
-            Any::Leaf(leaf) => {
+            NodeRef::Leaf(leaf) => {
                 let slots = leaf.slots(pages);
                 let mut guards = 0;
                 // SAFETY: it is locked, and what is mapped by its codes is so.
                 let all = unsafe {
-                    leaf.with_codes(|codes| {
-                        if !codes.are_plain() {
-                            codes.for_each_run(slots.clone(), |attributes, count| {
+                    leaf.with_states(|states| {
+                        if !states.are_plain() {
+                            states.for_each_run(slots.clone(), |attributes, count| {
                                 unmapping.backings.unmapped(attributes, count as u64);
                                 guards += if attributes.is_guard() { count } else { 0 };
                             });
                         }
-                        codes.clear(slots)
+                        states.clear(slots)
                     })
                 };
                 unmapping.gather.take(self.machine, leaf, pages);
                 Ok(Unmapped { count: (all - guards) as u64, has_guards: guards > 0 })
             }
-            Any::Branch(branch) => self.unmap_in_branch(branch, pages, spare, unmapping),
+            NodeRef::Branch(branch) => self.unmap_in_branch(branch, pages, pool, unmapping),
         }
     }
 
@@ -141,9 +142,9 @@ impl<'m, M: Machine> Space<'m, M> {
         &self,
         branch: &Branch,
         pages: Pages,
-        spare: &mut TreePool,
+        pool: &mut TreePool,
         unmapping: &mut Unmapping,
-    ) -> Result<Unmapped, Lack> {
+    ) -> Result<Unmapped, Needed> {
         let mut unmapped = Unmapped::default();
         let extents = branch.extents().overlapping(pages);
         for extent in extents.iter() {
@@ -156,10 +157,10 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         }
         if !extents.is_empty() {
-            forget_extents(branch, pages, spare)?;
+            remove_extents(branch, pages, pool)?;
         }
         for child in branch.children(pages) {
-            let below = self.unmap_in(child, pages, spare, unmapping)?;
+            let below = self.unmap_in(child, pages, pool, unmapping)?;
             unmapped.count += below.count;
             unmapped.has_guards |= below.has_guards;
         }

@@ -1,4 +1,4 @@
-//! What was taken out of tables and may still be known to CPUs.
+//! What was taken out of tables and may still be in TLBs, as Linux's `mmu_gather`.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -12,28 +12,29 @@ use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
-/// To unmap more pages that are present than these is worth an interrupt.
+/// If more present pages than these are unmapped lazily, CPUs are interrupted at once.
 const MOST_LINGERING: usize = 64;
 
-/// Frames that are free as soon as CPUs have forgotten them, in a list through their notes; the pages that
-/// CPUs have to forget, and the leaves of these.
+/// Pages that CPUs have to flush, the leaves of these pages, and frames that are free after the flush, in a list through
+/// their metadata.
 ///
-/// Locks are given back before CPUs are asked: a CPU that waits for a lock could not answer. So a leaf
-/// knows that it is being flushed, and who comes to change it waits. Otherwise somebody could map a page
-/// anew, and go to the old one by what its CPU has not forgotten yet; or be told that pages are unmapped
-/// while a CPU still has them.
+/// Locks are released before CPUs are interrupted, as a CPU that spins on a lock could not answer. So a leaf has a flag
+/// that it is being flushed, and an operation that is about to change the leaf waits. Otherwise it could map a page
+/// again while a CPU still reaches the old one by its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
-pub(crate) struct Removal {
+pub(crate) struct TlbGather {
     first: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
-    /// Where pages are that were moved.
+    /// Where moved pages arrive.
     arriving: Option<Pages>,
-    /// Entries may [linger](Leaf::leaving_in) until CPUs have ticked: so many do, and the last ticket of these.
+    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked.
     is_lazy: bool,
+    /// How many linger.
     lingering: usize,
+    /// The ticket of the last of these.
     ticket: u64,
-    /// Some of the frames are others', too.
+    /// Other spaces have some of the frames, too.
     is_shared: bool,
     /// CPUs have ticked.
     is_forgotten: bool,
@@ -41,9 +42,9 @@ pub(crate) struct Removal {
     objects: u64,
 }
 
-impl Removal {
-    pub(crate) fn new() -> Removal {
-        Removal {
+impl TlbGather {
+    pub(crate) fn new() -> TlbGather {
+        TlbGather {
             first: None,
             pages: Pages { start: u64::MAX, end: 0 },
             leaves: None,
@@ -57,14 +58,14 @@ impl Removal {
         }
     }
 
-    /// One whose pages are unmapped, and of which CPUs need not know at once.
-    pub(crate) fn lazy() -> Removal {
-        Removal { is_lazy: true, ..Removal::new() }
+    /// A gather for a lazy unmap: CPUs may flush at their next tick.
+    pub(crate) fn lazy() -> TlbGather {
+        TlbGather { is_lazy: true, ..TlbGather::new() }
     }
 
-    /// What [lingers](Leaf::leaving_in), to [settle](Removal::settle).
-    pub(crate) fn of_unmapped() -> Removal {
-        Removal { is_forgotten: true, ..Removal::new() }
+    /// A gather of what [lingers](Leaf::flush_pending_in), to [settle](TlbGather::settle).
+    pub(crate) fn of_lingering() -> TlbGather {
+        TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
 
     /// An entry of a leaf that is locked, and that is not being flushed for others, has changed.
@@ -98,24 +99,24 @@ impl Removal {
                 continue;
             }
             self.flush(leaf, page);
-            let note = machine.note(frame);
-            let is_object = note.is_object();
-            let is_shared = note.is_shared() && !is_mutant!("takes_shared_at_once");
+            let meta = machine.frame_meta(frame);
+            let is_object = meta.is_object();
+            let is_shared = meta.is_shared() && !is_mutant!("takes_shared_at_once");
             let lingers = self.is_lazy && self.lingering < MOST_LINGERING;
             if !is_object && (is_shared || lingers) {
                 // Whose list it is in is not ours to say, and who has it last must not free it before
                 // our CPUs have forgotten it: the entry keeps it until then. Who is lazy has no list.
                 self.is_shared |= is_shared;
                 self.lingering += 1;
-                entry.store(M::Format::leaving(frame), Relaxed);
-                leaf.leaving().set(leaf.leaving().get() + 1);
+                entry.store(M::Format::flush_pending(frame), Relaxed);
+                leaf.flush_pending().set(leaf.flush_pending().get() + 1);
                 continue;
             }
             entry.store(ABSENT, Relaxed);
             if is_object {
                 self.objects += 1;
             } else {
-                note.set_next(self.first);
+                meta.set_next(self.first);
                 self.first = Some(frame);
             }
             leaf.present().set(leaf.present().get() - 1);
@@ -126,14 +127,14 @@ impl Removal {
         if let Some(ticks) = machine.ticks().filter(|_| self.is_lazy && !self.is_shared) {
             // Of all that was taken before it is read.
             self.ticket = ticks.ticket();
-            for (_, frame) in leaf.leaving_in::<M::Format>(pages) {
-                machine.note(frame).set_ticket(self.ticket);
+            for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
+                machine.frame_meta(frame).set_ticket(self.ticket);
             }
         }
     }
 
     /// Moves the frame of a page that is present to another entry, which is absent. As with
-    /// [`take`](Removal::take), for both leaves. All that are moved are exclusive, and no others are taken.
+    /// [`take`](TlbGather::take), for both leaves. All that are moved are exclusive, and no others are taken.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, u64),
@@ -147,9 +148,9 @@ impl Removal {
         leaf.present().set(leaf.present().get() - 1);
         self.flush(leaf, page);
         // Nobody goes there by the new entry while others may by the old one.
-        to_entries[to.slot(new)].store(M::Format::leaving(frame), Relaxed);
+        to_entries[to.slot(new)].store(M::Format::flush_pending(frame), Relaxed);
         to.present().set(to.present().get() + 1);
-        to.leaving().set(to.leaving().get() + 1);
+        to.flush_pending().set(to.flush_pending().get() + 1);
         // SAFETY: it is locked, and not being flushed for others.
         self.leaves = unsafe { to.begin_flush(self.leaves) };
         let arriving = self.arriving.get_or_insert(Pages::new(new, 1));
@@ -157,22 +158,24 @@ impl Removal {
     }
 
     /// Has pages that were moved be present.
-    fn arrive<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf, pages: Pages) {
+    fn complete_moves<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf, pages: Pages) {
         let _guard = cpu.pin();
         leaf.lock(cpu.machine().epoch().platform());
         let pages = pages.and(leaf.span());
         let Some(entries) = leaf.table() else { unreachable!("its entries leave") };
         for page in pages.start..pages.end {
             let entry = &entries[leaf.slot(page)];
-            let Entry::Leaving(frame) = M::Format::read(entry.load(Relaxed), 0) else { continue };
+            let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) else {
+                continue;
+            };
             let attributes = leaf.attributes(page).expect("it is mapped there");
             let mut protection = attributes.protection;
-            if cpu.machine().note(frame).is_object() {
+            if cpu.machine().frame_meta(frame).is_object() {
                 // Whether it may be written to is found out when somebody does.
                 protection = protection.without(Protection::WRITE);
             }
-            entry.store(M::Format::page_or_parked(frame, protection), Release);
-            leaf.leaving().set(leaf.leaving().get() - 1);
+            entry.store(M::Format::page_or_prot_none(frame, protection), Release);
+            leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         }
         leaf.unlock();
     }
@@ -182,15 +185,15 @@ impl Removal {
     ///
     /// # Safety
     /// That is so, and they are of the caller.
-    unsafe fn let_go<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
+    unsafe fn release_pending<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
         let mut count = 0;
         leaf.lock(cpu.machine().epoch().platform());
         let pages = self.pages.and(leaf.span());
-        let entries = leaf.table().filter(|_| leaf.leaving().get() > 0);
+        let entries = leaf.table().filter(|_| leaf.flush_pending().get() > 0);
         for entry in entries.into_iter().flat_map(|entries| &entries[leaf.slots(pages)]) {
-            if let Entry::Leaving(frame) = M::Format::read(entry.load(Relaxed), 0) {
+            if let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) {
                 entry.store(ABSENT, Relaxed);
-                leaf.leaving().set(leaf.leaving().get() - 1);
+                leaf.flush_pending().set(leaf.flush_pending().get() - 1);
                 leaf.present().set(leaf.present().get() - 1);
                 // SAFETY: said by the caller.
                 unsafe { release(cpu, frame) };
@@ -202,7 +205,7 @@ impl Removal {
     }
 
     /// Takes writing away from what is present in a leaf, for which `share` is called with the slot and
-    /// the entry of today. As with [`take`](Removal::take).
+    /// the entry of today. As with [`take`](TlbGather::take).
     pub(crate) fn share<M: Machine>(
         &mut self,
         machine: &M,
@@ -213,12 +216,14 @@ impl Removal {
         for (slot, entry) in entries.iter().enumerate() {
             let new = match M::Format::read(entry.load(Relaxed), 0) {
                 // An object's, which may be written to if it is shared, by both.
-                Entry::Page { frame, protection, .. } if machine.note(frame).is_object() => {
+                Entry::Page { frame, protection, .. } if machine.frame_meta(frame).is_object() => {
                     M::Format::page(frame, protection)
                 }
-                Entry::Parked(frame) if machine.note(frame).is_object() => M::Format::parked(frame),
+                Entry::ProtNone(frame) if machine.frame_meta(frame).is_object() => {
+                    M::Format::prot_none(frame)
+                }
                 Entry::Page { frame, protection, .. } => {
-                    machine.note(frame).share();
+                    machine.frame_meta(frame).share();
                     let new = M::Format::page(frame, protection.without(Protection::WRITE));
                     if protection.allows(Protection::WRITE) {
                         // No mutant: a model of a fork on an asymmetric platform takes minutes.
@@ -229,9 +234,9 @@ impl Removal {
                     }
                     new
                 }
-                Entry::Parked(frame) => {
-                    machine.note(frame).share();
-                    M::Format::parked(frame)
+                Entry::ProtNone(frame) => {
+                    machine.frame_meta(frame).share();
+                    M::Format::prot_none(frame)
                 }
                 _ => continue,
             };
@@ -240,7 +245,7 @@ impl Removal {
     }
 
     /// Takes away from what is present of these pages what may not be done any more: `allowed` says of a page, its
-    /// frame and what could be done what still may. As with [`take`](Removal::take).
+    /// frame and what could be done what still may. As with [`take`](TlbGather::take).
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -257,7 +262,7 @@ impl Removal {
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
                 entry.store(
-                    M::Format::page_or_parked(frame, allowed),
+                    M::Format::page_or_prot_none(frame, allowed),
                     order!(Release, "protect_publish"),
                 );
                 if is_mutant!("protect_no_flush") {
@@ -268,7 +273,7 @@ impl Removal {
         }
     }
 
-    /// Takes those of these pages that [linger](Leaf::leaving_in) in a leaf that is locked, and not being
+    /// Takes those of these pages that [linger](Leaf::flush_pending_in) in a leaf that is locked, and not being
     /// flushed for others.
     pub(crate) fn settle<M: Machine>(
         &mut self,
@@ -277,16 +282,16 @@ impl Removal {
         leaf: &Leaf,
         pages: Pages,
     ) {
-        for (page, frame) in leaf.leaving_in::<M::Format>(pages) {
+        for (page, frame) in leaf.flush_pending_in::<M::Format>(pages) {
             self.flush(leaf, page);
-            let ticket = machine.note(frame).ticket();
+            let ticket = machine.frame_meta(frame).ticket();
             let is_over = machine.ticks().is_some_and(|ticks| tree.is_over(ticket, ticks));
             self.is_forgotten &= is_over;
         }
     }
 
     /// If it is lazy, and all are pages of the space's own: leaves them until CPUs have ticked after the time that
-    /// is returned, and has this CPU forget them. If not, it is still to [finish](Removal::finish).
+    /// is returned, and has this CPU forget them. If not, it is still to [finish](TlbGather::finish).
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
@@ -321,7 +326,7 @@ impl Removal {
     }
 
     /// # Safety
-    /// As of [`finish`](Removal::finish).
+    /// As of [`finish`](TlbGather::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
         let flush = || tree.shoot_down(cpu, Flush::Range(self.pages));
         if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
@@ -334,10 +339,10 @@ impl Removal {
             unsafe {
                 let leaf = leaf.as_ref();
                 // Only we have entries here that leave.
-                if leaf.leaving().get() > 0 {
+                if leaf.flush_pending().get() > 0 {
                     match self.arriving {
-                        Some(pages) => self.arrive(cpu, leaf, pages),
-                        None => count += self.let_go(cpu, leaf),
+                        Some(pages) => self.complete_moves(cpu, leaf, pages),
+                        None => count += self.release_pending(cpu, leaf),
                     }
                 }
                 leaves = leaf.end_flush();
@@ -349,7 +354,7 @@ impl Removal {
         let mut next = self.first;
         while let Some(frame) = next {
             count += 1;
-            next = cpu.machine().note(frame).take_next();
+            next = cpu.machine().frame_meta(frame).take_next();
             if is_mutant!("frames_stay") {
                 continue;
             }
@@ -359,7 +364,7 @@ impl Removal {
         if is_mutant!("flush_last") {
             flush();
         }
-        tree.account.went(cpu.number(), count);
+        tree.account.sub_resident(cpu.number(), count);
     }
 }
 
@@ -368,7 +373,7 @@ impl Removal {
 /// # Safety
 /// The entry has it no more, and no CPU goes there by it.
 pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
-    if cpu.machine().note(frame).release() && !is_mutant!("shared_frames_stay") {
+    if cpu.machine().frame_meta(frame).release() && !is_mutant!("shared_frames_stay") {
         // SAFETY: no entry has it.
         unsafe { cpu.free(frame) };
     }

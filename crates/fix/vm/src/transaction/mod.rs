@@ -24,14 +24,14 @@ mod shootdown;
 
 use knee_sync::shim::is_mutant;
 
-use crate::cpu::{Cpu, Spare};
+use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Pages;
-use crate::transaction::gather::Removal;
+use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
-use crate::tree::fork_lock::{Alone, Turn};
+use crate::tree::fork_lock::{ForkGuard, WaitTicket};
 use crate::tree::lock::Locked;
 use crate::tree::node::Leaf;
 use crate::tree::query::stale_leaf;
@@ -44,7 +44,7 @@ impl Tree {
         &self,
         cpu: &Cpu<'_, M>,
         pages: Pages,
-        step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+        step: impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
     ) -> Result<R, OutOfMemory> {
         let transaction = Transaction { tree: self, cpu, pages, mode: Mode::Shared };
         transaction.run(step).map(|(result, _)| result)
@@ -52,11 +52,11 @@ impl Tree {
 
     /// The same with all nodes, and nobody else begins to change anything until what is returned is dropped: from
     /// the first attempt on, so that there are few flushes to wait for.
-    pub(crate) fn locked_alone<M: Machine, R>(
+    pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
-        step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
-    ) -> Result<(R, Alone<'_>), OutOfMemory> {
+        step: impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
+    ) -> Result<(R, ForkGuard<'_>), OutOfMemory> {
         let pages = self.pages();
         let transaction = Transaction { tree: self, cpu, pages, mode: Mode::Exclusive };
         let (result, hold) = transaction.run(step)?;
@@ -85,9 +85,9 @@ enum Mode {
 enum Hold<'a> {
     Nothing,
     /// It has waited, and goes before forks that begin later.
-    Ticket(#[expect(dead_code, reason = "others see it until it is dropped")] Turn<'a>),
+    Ticket(#[expect(dead_code, reason = "others see it until it is dropped")] WaitTicket<'a>),
     /// The lock.
-    Guard(Alone<'a>),
+    Guard(ForkGuard<'a>),
 }
 
 /// What an attempt comes to.
@@ -99,9 +99,9 @@ enum Attempt<'a, R> {
     /// CPUs may know what this leaf had before, and somebody waits for them.
     WaitFlush(&'a Leaf),
     /// CPUs may know what was unmapped lazily: this is what to flush and free.
-    Settle(Removal),
+    Settle(TlbGather),
     /// The step has to allocate this.
-    Need(Lack),
+    Need(Needed),
     Done(R),
 }
 
@@ -110,38 +110,38 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     #[inline]
     fn run<R>(
         self,
-        mut step: impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+        mut step: impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
     ) -> Result<(R, Hold<'a>), OutOfMemory> {
-        let fork_lock = &self.tree.forking;
+        let fork_lock = &self.tree.fork_lock;
         let (mut hold, mut has_refilled) = (Hold::Nothing, false);
         loop {
             let pin = self.cpu.pin();
             match self.attempt(&mut hold, &mut step) {
-                Attempt::WaitFork => self.wait_while(|| fork_lock.is_on()),
-                Attempt::WaitTurn => self.wait_while(|| fork_lock.is_others_turn()),
+                Attempt::WaitFork => self.wait_while(|| fork_lock.is_locked()),
+                Attempt::WaitTurn => self.wait_while(|| fork_lock.has_waiters()),
                 // The pin keeps the leaf, which may be taken out of the tree meanwhile.
                 Attempt::WaitFlush(leaf) => self.wait_while(|| leaf.is_flushing()),
-                Attempt::Settle(removal) => {
+                Attempt::Settle(gather) => {
                     drop(pin);
                     // SAFETY: what lingers is of pages that are not mapped.
-                    unsafe { removal.finish(self.tree, self.cpu) };
+                    unsafe { gather.finish(self.tree, self.cpu) };
                 }
-                Attempt::Need(lack) => {
+                Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
                     // Whoever could free memory may be waiting for the lock. The ticket keeps the place.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
-                        hold = Hold::Ticket(fork_lock.turn());
+                        hold = Hold::Ticket(fork_lock.wait_ticket());
                     }
-                    self.cpu.stock(lack)?;
+                    self.cpu.refill(needed)?;
                     has_refilled = true;
                 }
                 Attempt::Done(result) => {
                     drop(pin);
                     self.cpu.defer();
                     if has_refilled {
-                        self.cpu.with_spare(|spare| spare.tree.free_rest());
+                        self.cpu.with_pool(|pool| pool.tree.free_rest());
                     }
                     return Ok((result, hold));
                 }
@@ -154,7 +154,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     fn attempt<R>(
         &self,
         hold: &mut Hold<'a>,
-        step: &mut impl FnMut(&Locked<'_>, &mut Spare) -> Result<R, Lack>,
+        step: &mut impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
     ) -> Attempt<'a, R> {
         let Transaction { tree, cpu, pages, mode } = *self;
         let locked = tree.lock_pages(cpu.machine(), pages);
@@ -162,33 +162,33 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         let flushing = stale.filter(|leaf| leaf.is_flushing());
         if !matches!(hold, Hold::Guard(_)) {
             let has_waited = matches!(hold, Hold::Ticket(_));
-            if tree.forking.is_on() && !is_mutant!("no_wait_for_fork") {
+            if tree.fork_lock.is_locked() && !is_mutant!("no_wait_for_fork") {
                 if !has_waited {
-                    *hold = Hold::Ticket(tree.forking.turn());
+                    *hold = Hold::Ticket(tree.fork_lock.wait_ticket());
                 }
                 return Attempt::WaitFork;
             }
             let is_exclusive = mode == Mode::Exclusive;
-            if is_exclusive && !has_waited && tree.forking.is_others_turn() {
+            if is_exclusive && !has_waited && tree.fork_lock.has_waiters() {
                 return Attempt::WaitTurn;
             }
             // Before the flush is over: so no other operation begins one.
             let is_late = flushing.is_some() && is_mutant!("forks_last");
             *hold = match is_exclusive && !is_late {
-                true => Hold::Guard(tree.forking.begin()),
+                true => Hold::Guard(tree.fork_lock.lock()),
                 false => Hold::Nothing,
             };
         }
         match (stale, flushing) {
             (_, Some(leaf)) if !is_mutant!("no_wait_for_flush") => Attempt::WaitFlush(leaf),
             (Some(_), None) => {
-                let mut removal = Removal::of_unmapped();
-                locked.for_each_leaf(|leaf| removal.settle(tree, cpu.machine(), leaf, pages));
-                Attempt::Settle(removal)
+                let mut gather = TlbGather::of_lingering();
+                locked.for_each_leaf(|leaf| gather.settle(tree, cpu.machine(), leaf, pages));
+                Attempt::Settle(gather)
             }
-            _ => match cpu.with_spare(|spare| step(&locked, spare)) {
+            _ => match cpu.with_pool(|pool| step(&locked, pool)) {
                 Ok(result) => Attempt::Done(result),
-                Err(lack) => Attempt::Need(lack),
+                Err(needed) => Attempt::Need(needed),
             },
         }
     }

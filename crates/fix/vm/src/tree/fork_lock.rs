@@ -1,65 +1,65 @@
-//! Who copies a space has it for himself, without its locks, until CPUs have forgotten how to write.
+//! The lock of a fork, which outlasts the locks of nodes: until no CPU can write any more by what its TLB has.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// Whether somebody copies a space, or is about to.
+/// Held while a space is copied. Others poll it without locks of nodes.
 #[derive(Debug)]
-pub(crate) struct Forking {
+pub(crate) struct ForkLock {
     /// Set with all nodes locked.
-    is_on: AtomicBool,
-    /// How many have waited for the end of that, and have not gone on yet.
-    turns: AtomicU64,
+    is_locked: AtomicBool,
+    /// Operations that have waited for the lock, and do not have their nodes yet.
+    tickets: AtomicU64,
 }
 
-impl Forking {
-    pub(crate) fn new() -> Forking {
-        Forking { is_on: AtomicBool::new(false), turns: AtomicU64::new(0) }
+impl ForkLock {
+    pub(crate) fn new() -> ForkLock {
+        ForkLock { is_locked: AtomicBool::new(false), tickets: AtomicU64::new(0) }
     }
 
-    /// Whether somebody is [`Alone`] with the space, and CPUs may still write to pages that the copy has. Others
-    /// wait: what they did now would not be in the copy, and what they wrote next might. Under a lock of
-    /// the space it is seen if it began before. Acquire: it is over everywhere then.
+    /// Whether a fork is in progress, and CPUs may still write to pages that the copy has. Other operations
+    /// wait: their changes would not be in the copy, and what they write next might be. Under the lock of any node, a
+    /// fork that began before is seen. Acquire: all CPUs have flushed when it is over.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on.load(order!(Acquire, "forking_load"))
+    pub(crate) fn is_locked(&self) -> bool {
+        self.is_locked.load(order!(Acquire, "forking_load"))
     }
 
-    /// Has the space for the caller alone. With all nodes locked, and nobody else has.
-    pub(crate) fn begin(&self) -> Alone<'_> {
+    /// Takes the lock. With all nodes locked, and nobody else has it.
+    pub(crate) fn lock(&self) -> ForkGuard<'_> {
         // No mutant: the locks of all nodes publish it as well.
-        self.is_on.store(true, Release);
-        Alone(self)
+        self.is_locked.store(true, Release);
+        ForkGuard(self)
     }
 
-    /// Who has waited goes first: no other copy begins as long as the result is there. It is until he has the
-    /// locks that he wants, and found nobody alone.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        self.turns.fetch_add(1, Relaxed);
-        Turn(self)
+    /// No other fork begins as long as the ticket is there. An operation that has waited for a fork keeps one until it
+    /// has locked its nodes and found no fork in progress, so that forks in a row do not starve it.
+    pub(crate) fn wait_ticket(&self) -> WaitTicket<'_> {
+        self.tickets.fetch_add(1, Relaxed);
+        WaitTicket(self)
     }
 
-    /// Whether others have their [turn](Forking::turn).
-    pub(crate) fn is_others_turn(&self) -> bool {
-        self.turns.load(Relaxed) > 0 && !is_mutant!("forks_first")
-    }
-}
-
-/// Nobody but who has this begins to change the space, or what is present in it.
-pub(crate) struct Alone<'a>(&'a Forking);
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.0.is_on.store(false, order!(Release, "forking_end"));
+    /// Whether others have a [ticket](ForkLock::wait_ticket).
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.tickets.load(Relaxed) > 0 && !is_mutant!("forks_first")
     }
 }
 
-/// See [`Forking::turn`].
-pub(crate) struct Turn<'a>(&'a Forking);
+/// As long as this is there, no other operation begins to change what is mapped or present in the space.
+pub(crate) struct ForkGuard<'a>(&'a ForkLock);
 
-impl Drop for Turn<'_> {
+impl Drop for ForkGuard<'_> {
     fn drop(&mut self) {
-        self.0.turns.fetch_sub(1, Relaxed);
+        self.0.is_locked.store(false, order!(Release, "forking_end"));
+    }
+}
+
+/// See [`ForkLock::wait_ticket`].
+pub(crate) struct WaitTicket<'a>(&'a ForkLock);
+
+impl Drop for WaitTicket<'_> {
+    fn drop(&mut self) {
+        self.0.tickets.fetch_sub(1, Relaxed);
     }
 }

@@ -1,9 +1,9 @@
 //! The extents of a branch, as others find them without locks.
 //!
-//! There are two copies. Who changes the extents, under the branch's lock, writes the one that is not
-//! current and makes it that; who looks reads the current one, and looks again if another has become current
-//! meanwhile: a sequence lock of two copies, as Linux' `raw_write_seqcount_latch` (`include/linux/seqlock.h`).
-//! So nobody waits for who writes, and to write needs no memory and no grace period, unless there is no room.
+//! A latch has two copies: a sequence lock of two copies, as Linux' `raw_write_seqcount_latch`
+//! (`include/linux/seqlock.h`). A writer, under the branch's lock, writes the copy that is not current and makes it
+//! current. A reader reads the current copy, and retries if the other has become current meanwhile. So readers never
+//! wait for a writer, and a write needs no memory and no grace period, unless the extents outgrow the latch.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -19,19 +19,19 @@ use crate::page::{Pages, Protection};
 use crate::tree::attributes::{Attributes, BackingId};
 use crate::tree::extents::Extent;
 
-/// Extents that share lines with no others.
+/// Extents per block of 128 bytes.
 pub(crate) const BLOCK: usize = 4;
 
 /// An extent that may be read while it is written.
 #[derive(Debug, Default)]
-struct Cell {
+struct AtomicExtent {
     start: AtomicU64,
     end: AtomicU64,
     protection: AtomicU64,
     backing: AtomicPtr<()>,
 }
 
-impl Cell {
+impl AtomicExtent {
     /// Its pages; if it is being written, any.
     #[inline]
     fn pages(&self) -> Pages {
@@ -58,61 +58,61 @@ impl Cell {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Block([Cell; BLOCK]);
+struct Block([AtomicExtent; BLOCK]);
 
-/// Two copies of extents.
+/// Two copies of a branch's extents.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(crate) struct Copies {
-    /// First, so that its address is that of the copies. A cell, as others may read when it begins to
+pub(crate) struct ExtentLatch {
+    /// First, so that its address is that of the latch. A cell, as others may read when it begins to
     /// wait.
     retired: UnsafeCell<Entry>,
     made: PublishCheck,
     /// Its lowest bit is which copy is current.
     version: AtomicU64,
-    copies: [Half; 2],
+    copies: [LatchCopy; 2],
 }
 
 /// One of the two: extents, from the first on.
 #[derive(Debug)]
-struct Half {
+struct LatchCopy {
     len: AtomicU64,
     blocks: Box<[Block]>,
 }
 
-impl Half {
-    fn with_room(room: usize) -> Result<Half, TryReserveError> {
+impl LatchCopy {
+    fn with_room(room: usize) -> Result<LatchCopy, TryReserveError> {
         let count = room.div_ceil(BLOCK);
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(count)?;
         blocks.resize_with(count, Block::default);
-        Ok(Half { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
+        Ok(LatchCopy { len: AtomicU64::new(0), blocks: blocks.into_boxed_slice() })
     }
 }
 
-impl Copies {
+impl ExtentLatch {
     /// None, with room for this many or more.
-    pub(crate) fn with_room(room: usize) -> Result<Copies, TryReserveError> {
-        Ok(Copies {
+    pub(crate) fn with_room(room: usize) -> Result<ExtentLatch, TryReserveError> {
+        Ok(ExtentLatch {
             retired: UnsafeCell::new(Entry::new()),
             made: PublishCheck::new(),
             version: AtomicU64::new(0),
-            copies: [Half::with_room(room)?, Half::with_room(room)?],
+            copies: [LatchCopy::with_room(room)?, LatchCopy::with_room(room)?],
         })
     }
 
-    /// What has copies wait for the end of an epoch, without an allocation.
-    pub(crate) fn entry(copies: NonNull<Copies>) -> NonNull<Entry> {
-        copies.cast()
+    /// What has a latch wait for the end of an epoch, without an allocation.
+    pub(crate) fn entry(latch: NonNull<ExtentLatch>) -> NonNull<Entry> {
+        latch.cast()
     }
 
-    /// Frees copies whose epoch is over.
+    /// Frees a latch whose epoch is over.
     ///
     /// # Safety
-    /// It is the [`entry`](Copies::entry) of some that came from a box and that nobody finds any more.
+    /// It is the [`entry`](ExtentLatch::entry) of one that came from a box and that nobody finds any more.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: said by the caller; the entry is the first field.
-        drop(unsafe { Box::from_raw(entry.cast::<Copies>().as_ptr()) });
+        drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
     }
 
     /// How many there can be.
@@ -124,11 +124,11 @@ impl Copies {
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
         self.made.found();
-        let Half { len, blocks } = &self.copies[version as usize % 2];
+        let LatchCopy { len, blocks } = &self.copies[version as usize % 2];
         View { blocks, first: 0, len: len.load(Relaxed) as usize }
     }
 
-    /// See [`Published::read`].
+    /// See [`LatchedExtents::read`].
     #[inline]
     fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> R {
         loop {
@@ -157,19 +157,19 @@ impl Copies {
         }
         self.copies[version as usize % 2].len.store(extents.len() as u64, Relaxed);
         let all = self.copy(version);
-        extents.enumerate().for_each(|(place, extent)| all.cell(place).set(extent));
+        extents.enumerate().for_each(|(place, extent)| all.extent(place).set(extent));
         self.version.store(version, order!(Release, "extents_write"));
     }
 }
 
 /// The extents of a branch.
 #[derive(Debug)]
-pub(crate) struct Published(AtomicPtr<Copies>);
+pub(crate) struct LatchedExtents(AtomicPtr<ExtentLatch>);
 
-impl Published {
+impl LatchedExtents {
     /// None, and no room for any.
-    pub(crate) fn new() -> Published {
-        Published(AtomicPtr::new(ptr::null_mut()))
+    pub(crate) fn new() -> LatchedExtents {
+        LatchedExtents(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Whether there never were any, at this moment.
@@ -189,15 +189,15 @@ impl Published {
         copies.map(|copies| copies.read(with))
     }
 
-    /// As they are, and as they were when they have changed once. Under the lock.
+    /// The current copy, under the lock. The view stays valid across one write, which is to the other copy.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
-        self.copies().map_or(View::EMPTY, |copies| copies.copy(copies.version.load(Relaxed)))
+        self.latch().map_or(View::EMPTY, |copies| copies.copy(copies.version.load(Relaxed)))
     }
 
     /// What they are in. Under the lock.
     #[inline]
-    pub(crate) fn copies(&self) -> Option<&Copies> {
+    pub(crate) fn latch(&self) -> Option<&ExtentLatch> {
         // SAFETY: it is replaced under the lock, and freed by the epoch.
         unsafe { self.0.load(Relaxed).as_ref() }
     }
@@ -205,21 +205,21 @@ impl Published {
     /// How many there can be. Under the lock.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.copies().map_or(0, Copies::room)
+        self.latch().map_or(0, ExtentLatch::room)
     }
 
     /// Replaces them; returns those of before, which others may read still.
     ///
     /// # Safety
     /// Under the lock, or by whoever alone knows the branch.
-    pub(crate) unsafe fn replace(&self, new: Box<Copies>) -> Option<NonNull<Copies>> {
+    pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
         // Release: readers see what is in it. A swap, as loom takes a load before a store for what the store
         // depends on, and tries no order with those of readers.
         NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
     }
 }
 
-impl Drop for Published {
+impl Drop for LatchedExtents {
     fn drop(&mut self) {
         let copies = NonNull::new(self.0.load(Relaxed));
         // SAFETY: it came from a box, and who drops the branch has it for himself.
@@ -239,7 +239,7 @@ impl<'a> View<'a> {
     const EMPTY: View<'static> = View { blocks: &[], first: 0, len: 0 };
 
     #[inline]
-    fn cell(self, place: usize) -> &'a Cell {
+    fn extent(self, place: usize) -> &'a AtomicExtent {
         let place = self.first + place;
         &self.blocks[place / BLOCK].0[place % BLOCK]
     }
@@ -255,26 +255,26 @@ impl<'a> View<'a> {
 
     #[inline]
     pub(crate) fn first(self) -> Option<Extent> {
-        (self.len > 0).then(|| self.cell(0).get())
+        (self.len > 0).then(|| self.extent(0).get())
     }
 
     #[inline]
     pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Extent> + use<'a> {
-        (0..self.len).map(move |place| self.cell(place).get())
+        (0..self.len).map(move |place| self.extent(place).get())
     }
 
     /// Whether none has any other page.
     pub(crate) fn are_in(self, pages: Pages) -> bool {
         self.is_empty()
-            || pages.start <= self.cell(0).pages().start
-                && self.cell(self.len - 1).pages().end <= pages.end
+            || pages.start <= self.extent(0).pages().start
+                && self.extent(self.len - 1).pages().end <= pages.end
     }
 
     /// What the page is in.
     #[inline]
     pub(crate) fn find(self, page: u64) -> Option<Attributes> {
         let after = self.places_until(|pages| pages.end <= page);
-        let found = (after < self.len).then(|| self.cell(after).get())?;
+        let found = (after < self.len).then(|| self.extent(after).get())?;
         found.pages.contains(page).then_some(found.attributes)
     }
 
@@ -286,13 +286,13 @@ impl<'a> View<'a> {
         View { len: rest.places_until(|own| own.start < pages.end), ..rest }
     }
 
-    /// How many from the first on are so, of which those that are so come first.
+    /// How many extents at the front `is_so` holds for. It holds for none after the first for which it does not.
     #[inline]
     fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = low.midpoint(high);
-            match is_so(self.cell(middle).pages()) {
+            match is_so(self.extent(middle).pages()) {
                 true => low = middle + 1,
                 false => high = middle,
             }
@@ -324,24 +324,24 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_last_is_found(lists in prop::collection::vec(extents(), 1..5), at in 0_u64..200) {
-            let published = Published::new();
-            prop_assert!(published.read(|_| ()).is_none() && published.view().is_empty());
+            let latched = LatchedExtents::new();
+            prop_assert!(latched.read(|_| ()).is_none() && latched.view().is_empty());
             // SAFETY: nobody else knows them.
-            let old = unsafe { published.replace(Box::new(Copies::with_room(20).unwrap())) };
-            prop_assert!(old.is_none() && published.room() >= 20);
+            let old = unsafe { latched.replace(Box::new(ExtentLatch::with_room(20).unwrap())) };
+            prop_assert!(old.is_none() && latched.room() >= 20);
             for list in lists {
                 // SAFETY: as above.
-                unsafe { published.copies().unwrap().write(list.iter().copied()) };
-                prop_assert_eq!(&published.view().iter().collect::<Vec<_>>(), &list);
-                prop_assert_eq!(published.view().first(), list.first().copied());
+                unsafe { latched.latch().unwrap().write(list.iter().copied()) };
+                prop_assert_eq!(&latched.view().iter().collect::<Vec<_>>(), &list);
+                prop_assert_eq!(latched.view().first(), list.first().copied());
                 let found = list.iter().find(|extent| extent.pages.contains(at));
                 let found = found.map(|extent| extent.attributes);
-                prop_assert_eq!(published.read(|extents| extents.find(at)), Some(found));
+                prop_assert_eq!(latched.read(|extents| extents.find(at)), Some(found));
                 let pages = Pages::new(at, 7);
                 let overlapping: Vec<_> = list.iter().filter(|extent| extent.pages.overlaps(pages)).collect();
-                prop_assert!(published.view().overlapping(pages).iter().eq(overlapping.into_iter().copied()));
+                prop_assert!(latched.view().overlapping(pages).iter().eq(overlapping.into_iter().copied()));
                 let are_in = list.iter().all(|extent| pages.covers(extent.pages));
-                prop_assert_eq!(published.view().are_in(pages), are_in);
+                prop_assert_eq!(latched.view().are_in(pages), are_in);
             }
         }
     }
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn who_reads_while_others_write_finds_what_was_written_at_once() {
         const ROUNDS: usize = if cfg!(miri) { 300 } else { 20_000 };
-        let published = Published::new();
+        let latched = LatchedExtents::new();
         let list = |number: u64| {
             let attributes = Attributes::anonymous(Protection::READ);
             let extent =
@@ -359,18 +359,18 @@ mod tests {
         };
         // SAFETY: nobody else knows them.
         unsafe {
-            published.replace(Box::new(Copies::with_room(8).unwrap()));
-            published.copies().unwrap().write(list(1).into_iter());
+            latched.replace(Box::new(ExtentLatch::with_room(8).unwrap()));
+            latched.latch().unwrap().write(list(1).into_iter());
         }
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in (1..=8).cycle().take(ROUNDS) {
                     // SAFETY: nobody else writes.
-                    unsafe { published.copies().unwrap().write(list(number).into_iter()) };
+                    unsafe { latched.latch().unwrap().write(list(number).into_iter()) };
                 }
             });
             for _ in 0..ROUNDS {
-                let found: Vec<_> = published.read(|extents| extents.iter().collect()).unwrap();
+                let found: Vec<_> = latched.read(|extents| extents.iter().collect()).unwrap();
                 assert_eq!(found, list(found.len() as u64));
             }
         });

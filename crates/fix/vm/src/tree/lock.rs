@@ -6,22 +6,22 @@ use crate::machine::Machine;
 use crate::page::{Frame, Pages};
 use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
-use crate::tree::node::{Any, Branch, Leaf, MOST_ABOVE, slot_at};
+use crate::tree::node::{Branch, Leaf, MOST_ABOVE, NodeRef, slot_at};
 
 /// Nodes that are locked: the lowest that has all that is known of some pages, and those below that
 /// have any of them.
 pub(crate) struct Locked<'a> {
-    pub(crate) top: Any<'a>,
+    pub(crate) top: NodeRef<'a>,
     pub(crate) pages: Pages,
 }
 
 impl Locked<'_> {
     /// Calls `with` with the leaves that have any of the pages.
     pub(crate) fn for_each_leaf(&self, mut with: impl FnMut(&Leaf)) {
-        fn below(node: Any<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
+        fn below(node: NodeRef<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
             match node {
-                Any::Leaf(leaf) => with(leaf),
-                Any::Branch(branch) => {
+                NodeRef::Leaf(leaf) => with(leaf),
+                NodeRef::Branch(branch) => {
                     branch.children(pages).for_each(|child| below(child, pages, with));
                 }
             }
@@ -34,8 +34,10 @@ impl Locked<'_> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {
             // SAFETY: it is locked.
-            Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| codes.get(leaf.slot(page))) },
-            Any::Branch(branch) => branch.extents().find(page),
+            NodeRef::Leaf(leaf) => unsafe {
+                leaf.with_states(|states| states.get(leaf.slot(page)))
+            },
+            NodeRef::Branch(branch) => branch.extents().find(page),
         }
     }
 
@@ -61,11 +63,11 @@ impl Drop for Locked<'_> {
 /// more than one node does so in this order.
 // The compiler would call what is recursive, for a leaf as well: two nanoseconds of sixty.
 #[inline(always)]
-pub(crate) fn lock<M: Machine>(node: Any<'_>, pages: Pages, platform: &M::Platform) {
+pub(crate) fn lock<M: Machine>(node: NodeRef<'_>, pages: Pages, platform: &M::Platform) {
     if !is_mutant!("locks_below_first") {
         node.node().lock(platform);
     }
-    if let Any::Branch(branch) = node {
+    if let NodeRef::Branch(branch) = node {
         lock_below::<M>(branch, pages, platform);
     }
     if is_mutant!("locks_below_first") {
@@ -80,13 +82,13 @@ fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform)
 /// Unlocks them: children first, as there may be more as soon as their parent is not locked.
 // As `lock`.
 #[inline(always)]
-fn unlock(node: Any<'_>, pages: Pages) {
+fn unlock(node: NodeRef<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
         // Where loom does not look for a switch by itself.
         yield_in_model();
     }
-    if let Any::Branch(branch) = node {
+    if let NodeRef::Branch(branch) = node {
         unlock_below(branch, pages);
     }
     if !is_mutant!("unlocks_above_first") {
@@ -109,15 +111,15 @@ impl Tree {
             // What others have done before we had the lock.
             let node = top.node();
             let is_lowest = match top {
-                Any::Leaf(_) => true,
-                Any::Branch(branch) => is_end(branch, pages),
+                NodeRef::Leaf(_) => true,
+                NodeRef::Branch(branch) => is_end(branch, pages),
             };
             let is_lowest = is_lowest || is_mutant!("lock_not_lowest");
             // From the root down, as what branches say moves down meanwhile.
             let mut above = above.into_iter().flatten();
             let is_below = above.any(|branch| branch.overlaps(pages));
             let is_below = is_below && !is_mutant!("lock_not_above");
-            if is_lowest && !node.is_stray() && !is_below {
+            if is_lowest && !node.is_detached() && !is_below {
                 return locked;
             }
         }
@@ -126,21 +128,21 @@ impl Tree {
     /// The lowest node that has all that is known of these pages, at this moment, and the branches above it,
     /// the root first.
     #[inline]
-    fn lowest(&self, pages: Pages) -> (Any<'_>, [Option<&Branch>; MOST_ABOVE]) {
+    fn lowest(&self, pages: Pages) -> (NodeRef<'_>, [Option<&Branch>; MOST_ABOVE]) {
         let (mut above, mut count) = ([None; MOST_ABOVE], 0);
         let (mut branch, mut level) = (&self.root, self.root.level());
         loop {
             let slot = slot_at(level, pages.start);
             if slot != slot_at(level, pages.end - 1) || branch.overlaps(pages) {
-                return (Any::Branch(branch), above);
+                return (NodeRef::Branch(branch), above);
             }
             // SAFETY: the root's level is as it was found, and that of a child is the one below.
             let Some(child) = (unsafe { branch.child_of_level(level, slot) }) else {
-                return (Any::Branch(branch), above);
+                return (NodeRef::Branch(branch), above);
             };
             above[count] = Some(branch);
             match child {
-                Any::Branch(child) => (branch, level, count) = (child, level - 1, count + 1),
+                NodeRef::Branch(child) => (branch, level, count) = (child, level - 1, count + 1),
                 leaf => return (leaf, above),
             }
         }

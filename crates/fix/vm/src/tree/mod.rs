@@ -25,8 +25,8 @@ use crate::machine::format::{Entry, Format};
 use crate::machine::ticks::Ticks;
 use crate::page::Pages;
 use crate::quota::Account;
-use crate::tree::fork_lock::Forking;
-use crate::tree::node::{Any, Branch, Leaf};
+use crate::tree::fork_lock::ForkLock;
+use crate::tree::node::{Branch, Leaf, NodeRef};
 
 /// The part of a space that stays where it is as long as anybody uses it.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Tree {
     /// CPUs that may know pages of it.
     active: CpuSet,
     pub(crate) account: Account,
-    pub(crate) forking: Forking,
+    pub(crate) fork_lock: ForkLock,
     /// Somebody moves pages.
     moving: AtomicBool,
     /// Who unmaps a few pages interrupts nobody.
@@ -58,7 +58,7 @@ impl Tree {
             number: NUMBER.fetch_add(1, Relaxed),
             active,
             account,
-            forking: Forking::new(),
+            fork_lock: ForkLock::new(),
             moving: AtomicBool::new(false),
             is_lazy: AtomicBool::new(false),
             settled: Padded(AtomicU64::new(0)),
@@ -117,24 +117,24 @@ impl Tree {
     }
 
     /// Whether no CPU but this one may know pages of it.
-    pub(crate) fn is_of_one(&self, cpu: usize) -> bool {
+    pub(crate) fn is_single_cpu(&self, cpu: usize) -> bool {
         self.active.iter().all(|other| other == cpu)
     }
 
     /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
     /// that have this do not wait for.
-    pub(crate) fn alone_to_move(&self, platform: &impl Platform) -> AloneToMove<'_> {
+    pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| self.moving.swap(true, Acquire));
         }
-        AloneToMove(self)
+        RemapGuard(self)
     }
 
     /// Another user has come.
     ///
     /// # Safety
     /// There is one who does not leave meanwhile.
-    pub(crate) unsafe fn visit(&self) {
+    pub(crate) unsafe fn get_ref(&self) {
         self.users.0.fetch_add(1, Relaxed);
     }
 
@@ -142,7 +142,7 @@ impl Tree {
     ///
     /// # Safety
     /// The caller is a user of a tree that came from a box, and no CPU goes to its pages after the last.
-    pub(crate) unsafe fn leave<M: Machine>(tree: NonNull<Tree>, machine: &M) {
+    pub(crate) unsafe fn put_ref<M: Machine>(tree: NonNull<Tree>, machine: &M) {
         // SAFETY: the caller is a user.
         if unsafe { tree.as_ref() }.users.0.fetch_sub(1, AcqRel) == 1 {
             // SAFETY: it was the last.
@@ -154,10 +154,10 @@ impl Tree {
     }
 }
 
-/// See [`Tree::alone_to_move`].
-pub(crate) struct AloneToMove<'a>(&'a Tree);
+/// See [`Tree::lock_remap`].
+pub(crate) struct RemapGuard<'a>(&'a Tree);
 
-impl Drop for AloneToMove<'_> {
+impl Drop for RemapGuard<'_> {
     fn drop(&mut self) {
         self.0.moving.store(false, Release);
     }
@@ -171,25 +171,25 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
     for child in branch.children(branch.span()) {
         let node = branch.pointer(branch.slot(child.node().span().start));
         match child {
-            Any::Branch(child) => {
+            NodeRef::Branch(child) => {
                 // SAFETY: it was made by a box, and the caller says that nobody uses it.
                 unsafe {
                     free_below(machine, child);
                     drop(Box::from_raw(node.cast::<Branch>().as_ptr()));
                 }
             }
-            Any::Leaf(leaf) => {
+            NodeRef::Leaf(leaf) => {
                 let entries = leaf.table().into_iter().flatten();
                 let frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
                         // What lingers as well: CPUs have left.
                         Entry::Page { frame, .. }
-                        | Entry::Parked(frame)
-                        | Entry::Leaving(frame) => Some(frame),
+                        | Entry::ProtNone(frame)
+                        | Entry::FlushPending(frame) => Some(frame),
                         _ => None,
                     });
                 for frame in frames {
-                    if machine.note(frame).release() {
+                    if machine.frame_meta(frame).release() {
                         // SAFETY: the caller says that nobody uses it, and no other entry has it.
                         unsafe { machine.free(&[frame]) };
                     }

@@ -15,8 +15,8 @@ use knee_sync::shim::{
 use crate::machine::format::{self, Format, Table};
 use crate::page::{BITS, ENTRIES, Frame, Pages};
 use crate::tree::attributes::Attributes;
-use crate::tree::latch::{Published, View};
-use crate::tree::page_states::Codes;
+use crate::tree::latch::{LatchedExtents, View};
+use crate::tree::page_states::PageStates;
 
 /// What all nodes have.
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     /// 0 for a leaf.
     level: u8,
     /// Under the lock: it is not part of the tree any more.
-    stray: Cell<bool>,
+    detached: Cell<bool>,
     /// The first page.
     first: u64,
     parent: Option<NonNull<Branch>>,
@@ -50,13 +50,13 @@ pub(crate) struct Node {
 pub(crate) struct Leaf {
     node: Node,
     /// Under the lock.
-    codes: Guarded<Codes>,
+    states: Guarded<PageStates>,
     /// Under the lock: entries that are not absent.
     present: Cell<u32>,
     /// Somebody has changed entries, and CPUs have not forgotten the old ones yet. Set under the lock.
     flushing: AtomicBool,
     /// Under the lock: entries that are on their way out.
-    leaving: Cell<u32>,
+    flush_pending: Cell<u32>,
     /// The next leaf of those that the same one has changed. The one's own.
     next: Cell<Option<NonNull<Leaf>>>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Leaf {
 pub(crate) struct Branch {
     node: Node,
     /// What covers more than one child, or was not yet handed down to one. Changed under the lock.
-    extents: Published,
+    extents: LatchedExtents,
     /// A bit for each child that there is. Under the lock.
     used: [AtomicU64; ENTRIES.div_ceil(64)],
     /// Set under the lock, read under an epoch.
@@ -76,7 +76,7 @@ pub(crate) struct Branch {
 
 /// A node, as what it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Any<'a> {
+pub(crate) enum NodeRef<'a> {
     Leaf(&'a Leaf),
     Branch(&'a Branch),
 }
@@ -104,8 +104,8 @@ pub(crate) fn slot_at(level: u8, page: u64) -> usize {
     (page >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
-/// Pages that one entry of a table of this level stands for.
-pub(crate) const fn reach(level: u8) -> u64 {
+/// Pages that one entry of a table of this level covers.
+pub(crate) const fn entry_span(level: u8) -> u64 {
     1 << (BITS * level as u32)
 }
 
@@ -116,7 +116,7 @@ impl Node {
             retired: UnsafeCell::new(Entry::new()),
             locked: AtomicBool::new(true),
             level,
-            stray: Cell::new(false),
+            detached: Cell::new(false),
             first,
             parent,
             table: AtomicPtr::new(ptr::null_mut()),
@@ -127,7 +127,7 @@ impl Node {
 
     /// The pages that it is about.
     pub(crate) fn span(&self) -> Pages {
-        Pages::new(self.first, reach(self.level + 1))
+        Pages::new(self.first, entry_span(self.level + 1))
     }
 
     pub(crate) fn level(&self) -> u8 {
@@ -178,8 +178,8 @@ impl Node {
 
     /// Under the lock.
     #[inline]
-    pub(crate) fn is_stray(&self) -> bool {
-        self.stray.get()
+    pub(crate) fn is_detached(&self) -> bool {
+        self.detached.get()
     }
 
     /// Puts it into the list of who has taken it out of the tree.
@@ -262,18 +262,18 @@ impl Leaf {
     /// Under the lock: whether nothing is mapped or present here.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.get() == 0
-            && self.leaving.get() == 0
+            && self.flush_pending.get() == 0
             // SAFETY: the caller has the lock.
-            && unsafe { self.with_codes(|codes| codes.is_free(0..ENTRIES)) }
+            && unsafe { self.with_states(|states| states.is_free(0..ENTRIES)) }
     }
 
     pub(crate) fn new(first: u64, parent: NonNull<Branch>) -> Leaf {
         Leaf {
             node: Node::new(0, first, Some(parent)),
-            codes: Guarded::new(Codes::new()),
+            states: Guarded::new(PageStates::new()),
             present: Cell::new(0),
             flushing: AtomicBool::new(false),
-            leaving: Cell::new(0),
+            flush_pending: Cell::new(0),
             next: Cell::new(None),
         }
     }
@@ -283,16 +283,16 @@ impl Leaf {
     /// # Safety
     /// Under the lock; `with` does not come back here.
     #[inline]
-    pub(crate) unsafe fn with_codes<R>(&self, with: impl FnOnce(&mut Codes) -> R) -> R {
+    pub(crate) unsafe fn with_states<R>(&self, with: impl FnOnce(&mut PageStates) -> R) -> R {
         // SAFETY: the caller has the lock.
-        self.codes.with(|codes| with(unsafe { &mut *codes }))
+        self.states.with(|states| with(unsafe { &mut *states }))
     }
 
     /// What a page is. Under the lock, and under an epoch.
     #[inline]
     pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
         // SAFETY: the caller has the lock.
-        let own = unsafe { self.with_codes(|codes| codes.get(self.slot(page))) };
+        let own = unsafe { self.with_states(|states| states.get(self.slot(page))) };
         own.or_else(|| self.find_above(page))
     }
 
@@ -307,7 +307,7 @@ impl Leaf {
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
         (pages.start..).zip(entries).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
-                format::Entry::Page { frame, .. } | format::Entry::Parked(frame) => {
+                format::Entry::Page { frame, .. } | format::Entry::ProtNone(frame) => {
                     Some((page, entry, frame))
                 }
                 _ => None,
@@ -358,21 +358,24 @@ impl Leaf {
     }
 
     /// Under the lock: entries that are on their way out. They are of whoever flushes.
-    pub(crate) fn leaving(&self) -> &Cell<u32> {
-        &self.leaving
+    pub(crate) fn flush_pending(&self) -> &Cell<u32> {
+        &self.flush_pending
     }
 
     /// Those of these pages that are on their way out, with their frames. Under the lock. If the leaf is not
     /// being [flushed](Leaf::is_flushing) they *linger*: they were unmapped lazily, and CPUs may know them until
     /// they tick.
     #[inline]
-    pub(crate) fn leaving_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = (u64, Frame)> {
+    pub(crate) fn flush_pending_in<F: Format>(
+        &self,
+        pages: Pages,
+    ) -> impl Iterator<Item = (u64, Frame)> {
         let pages = pages.and(self.span());
-        let entries = self.table().filter(|_| self.leaving.get() > 0 && !pages.is_empty());
+        let entries = self.table().filter(|_| self.flush_pending.get() > 0 && !pages.is_empty());
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
         (pages.start..).zip(entries).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
-                format::Entry::Leaving(frame) => Some((page, frame)),
+                format::Entry::FlushPending(frame) => Some((page, frame)),
                 _ => None,
             }
         })
@@ -389,7 +392,7 @@ impl Branch {
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, 0, None),
-            extents: Published::new(),
+            extents: LatchedExtents::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
@@ -429,7 +432,7 @@ impl Branch {
 
     /// Where they are.
     #[inline]
-    pub(crate) fn published(&self) -> &Published {
+    pub(crate) fn latched(&self) -> &LatchedExtents {
         &self.extents
     }
 
@@ -438,7 +441,7 @@ impl Branch {
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
         // Not inline, as most branches have never had any on the way down.
         #[inline(never)]
-        fn overlap(extents: &Published, pages: Pages) -> bool {
+        fn overlap(extents: &LatchedExtents, pages: Pages) -> bool {
             extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
         }
         !self.extents.is_unused() && overlap(&self.extents, pages)
@@ -452,7 +455,7 @@ impl Branch {
 
     /// Under an epoch.
     #[inline]
-    pub(crate) fn child(&self, slot: usize) -> Option<Any<'_>> {
+    pub(crate) fn child(&self, slot: usize) -> Option<NodeRef<'_>> {
         // SAFETY: it is this branch's level.
         unsafe { self.child_of_level(self.node.level, slot) }
     }
@@ -462,15 +465,15 @@ impl Branch {
     /// # Safety
     /// It is its level.
     #[inline]
-    pub(crate) unsafe fn child_of_level(&self, level: u8, slot: usize) -> Option<Any<'_>> {
+    pub(crate) unsafe fn child_of_level(&self, level: u8, slot: usize) -> Option<NodeRef<'_>> {
         debug_assert_eq!(level, self.node.level);
         let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
         // SAFETY: `add` and `remove` see to it that it is there, for as long as somebody under an epoch
         // may have found it. A child of a branch of level 1 is a leaf.
         Some(unsafe {
             match level {
-                1 => Any::Leaf(node.cast().as_ref()),
-                _ => Any::Branch(node.cast().as_ref()),
+                1 => NodeRef::Leaf(node.cast().as_ref()),
+                _ => NodeRef::Branch(node.cast().as_ref()),
             }
         })
     }
@@ -491,7 +494,7 @@ impl Branch {
         used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
     }
 
-    /// Takes a child out, which is stray then. Others may have found it, and look at it until their epochs end.
+    /// Takes a child out, which is detached then. Others may have found it, and look at it until their epochs end.
     ///
     /// # Safety
     /// Under both locks; it is there and empty. Its lock is given back.
@@ -502,7 +505,7 @@ impl Branch {
         used.store(used.load(Relaxed) & !(1 << (slot % 64)), Relaxed);
         // SAFETY: the caller has its lock.
         unsafe {
-            child.as_ref().stray.set(true);
+            child.as_ref().detached.set(true);
             child.as_ref().unlock();
         }
         child
@@ -510,7 +513,7 @@ impl Branch {
 
     /// Children that have any of these pages, in their order. Under the lock, or by whoever has the
     /// space for itself.
-    pub(crate) fn children(&self, pages: Pages) -> impl Iterator<Item = Any<'_>> {
+    pub(crate) fn children(&self, pages: Pages) -> impl Iterator<Item = NodeRef<'_>> {
         let pages = pages.and(self.node.span());
         let slots = match pages.is_empty() {
             true => 0..0,
@@ -535,24 +538,24 @@ impl Branch {
 }
 
 /// The first leaf that has any of these pages, at a node and below. Under an epoch, without locks.
-pub(crate) fn first_leaf(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+pub(crate) fn first_leaf(node: NodeRef<'_>, pages: Pages) -> Option<&Leaf> {
     let pages = pages.and(node.node().span());
     match node {
         _ if pages.is_empty() => None,
-        Any::Leaf(leaf) => Some(leaf),
-        Any::Branch(branch) => {
+        NodeRef::Leaf(leaf) => Some(leaf),
+        NodeRef::Branch(branch) => {
             let slots = branch.slot(pages.start)..=branch.slot(pages.end - 1);
             slots.filter_map(|slot| branch.child(slot)).find_map(|child| first_leaf(child, pages))
         }
     }
 }
 
-impl<'a> Any<'a> {
+impl<'a> NodeRef<'a> {
     #[inline]
     pub(crate) fn node(self) -> &'a Node {
         match self {
-            Any::Leaf(leaf) => &leaf.node,
-            Any::Branch(branch) => &branch.node,
+            NodeRef::Leaf(leaf) => &leaf.node,
+            NodeRef::Branch(branch) => &branch.node,
         }
     }
 }

@@ -12,12 +12,12 @@ use crate::allocate::{try_box, try_box_uninit};
 use crate::error::OutOfMemory;
 use crate::machine::frame_pool::FramePool;
 use crate::machine::{Machine, table_at};
-use crate::needed::{Lack, Nodes};
+use crate::needed::{Needed, Nodes};
 use crate::page::Frame;
 use crate::tree::extents::Extents;
-use crate::tree::latch::Copies;
+use crate::tree::latch::ExtentLatch;
 use crate::tree::node::{Branch, Leaf};
-use crate::tree::page_states::Kinds;
+use crate::tree::page_states::StatePalette;
 
 /// A branch has at most this many extents in most cases.
 const FEW: usize = 8;
@@ -34,16 +34,16 @@ pub(crate) struct TreePool {
     extents: Extents,
     // Boxed, as they are published by their address.
     #[expect(clippy::vec_box)]
-    copies: Vec<Box<Copies>>,
-    kinds: Vec<Kinds>,
+    latches: Vec<Box<ExtentLatch>>,
+    palettes: Vec<StatePalette>,
     /// Latches that were replaced, and that readers may use until a grace period is over. The capacity is at least
-    /// the length of `copies`.
-    retired: Vec<NonNull<Copies>>,
+    /// the length of `latches`.
+    retired: Vec<NonNull<ExtentLatch>>,
 }
 
 impl TreePool {
     /// A leaf that is locked.
-    pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Lack> {
+    pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
         let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
         // SAFETY: it is written.
@@ -56,7 +56,7 @@ impl TreePool {
         machine: &M,
         first: u64,
         parent: &Branch,
-    ) -> Result<NonNull<Branch>, Lack> {
+    ) -> Result<NonNull<Branch>, Needed> {
         if self.tables.is_empty() {
             return Err(Nodes::BRANCH);
         }
@@ -69,24 +69,24 @@ impl TreePool {
     }
 
     /// A frame of absent entries.
-    pub(crate) fn table(&mut self) -> Result<Frame, Lack> {
+    pub(crate) fn table(&mut self) -> Result<Frame, Needed> {
         self.tables.pop().ok_or(Nodes::TABLE)
     }
 
-    /// Whether there are so many.
-    pub(crate) fn has_nodes(&self, nodes: Nodes) -> Result<(), Lack> {
+    /// Succeeds if this many are allocated.
+    pub(crate) fn has_nodes(&self, nodes: Nodes) -> Result<(), Needed> {
         let have = self.leaves.len() >= nodes.leaves
             && self.branches.len() >= nodes.branches
             && self.tables.len() >= nodes.tables;
-        if have { Ok(()) } else { Err(Lack::Nodes(nodes)) }
+        if have { Ok(()) } else { Err(Needed::Nodes(nodes)) }
     }
 
     /// Calls `with` with extents that are the caller's for the time, if they have this room.
     pub(crate) fn with_extents<R>(
         &mut self,
         room: usize,
-        with: impl FnOnce(&mut Extents, &mut TreePool) -> Result<R, Lack>,
-    ) -> Result<R, Lack> {
+        with: impl FnOnce(&mut Extents, &mut TreePool) -> Result<R, Needed>,
+    ) -> Result<R, Needed> {
         self.has_extents(0, room)?;
         let mut extents = mem::take(&mut self.extents);
         let result = with(&mut extents, self);
@@ -94,48 +94,48 @@ impl TreePool {
         result
     }
 
-    /// Copies of none with this room, if there are any: those with the least.
-    pub(crate) fn copies(&mut self, room: usize) -> Result<Box<Copies>, Lack> {
-        let fit = self.copies.iter().enumerate().filter(|(_, copies)| copies.room() >= room);
-        let least = fit.min_by_key(|(_, copies)| copies.room());
-        let (place, _) = least.ok_or(Lack::Extents { copies: 1, room })?;
-        Ok(self.copies.swap_remove(place))
+    /// The smallest latch with this room, without extents.
+    pub(crate) fn latch(&mut self, room: usize) -> Result<Box<ExtentLatch>, Needed> {
+        let fit = self.latches.iter().enumerate().filter(|(_, latch)| latch.room() >= room);
+        let least = fit.min_by_key(|(_, latch)| latch.room());
+        let (place, _) = least.ok_or(Needed::Extents { latches: 1, room })?;
+        Ok(self.latches.swap_remove(place))
     }
 
-    /// Frees copies that were not needed, but for those of a branch with few extents.
+    /// Frees latches that were not needed, except one for a branch with few extents.
     #[inline]
     pub(crate) fn free_rest(&mut self) {
-        match &self.copies[..] {
+        match &self.latches[..] {
             [] => (),
-            [copies] if copies.room() <= FEW => (),
-            _ => self.copies.clear(),
+            [latch] if latch.room() <= FEW => (),
+            _ => self.latches.clear(),
         }
     }
 
-    /// Whether there is this room for extents, and so many copies with this room.
-    pub(crate) fn has_extents(&self, copies: usize, room: usize) -> Result<(), Lack> {
-        let have = || self.copies.iter().filter(|copies| copies.room() >= room).count();
-        match self.extents.room() >= room && (copies == 0 || have() >= copies) {
+    /// Succeeds if there is this room for extents, and this many latches have it.
+    pub(crate) fn has_extents(&self, latches: usize, room: usize) -> Result<(), Needed> {
+        let have = || self.latches.iter().filter(|latch| latch.room() >= room).count();
+        match self.extents.room() >= room && (latches == 0 || have() >= latches) {
             true => Ok(()),
-            false => Err(Lack::Extents { copies, room }),
+            false => Err(Needed::Extents { latches, room }),
         }
     }
 
-    /// An empty list, if there is one with this room.
-    pub(crate) fn kinds(&mut self, room: usize) -> Result<Kinds, Lack> {
-        let place = self.kinds.iter().position(|kinds| kinds.capacity() >= room);
-        let place = place.ok_or(Lack::Kinds { count: 1, room })?;
-        Ok(self.kinds.swap_remove(place))
+    /// An empty palette with this room.
+    pub(crate) fn palette(&mut self, room: usize) -> Result<StatePalette, Needed> {
+        let place = self.palettes.iter().position(|palette| palette.capacity() >= room);
+        let place = place.ok_or(Needed::Palettes { count: 1, room })?;
+        Ok(self.palettes.swap_remove(place))
     }
 
-    /// Whether there are so many lists of kinds with this room.
-    pub(crate) fn has_kinds(&self, count: usize, room: usize) -> Result<(), Lack> {
-        let have = self.kinds.iter().filter(|kinds| kinds.capacity() >= room).count();
-        if have >= count { Ok(()) } else { Err(Lack::Kinds { count, room }) }
+    /// Succeeds if this many palettes have this room.
+    pub(crate) fn has_palettes(&self, count: usize, room: usize) -> Result<(), Needed> {
+        let have = self.palettes.iter().filter(|palette| palette.capacity() >= room).count();
+        if have >= count { Ok(()) } else { Err(Needed::Palettes { count, room }) }
     }
 
-    /// What others may read still, and has made way for copies that were here.
-    pub(crate) fn retire(&mut self, old: Option<NonNull<Copies>>) {
+    /// Keeps a latch that was replaced by one of the pool's until [`defer`](TreePool::defer).
+    pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
         debug_assert!(self.retired.len() < self.retired.capacity(), "there is as much room");
         self.retired.extend(old);
     }
@@ -163,27 +163,31 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates latches with this room until there are `copies`, and makes room for a branch's extents.
-    pub(crate) fn refill_extents(&mut self, copies: usize, room: usize) -> Result<(), OutOfMemory> {
+    /// Allocates latches with this room until there are `latches`, and makes room for a branch's extents.
+    pub(crate) fn refill_extents(
+        &mut self,
+        latches: usize,
+        room: usize,
+    ) -> Result<(), OutOfMemory> {
         self.extents.make_room(room)?;
         // A smaller latch does not satisfy the request.
-        self.copies.retain(|copies| copies.room() >= room);
-        let missing = copies.saturating_sub(self.copies.len());
-        self.copies.try_reserve(missing)?;
-        self.retired.try_reserve(self.copies.len() + missing)?;
+        self.latches.retain(|latch| latch.room() >= room);
+        let missing = latches.saturating_sub(self.latches.len());
+        self.latches.try_reserve(missing)?;
+        self.retired.try_reserve(self.latches.len() + missing)?;
         for _ in 0..missing {
-            self.copies.push(try_box(Copies::with_room(room)?)?);
+            self.latches.push(try_box(ExtentLatch::with_room(room)?)?);
         }
         Ok(())
     }
 
     /// Allocates `count` palettes with this room.
-    pub(crate) fn refill_kinds(&mut self, count: usize, room: usize) -> Result<(), OutOfMemory> {
+    pub(crate) fn refill_palettes(&mut self, count: usize, room: usize) -> Result<(), OutOfMemory> {
         // A smaller palette does not satisfy the next request either.
-        self.kinds.clear();
-        self.kinds.try_reserve(count)?;
+        self.palettes.clear();
+        self.palettes.try_reserve(count)?;
         for _ in 0..count {
-            self.kinds.push(Kinds::with_room(room)?);
+            self.palettes.push(StatePalette::with_room(room)?);
         }
         Ok(())
     }
@@ -193,7 +197,7 @@ impl TreePool {
     pub(crate) fn defer<P: Platform>(&mut self, epoch: &Handle<'_, P>) {
         while let Some(old) = self.retired.pop() {
             // SAFETY: it came from a box, and was replaced: nobody finds it any more.
-            unsafe { epoch.retire_entry(Copies::entry(old), Copies::free) };
+            unsafe { epoch.retire_entry(ExtentLatch::entry(old), ExtentLatch::free) };
         }
     }
 

@@ -6,14 +6,16 @@ use knee_sync::shim::is_mutant;
 use crate::machine::Machine;
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
-use crate::tree::node::{Any, Branch, Leaf};
+use crate::tree::node::{Branch, Leaf, NodeRef};
 
 /// Whether anything is mapped there, in a node that is locked or below.
-pub(crate) fn is_used(node: Any<'_>, pages: Pages) -> bool {
+pub(crate) fn is_used(node: NodeRef<'_>, pages: Pages) -> bool {
     match node {
         // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe { leaf.with_codes(|codes| !codes.is_free(leaf.slots(pages))) },
-        Any::Branch(branch) => {
+        NodeRef::Leaf(leaf) => unsafe {
+            leaf.with_states(|states| !states.is_free(leaf.slots(pages)))
+        },
+        NodeRef::Branch(branch) => {
             branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages))
         }
     }
@@ -21,13 +23,13 @@ pub(crate) fn is_used(node: Any<'_>, pages: Pages) -> bool {
 
 /// How many of these pages are mapped and no guards, in a node that is locked and below.
 #[inline]
-pub(crate) fn mapped(node: Any<'_>, pages: Pages) -> u64 {
+pub(crate) fn mapped(node: NodeRef<'_>, pages: Pages) -> u64 {
     match node {
         // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe {
-            leaf.with_codes(|codes| codes.mapped(leaf.slots(pages)) as u64)
+        NodeRef::Leaf(leaf) => unsafe {
+            leaf.with_states(|states| states.mapped(leaf.slots(pages)) as u64)
         },
-        Any::Branch(branch) => mapped_in_branch(branch, pages),
+        NodeRef::Branch(branch) => mapped_in_branch(branch, pages),
     }
 }
 
@@ -40,7 +42,10 @@ fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
 }
 
 /// What these pages are, all of which are mapped, in a node that is locked and below.
-pub(crate) fn runs_of(top: Any<'_>, mut pages: Pages) -> impl Iterator<Item = (Pages, Attributes)> {
+pub(crate) fn runs_of(
+    top: NodeRef<'_>,
+    mut pages: Pages,
+) -> impl Iterator<Item = (Pages, Attributes)> {
     core::iter::from_fn(move || {
         let (run, attributes) = run_at(top, pages).filter(|_| !pages.is_empty())?;
         pages.start = run.end;
@@ -49,16 +54,16 @@ pub(crate) fn runs_of(top: Any<'_>, mut pages: Pages) -> impl Iterator<Item = (P
 }
 
 /// The first of these pages, and those after it that are said to be the same in the same place.
-fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
+fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
         // SAFETY: it is locked.
-        Any::Leaf(leaf) => unsafe {
-            leaf.with_codes(|codes| {
-                let (attributes, count) = codes.run(leaf.slots(pages))?;
+        NodeRef::Leaf(leaf) => unsafe {
+            leaf.with_states(|states| {
+                let (attributes, count) = states.run(leaf.slots(pages))?;
                 Some((Pages::new(pages.start, count as u64), attributes))
             })
         },
-        Any::Branch(branch) => {
+        NodeRef::Branch(branch) => {
             let first = branch.extents().overlapping(pages).first();
             match first.filter(|extent| extent.pages.contains(pages.start)) {
                 Some(extent) => Some((extent.pages.and(pages), extent.attributes)),
@@ -70,15 +75,19 @@ fn run_at(node: Any<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
 
 /// The first of these pages that are mapped in a node or below, and those after it that are mapped
 /// in the same place. Under an epoch; without locks but for that of a leaf.
-pub(crate) fn first_mapped(node: Any<'_>, pages: Pages, platform: &impl Platform) -> Option<Pages> {
+pub(crate) fn first_mapped(
+    node: NodeRef<'_>,
+    pages: Pages,
+    platform: &impl Platform,
+) -> Option<Pages> {
     let pages = pages.and(node.node().span());
     match node {
-        Any::Leaf(leaf) => {
+        NodeRef::Leaf(leaf) => {
             leaf.lock(platform);
             // SAFETY: it is locked.
             let found = unsafe {
-                leaf.with_codes(|codes| {
-                    let is_free = |page: &u64| codes.get(leaf.slot(*page)).is_none();
+                leaf.with_states(|states| {
+                    let is_free = |page: &u64| states.get(leaf.slot(*page)).is_none();
                     let start = (pages.start..pages.end).find(|page| !is_free(page))?;
                     let end = (start..pages.end).find(is_free).unwrap_or(pages.end);
                     Some(Pages { start, end })
@@ -87,9 +96,8 @@ pub(crate) fn first_mapped(node: Any<'_>, pages: Pages, platform: &impl Platform
             leaf.unlock();
             found
         }
-        Any::Branch(branch) => {
-            let own =
-                branch.published().read(|extents| extents.overlapping(pages).first()).flatten();
+        NodeRef::Branch(branch) => {
+            let own = branch.latched().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
             // Children have none of the extent's pages.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
@@ -107,14 +115,14 @@ pub(crate) fn first_mapped(node: Any<'_>, pages: Pages, platform: &impl Platform
 /// A leaf of which CPUs may know what was there before: it is being flushed, or some of these pages linger. At a
 /// node that is locked or below.
 #[inline]
-pub(crate) fn stale_leaf<M: Machine>(node: Any<'_>, pages: Pages) -> Option<&Leaf> {
+pub(crate) fn stale_leaf<M: Machine>(node: NodeRef<'_>, pages: Pages) -> Option<&Leaf> {
     match node {
-        Any::Leaf(leaf) => {
-            let mut lingering = leaf.leaving_in::<M::Format>(pages);
+        NodeRef::Leaf(leaf) => {
+            let mut lingering = leaf.flush_pending_in::<M::Format>(pages);
             let mut lingers = || lingering.next().is_some() && !is_mutant!("maps_what_lingers");
             (leaf.is_flushing() || lingers()).then_some(leaf)
         }
-        Any::Branch(branch) => stale_leaf_below::<M>(branch, pages),
+        NodeRef::Branch(branch) => stale_leaf_below::<M>(branch, pages),
     }
 }
 

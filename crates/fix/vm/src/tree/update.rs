@@ -7,13 +7,13 @@ use knee_sync::shim::{is_mutant, order};
 
 use crate::machine::format::{Format, Table};
 use crate::machine::{Machine, table_at};
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
 use crate::tree::extents::Extents;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Any, Branch, Leaf, reach};
-use crate::tree::page_states::Codes;
+use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
+use crate::tree::page_states::PageStates;
 use crate::tree::pool::TreePool;
 
 /// Adds the child that has this page, locked.
@@ -21,14 +21,14 @@ pub(crate) fn add_child<M: Machine>(
     machine: &M,
     branch: &Branch,
     page: u64,
-    spare: &mut TreePool,
-) -> Result<(), Lack> {
-    let reach = reach(branch.level());
+    pool: &mut TreePool,
+) -> Result<(), Needed> {
+    let reach = entry_span(branch.level());
     let (first, slot) = (page / reach * reach, branch.slot(page));
     let child = match branch.level() {
-        1 => spare.leaf(first, branch)?.cast(),
+        1 => pool.leaf(first, branch)?.cast(),
         _ => {
-            let child = spare.branch(machine, first, branch)?;
+            let child = pool.branch(machine, first, branch)?;
             // SAFETY: we have just made it.
             let frame = unsafe { child.as_ref() }.table_frame();
             let entries = branch.table().expect("branches have tables");
@@ -36,29 +36,29 @@ pub(crate) fn add_child<M: Machine>(
             child.cast()
         }
     };
-    // SAFETY: `spare` made what belongs there; the caller has the lock and has found none.
+    // SAFETY: the pool made the node that belongs there; the caller has the lock and has found none.
     unsafe { branch.add(slot, child) };
     Ok(())
 }
 
-/// Sees to it that pages can be changed without a lack in the middle: hands what covers them down
-/// to the child that they are all in, and counts the lists that will be needed.
+/// Makes a change of these pages possible that does not run out of memory half way: hands what covers them down to
+/// the child that they are all in, and counts the latches that the change will need.
 pub(crate) fn prepare<M: Machine>(
     machine: &M,
     locked: &Locked<'_>,
-    spare: &mut TreePool,
-) -> Result<(), Lack> {
+    pool: &mut TreePool,
+) -> Result<(), Needed> {
     let pages = locked.pages;
-    if let Any::Branch(branch) = locked.top
+    if let NodeRef::Branch(branch) = locked.top
         && branch.is_one_slot(pages)
         && branch.extents().overlapping(pages).iter().any(|extent| !pages.covers(extent.pages))
     {
-        hand_down(machine, branch, pages.start, spare)?;
-        return Err(Lack::Nothing);
+        hand_down(machine, branch, pages.start, pool)?;
+        return Err(Needed::Retry);
     }
-    let mut extents = Lists::default();
+    let mut extents = Demand::default();
     extents.count_extents(locked.top, pages, 2);
-    spare.has_extents(extents.count, extents.room)
+    pool.has_extents(extents.count, extents.room)
 }
 
 /// Moves the extents of a branch that have pages of one child to the child.
@@ -66,35 +66,35 @@ fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
     page: u64,
-    spare: &mut TreePool,
-) -> Result<(), Lack> {
+    pool: &mut TreePool,
+) -> Result<(), Needed> {
     let Some(child) = branch.child(branch.slot(page)) else {
-        return add_child(machine, branch, page, spare);
+        return add_child(machine, branch, page, pool);
     };
     let span = child.node().span();
     let moved = branch.extents().overlapping(span);
-    let mut lists = Lists::default();
-    lists.need_in(branch, 2);
-    if let Any::Branch(below) = child {
-        lists.need_in(below, moved.len() + 2);
+    let mut demand = Demand::default();
+    demand.need_in(branch, 2);
+    if let NodeRef::Branch(below) = child {
+        demand.need_in(below, moved.len() + 2);
     }
-    spare.has_extents(lists.count, lists.room)?;
+    pool.has_extents(demand.count, demand.room)?;
     if is_mutant!("hands_down_late") {
-        change_extents(branch, 0, spare, |list| list.set(span, None))?;
+        change_extents(branch, 0, pool, |list| list.set(span, None))?;
     }
     // The child has them first: who goes down the tree without locks finds them in one place at least.
     match child {
         // SAFETY: the child is locked, as it has pages that its parent was locked for.
-        Any::Leaf(leaf) => unsafe {
-            leaf.with_codes(|codes| -> Result<(), Lack> {
-                make_room(codes, moved.len(), spare)?;
+        NodeRef::Leaf(leaf) => unsafe {
+            leaf.with_states(|states| -> Result<(), Needed> {
+                make_room(states, moved.len(), pool)?;
                 for extent in moved.iter() {
-                    codes.set(leaf.slots(extent.pages), extent.attributes);
+                    states.set(leaf.slots(extent.pages), extent.attributes);
                 }
                 Ok(())
             })?;
         },
-        Any::Branch(below) => change_extents(below, moved.len(), spare, |list| {
+        NodeRef::Branch(below) => change_extents(below, moved.len(), pool, |list| {
             for extent in moved.iter() {
                 list.set(extent.pages.and(span), Some(extent.attributes));
             }
@@ -103,17 +103,18 @@ fn hand_down<M: Machine>(
     if is_mutant!("hands_down_late") {
         return Ok(());
     }
-    change_extents(branch, 0, spare, |list| list.set(span, None))
+    change_extents(branch, 0, pool, |list| list.set(span, None))
 }
+
 /// Gives a leaf that is locked its table.
 #[cold]
 pub(crate) fn add_table<'a, M: Machine>(
     machine: &M,
     leaf: &'a Leaf,
     page: u64,
-    spare: &mut TreePool,
-) -> Result<&'a Table, Lack> {
-    let frame = spare.table()?;
+    pool: &mut TreePool,
+) -> Result<&'a Table, Needed> {
+    let frame = pool.table()?;
     // SAFETY: it has none, and the frame is zeroed and ours.
     unsafe { leaf.set_table(frame, table_at(machine, frame)) };
     let parent = leaf.above().expect("a leaf has a parent");
@@ -123,32 +124,32 @@ pub(crate) fn add_table<'a, M: Machine>(
     Ok(leaf.table().expect("it has one now"))
 }
 
-/// How many lists a change of some pages may need, and the largest room of them.
+/// How many latches or palettes a change of some pages may need, and the largest room of them.
 #[derive(Debug, Default)]
-pub(crate) struct Lists {
+pub(crate) struct Demand {
     pub(crate) count: usize,
     pub(crate) room: usize,
 }
 
-impl Lists {
+impl Demand {
     pub(crate) fn need(&mut self, room: usize) {
         self.count += 1;
         self.room = self.room.max(room);
     }
 
-    /// Adds copies of a branch that is locked, if there is no room there for so many more.
+    /// Adds a latch for a branch that is locked, if its own has no room for `more` extents.
     pub(crate) fn need_in(&mut self, branch: &Branch, more: usize) {
         let room = branch.extents().len() + more;
-        self.count += usize::from(branch.published().room() < room);
+        self.count += usize::from(branch.latched().room() < room);
         // To change them takes room for two more.
         self.room = self.room.max(room + 2);
     }
 
-    /// Adds those of extents that have any of these pages, of a node that is locked and of those below, which become
-    /// so many more at most: the first and the last of a node's are split.
+    /// Adds latches for a node that is locked and those below, where the extents of these pages become at most `more`
+    /// more: the first and the last of a node are split.
     #[inline]
-    pub(crate) fn count_extents(&mut self, node: Any<'_>, pages: Pages, more: usize) {
-        if let Any::Branch(branch) = node {
+    pub(crate) fn count_extents(&mut self, node: NodeRef<'_>, pages: Pages, more: usize) {
+        if let NodeRef::Branch(branch) = node {
             self.count_extents_in(branch, pages, more);
         }
     }
@@ -162,26 +163,31 @@ impl Lists {
         branch.children(pages).for_each(|child| self.count_extents(child, pages, more));
     }
 
-    /// Adds those of kinds, of a node that is locked and of those below.
-    pub(crate) fn count_kinds(&mut self, node: Any<'_>, pages: Pages) {
+    /// Adds palettes for a node that is locked and those below.
+    pub(crate) fn count_palettes(&mut self, node: NodeRef<'_>, pages: Pages) {
         match node {
-            Any::Leaf(leaf) => {
+            NodeRef::Leaf(leaf) => {
                 // SAFETY: it is locked.
-                let room = unsafe { leaf.with_codes(|codes| codes.lacks_room(codes.kinds())) };
+                let room =
+                    unsafe { leaf.with_states(|states| states.room_needed(states.palette_len())) };
                 room.into_iter().for_each(|room| self.need(room));
             }
-            Any::Branch(branch) => {
-                branch.children(pages).for_each(|child| self.count_kinds(child, pages));
+            NodeRef::Branch(branch) => {
+                branch.children(pages).for_each(|child| self.count_palettes(child, pages));
             }
         }
     }
 }
 
-/// Sees to it that there is room for so many more kinds.
+/// Makes room for `more` attributes in the palette.
 #[inline]
-pub(crate) fn make_room(codes: &mut Codes, more: usize, spare: &mut TreePool) -> Result<(), Lack> {
-    if let Some(room) = codes.lacks_room(more) {
-        codes.make_room(spare.kinds(room)?);
+pub(crate) fn make_room(
+    states: &mut PageStates,
+    more: usize,
+    pool: &mut TreePool,
+) -> Result<(), Needed> {
+    if let Some(room) = states.room_needed(more) {
+        states.make_room(pool.palette(room)?);
     }
     Ok(())
 }
@@ -191,17 +197,17 @@ pub(crate) fn map_leaf(
     leaf: &Leaf,
     pages: Pages,
     attributes: Attributes,
-    spare: &mut TreePool,
-) -> Result<bool, Lack> {
+    pool: &mut TreePool,
+) -> Result<bool, Needed> {
     let slots = leaf.slots(pages);
     // SAFETY: it is locked.
     unsafe {
-        leaf.with_codes(|codes| {
-            if !codes.is_free(slots.clone()) {
+        leaf.with_states(|states| {
+            if !states.is_free(slots.clone()) {
                 return Ok(false);
             }
-            make_room(codes, 1, spare)?;
-            codes.set(slots, attributes);
+            make_room(states, 1, pool)?;
+            states.set(slots, attributes);
             Ok(true)
         })
     }
@@ -210,15 +216,15 @@ pub(crate) fn map_leaf(
 /// Changes what has these pages in a leaf that is locked.
 pub(crate) fn change_leaf(
     leaf: &Leaf,
-    spare: &mut TreePool,
+    pool: &mut TreePool,
     pages: Pages,
     change: impl Fn(Attributes) -> Attributes,
-) -> Result<(), Lack> {
+) -> Result<(), Needed> {
     // SAFETY: it is locked.
     unsafe {
-        leaf.with_codes(|codes| {
-            make_room(codes, codes.kinds(), spare)?;
-            codes.change(leaf.slots(pages), change);
+        leaf.with_states(|states| {
+            make_room(states, states.palette_len(), pool)?;
+            states.change(leaf.slots(pages), change);
             Ok(())
         })
     }
@@ -240,15 +246,15 @@ pub(crate) fn change_all(
 }
 
 /// Takes what has these pages out of the extents of a branch that is locked.
-pub(crate) fn forget_extents(
+pub(crate) fn remove_extents(
     branch: &Branch,
     pages: Pages,
-    spare: &mut TreePool,
-) -> Result<(), Lack> {
-    match branch.published().copies() {
+    pool: &mut TreePool,
+) -> Result<(), Needed> {
+    match branch.latched().latch() {
         // SAFETY: it is locked.
-        Some(copies) if branch.extents().are_in(pages) => unsafe { copies.write(iter::empty()) },
-        _ => change_extents(branch, 0, spare, |new| new.set(pages, None))?,
+        Some(latch) if branch.extents().are_in(pages) => unsafe { latch.write(iter::empty()) },
+        _ => change_extents(branch, 0, pool, |new| new.set(pages, None))?,
     }
     Ok(())
 }
@@ -257,24 +263,24 @@ pub(crate) fn forget_extents(
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,
-    spare: &mut TreePool,
+    pool: &mut TreePool,
     change: impl FnOnce(&mut Extents),
-) -> Result<(), Lack> {
-    let (old, published) = (branch.extents(), branch.published());
-    spare.with_extents(old.len() + more + 2, |new, spare| {
+) -> Result<(), Needed> {
+    let (old, latched) = (branch.extents(), branch.latched());
+    pool.with_extents(old.len() + more + 2, |new, pool| {
         new.copy(old.iter());
         change(new);
-        match published.copies().filter(|copies| copies.room() >= new.len()) {
+        match latched.latch().filter(|latch| latch.room() >= new.len()) {
             // SAFETY: it is locked.
-            Some(copies) => unsafe { copies.write(new.iter()) },
+            Some(latch) => unsafe { latch.write(new.iter()) },
             None => {
-                let copies = spare.copies(new.len())?;
-                // SAFETY: nobody else knows the copies, and the branch is locked.
+                let latch = pool.latch(new.len())?;
+                // SAFETY: nobody else knows the latch, and the branch is locked.
                 let old = unsafe {
-                    copies.write(new.iter());
-                    published.replace(copies)
+                    latch.write(new.iter());
+                    latched.replace(latch)
                 };
-                spare.retire(old);
+                pool.retire(old);
             }
         }
         Ok(())

@@ -71,7 +71,7 @@ fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
     space.map(&cpu, Pages::new(16, 4), WRITE).unwrap();
     cpu.store(&space, address(16), 1).unwrap();
     space.protect(&cpu, Pages::new(16, 4), Protection::READ).unwrap();
-    assert_eq!(cpu.store(&space, address(16), 2), Err(Fault::Forbidden));
+    assert_eq!(cpu.store(&space, address(16), 2), Err(Fault::AccessDenied));
     assert_eq!(cpu.load(&space, address(16)), Ok(1));
     space.protect(&cpu, Pages::new(16, 4), WRITE).unwrap();
     cpu.store(&space, address(16), 3).unwrap();

@@ -137,7 +137,7 @@ fn a_set_has_a_space_for_its_page_tables() {
         cpu.store(&*space, 0x10_0000 + page * PAGE as u64, page).unwrap();
     }
     set.protect(va!(0x10_2000), 2 * PAGE, |_| Some(Protection::READ), &mut table).unwrap();
-    assert_eq!(cpu.store(&*space, 0x10_3000, 1), Err(Fault::Forbidden));
+    assert_eq!(cpu.store(&*space, 0x10_3000, 1), Err(Fault::AccessDenied));
     assert_eq!(cpu.load(&*space, 0x10_3000), Ok(3));
     set.unmap(va!(0x10_8000), 4 * PAGE, &mut table).unwrap();
     assert_eq!(cpu.load(&*space, 0x10_8000), Err(Fault::Unmapped));

@@ -123,7 +123,7 @@ impl Model {
     fn allows(&self, page: u64, access: Protection) -> Result<(), Wrong> {
         match self.find(page) {
             None => Err(Err(Fault::Unmapped)),
-            Some(protection) if !protection.allows(access) => Err(Err(Fault::Forbidden)),
+            Some(protection) if !protection.allows(access) => Err(Err(Fault::AccessDenied)),
             Some(_) => Ok(()),
         }
     }
@@ -204,7 +204,7 @@ impl Turn {
             match self.0.load(Ordering::Acquire) {
                 Turn::OVER => return false,
                 next if next >= nr => return true,
-                _ => cpu.answer(),
+                _ => cpu.handle_ipis(),
             }
             std::thread::yield_now();
         }
@@ -326,7 +326,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
     let operation = match kind {
         0..3 if pages.count() > left => {
             let result = space.map(cpu, pages, protection);
-            return assert_eq!(result, Err(MapError::Limit), "{pages:?}");
+            return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
         3 | 4 => Operation::Unmap(pages),
@@ -343,7 +343,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
                     let (model, found, is_weak) = (model.clone(), found.clone(), *is_weak);
                     family[1 - who] = Member { space: copy, model, found, is_weak };
                 }
-                Err(error) => assert!(error == MapError::Limit && copied > left, "{error}"),
+                Err(error) => assert!(error == MapError::QuotaExceeded && copied > left, "{error}"),
             }
             return;
         }
@@ -355,7 +355,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
                     model.apply(&Operation::Map(pages, protection)).expect("it was free");
                     found.push(pages);
                 }
-                Err(error) => assert!(error == MapError::Limit && count > left, "{error}"),
+                Err(error) => assert!(error == MapError::QuotaExceeded && count > left, "{error}"),
             }
             return;
         }

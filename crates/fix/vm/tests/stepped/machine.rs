@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Frame, Machine, Note, PAGE, Pages, Protection, Space, Ticks,
+    Cpu, CpuSet, Entry, Fault, Flush, Frame, FrameMeta, Machine, PAGE, Pages, Protection, Space,
+    Ticks,
 };
 
 use crate::turns::{InTurns, Turns};
@@ -118,7 +119,7 @@ pub(crate) fn with_machine<A: Architecture>(
         others: Cell::new(None),
     };
     let all = machine.hosted.free_frames();
-    (0..3).for_each(|cpu| machine.ticks.come(cpu));
+    (0..3).for_each(|cpu| machine.ticks.cpu_online(cpu));
     // SAFETY: one thread has all of them, each once.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
     assert_eq!(machine.hosted.free_frames(), all, "all frames come back");
@@ -375,7 +376,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
-            self.reuse(frame);
+            self.frame_recycled(frame);
             // SAFETY: nobody uses the frame. What is found in it later is no zero.
             unsafe { self.address(frame).write_bytes(0xa5, PAGE) };
         }
@@ -383,7 +384,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         unsafe { self.hosted.free(frames) }
     }
 
-    fn reuse(&self, frame: Frame) {
+    fn frame_recycled(&self, frame: Frame) {
         *self.generations.borrow_mut().entry(frame).or_default() += 1;
     }
 
@@ -392,9 +393,9 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         self.hosted.address(frame)
     }
 
-    fn note(&self, frame: Frame) -> &Note {
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.turns.point();
-        self.hosted.note(frame)
+        self.hosted.frame_meta(frame)
     }
 
     fn begin_root(&self, table: Frame) {

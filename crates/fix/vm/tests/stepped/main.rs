@@ -95,7 +95,7 @@ fn what_may_not_be_written_any_more_is_written_by_nobody<A: Architecture>() {
         space.protect(changer, ALL, READ).unwrap();
         for cpu in [first, second] {
             for page in [HERE, NEXT, FAR] {
-                assert_eq!(machine.store(cpu, space, page, 3), Err(Fault::Forbidden));
+                assert_eq!(machine.store(cpu, space, page, 3), Err(Fault::AccessDenied));
                 assert_eq!(machine.load(cpu, space, page), Ok(2));
             }
         }
@@ -361,7 +361,7 @@ fn a_page_that_was_read_is_written_by_all<A: Architecture>() {
         for cpu in cpus {
             for page in [HERE, FAR] {
                 assert_eq!(machine.load(cpu, space, page), Ok(0));
-                assert_eq!(machine.store(cpu, space, page, 1), Err(Fault::Forbidden));
+                assert_eq!(machine.store(cpu, space, page, 1), Err(Fault::AccessDenied));
             }
         }
         space.protect(changer, ALL, WRITE).unwrap();

@@ -104,7 +104,7 @@ fn own_space(cpu: &Cpu) -> Space<'static, Hosted> {
 impl<S: AddressSpace<'static, Hosted> + ?Sized> User<S> {
     /// [`Task::start`]. The CPU is idle until the gate opens, so that others need not wait for it.
     pub(super) fn start<'a>(&mut self, task: &'a Task<'_>) -> Count<'a> {
-        self.cpu.rest(|| task.start())
+        self.cpu.offline(|| task.start())
     }
 
     /// [`Task::repeat`].

@@ -17,7 +17,9 @@ use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Interface, Model, Operation, Outcome, Truth, state};
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
-use knee_vm::{Cpu, CpuSet, Flush, Frame, Machine, Note, Pages, Protection, Quota, Space, X86_64};
+use knee_vm::{
+    Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Pages, Protection, Quota, Space, X86_64,
+};
 
 state! {
     /// Nothing that anyone looks at.
@@ -85,8 +87,8 @@ unsafe impl Machine for Forgetful {
         self.0.address(frame)
     }
 
-    fn note(&self, frame: Frame) -> &Note {
-        self.0.note(frame)
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        self.0.frame_meta(frame)
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, _: Flush) {

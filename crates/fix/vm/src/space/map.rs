@@ -5,16 +5,16 @@ use crate::backing::{Backing, Sharing};
 use crate::cpu::Cpu;
 use crate::error::{Fault, MapError, OutOfMemory};
 use crate::machine::Machine;
-use crate::needed::Lack;
+use crate::needed::Needed;
 use crate::object::Object;
 use crate::page::{Pages, Protection};
-use crate::transaction::gather::Removal;
+use crate::transaction::gather::TlbGather;
 use crate::tree::attributes::Attributes;
-use crate::tree::node::{Any, Branch};
+use crate::tree::node::{Branch, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::query::{is_used, mapped};
 use crate::tree::update::{
-    Lists, add_child, change_all, change_extents, change_leaf, map_leaf, prepare,
+    Demand, add_child, change_all, change_extents, change_leaf, map_leaf, prepare,
 };
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -58,9 +58,9 @@ impl<'m, M: Machine> Space<'m, M> {
         if first.checked_add(pages.count()).is_none() {
             return Err(MapError::BeyondObject);
         }
-        cpu.stock(Lack::Backings(1))?;
+        cpu.refill(Needed::Backings(1))?;
         let backing = Backing::new(object.core(), first, pages, self.tree_pointer(), sharing);
-        let backing = cpu.with_spare(|spare| spare.backings.take(backing));
+        let backing = cpu.with_pool(|pool| pool.backings.take(backing));
         let backing = backing.map_err(|_| OutOfMemory)?;
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
@@ -83,9 +83,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let platform = self.machine.epoch().platform();
         let count = if attributes.is_guard() { 0 } else { pages.count() };
         let charge = self.tree().account.charge(cpu.number(), count, platform)?;
-        let is_mapped = self.tree().locked(cpu, pages, |locked, spare| match locked.top {
-            Any::Leaf(leaf) => map_leaf(leaf, pages, attributes, &mut spare.tree),
-            Any::Branch(branch) => self.map_branch(branch, pages, attributes, &mut spare.tree),
+        let is_mapped = self.tree().locked(cpu, pages, |locked, pool| match locked.top {
+            NodeRef::Leaf(leaf) => map_leaf(leaf, pages, attributes, &mut pool.tree),
+            NodeRef::Branch(branch) => self.map_branch(branch, pages, attributes, &mut pool.tree),
         })?;
         if !is_mapped {
             return Err(MapError::Occupied);
@@ -99,16 +99,16 @@ impl<'m, M: Machine> Space<'m, M> {
         branch: &Branch,
         pages: Pages,
         attributes: Attributes,
-        spare: &mut TreePool,
-    ) -> Result<bool, Lack> {
+        pool: &mut TreePool,
+    ) -> Result<bool, Needed> {
         if branch.overlaps(pages) || branch.children(pages).any(|child| is_used(child, pages)) {
             return Ok(false);
         }
         if branch.is_one_slot(pages) {
-            add_child(self.machine, branch, pages.start, spare)?;
-            return Err(Lack::Nothing);
+            add_child(self.machine, branch, pages.start, pool)?;
+            return Err(Needed::Retry);
         }
-        change_extents(branch, 0, spare, |new| new.set(pages, Some(attributes)))?;
+        change_extents(branch, 0, pool, |new| new.set(pages, Some(attributes)))?;
         Ok(true)
     }
 
@@ -119,13 +119,13 @@ impl<'m, M: Machine> Space<'m, M> {
     /// See [`MapError`].
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
-        let mut removal = Removal::new();
+        let mut gather = TlbGather::new();
         self.tree().locked(cpu, pages, |locked, _| {
-            take_below(self.machine, locked.top, pages, &mut removal);
+            take_below(self.machine, locked.top, pages, &mut gather);
             Ok(())
         })?;
         // SAFETY: what was removed is not in the tables any more.
-        unsafe { removal.finish(self.tree(), cpu) };
+        unsafe { gather.finish(self.tree(), cpu) };
         Ok(())
     }
 
@@ -135,9 +135,9 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// Those of the first page that cannot be read: pages before it are present. [`Fault::Unmapped`] if it is not
-    /// mapped (`ENOMEM`), [`Fault::Forbidden`] if it may not be read (`EINVAL`), [`Fault::Guard`] and
+    /// mapped (`ENOMEM`), [`Fault::AccessDenied`] if it may not be read (`EINVAL`), [`Fault::Guard`] and
     /// [`Fault::BeyondEnd`] (`EFAULT`); and where there is no memory, or the pager fails or may have it come
-    /// [again later](Fault::Later).
+    /// [again later](Fault::Retry).
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         // No CPU has faulted: one that has cached an absent entry does, once.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
@@ -159,44 +159,44 @@ impl<'m, M: Machine> Space<'m, M> {
         if protection == Protection::GUARD {
             return Err(MapError::Guard);
         }
-        let mut removal = Removal::new();
-        let is_mapped = self.tree().locked(cpu, pages, |locked, spare| {
+        let mut gather = TlbGather::new();
+        let is_mapped = self.tree().locked(cpu, pages, |locked, pool| {
             if mapped(locked.top, pages) < pages.count() {
                 return Ok(false);
             }
-            let spare = &mut spare.tree;
-            prepare(self.machine, locked, spare)?;
-            let mut kinds = Lists::default();
-            kinds.count_kinds(locked.top, pages);
-            spare.has_kinds(kinds.count, kinds.room)?;
-            self.protect_in(locked.top, pages, protection, spare, &mut removal)?;
+            let pool = &mut pool.tree;
+            prepare(self.machine, locked, pool)?;
+            let mut kinds = Demand::default();
+            kinds.count_palettes(locked.top, pages);
+            pool.has_palettes(kinds.count, kinds.room)?;
+            self.protect_in(locked.top, pages, protection, pool, &mut gather)?;
             Ok(true)
         })?;
         // SAFETY: nothing was removed.
-        unsafe { removal.finish(self.tree(), cpu) };
+        unsafe { gather.finish(self.tree(), cpu) };
         if is_mapped { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
     fn protect_in(
         &self,
-        node: Any<'_>,
+        node: NodeRef<'_>,
         pages: Pages,
         protection: Protection,
-        spare: &mut TreePool,
-        removal: &mut Removal,
-    ) -> Result<(), Lack> {
+        pool: &mut TreePool,
+        gather: &mut TlbGather,
+    ) -> Result<(), Needed> {
         let change = |old| Attributes { protection, ..old };
         match node {
-            Any::Leaf(leaf) => {
-                change_leaf(leaf, spare, pages, change)?;
-                removal.protect::<M>(leaf, pages, |_, _, _| protection);
+            NodeRef::Leaf(leaf) => {
+                change_leaf(leaf, pool, pages, change)?;
+                gather.protect::<M>(leaf, pages, |_, _, _| protection);
             }
-            Any::Branch(branch) => {
+            NodeRef::Branch(branch) => {
                 if branch.overlaps(pages) {
-                    change_extents(branch, 0, spare, |new| change_all(new, pages, change))?;
+                    change_extents(branch, 0, pool, |new| change_all(new, pages, change))?;
                 }
                 for child in branch.children(pages) {
-                    self.protect_in(child, pages, protection, spare, removal)?;
+                    self.protect_in(child, pages, protection, pool, gather)?;
                 }
             }
         }
@@ -205,11 +205,11 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 /// Takes what is present of these pages out of the tables of a node that is locked and of those below.
-fn take_below<M: Machine>(machine: &M, node: Any<'_>, pages: Pages, removal: &mut Removal) {
+fn take_below<M: Machine>(machine: &M, node: NodeRef<'_>, pages: Pages, gather: &mut TlbGather) {
     match node {
-        Any::Leaf(leaf) => removal.take(machine, leaf, pages),
-        Any::Branch(branch) => {
-            branch.children(pages).for_each(|child| take_below(machine, child, pages, removal));
+        NodeRef::Leaf(leaf) => gather.take(machine, leaf, pages),
+        NodeRef::Branch(branch) => {
+            branch.children(pages).for_each(|child| take_below(machine, child, pages, gather));
         }
     }
 }
