@@ -200,7 +200,7 @@ fn a_misspelt_testcase_is_not_taken_for_a_command() {
     refused(&["read1@nosuch"], "parameters are written KEY=VALUE, here file=own|same");
     refused(&["vm_mmap1@di=mutx"], "did you mean di=mutex?");
     refused(&["vm_mmpa1@di=mutex"], "did you mean vm_mmap1@di=mutex");
-    refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "it requires map=tree or map=rcu");
+    refused(&["vm_page_fault4@shootdown=lazy,di=mutex"], "di=mutex requires map=tree or map=rcu");
     refused(&["vm_mmap2@di=mutex"], "vm_mmap2 has no parameter");
     refused(&["famly:vm"], "did you mean family:vm?");
     refused(&["family:vm"], "family:vm matches several testcases");
