@@ -69,6 +69,6 @@ impl Map for Knee {
     }
 
     fn is_writable(&self, cpu: &Processor<'static>, page: u64) -> bool {
-        self.space.query(cpu, page).is_some_and(|may| may.allows(Protection::WRITE))
+        self.space.query(cpu, page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }

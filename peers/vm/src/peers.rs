@@ -25,7 +25,7 @@ impl Map for Mutex<Tree> {
     }
 
     fn is_writable(&self, (): &(), page: u64) -> bool {
-        self.lock().unwrap().find(page).is_some_and(|may| may.allows(Protection::WRITE))
+        self.lock().unwrap().find(page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
@@ -43,7 +43,7 @@ impl Map for RwLock<Tree> {
     }
 
     fn is_writable(&self, (): &(), page: u64) -> bool {
-        self.read().unwrap().find(page).is_some_and(|may| may.allows(Protection::WRITE))
+        self.read().unwrap().find(page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
@@ -61,7 +61,7 @@ impl Map for Mutex<RangeMap<u64, Protection>> {
     }
 
     fn is_writable(&self, (): &(), page: u64) -> bool {
-        self.lock().unwrap().get(&page).is_some_and(|may| may.allows(Protection::WRITE))
+        self.lock().unwrap().get(&page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
@@ -82,7 +82,7 @@ impl Map for Mutex<NoditMap<u64, Interval<u64>, Protection>> {
     }
 
     fn is_writable(&self, (): &(), page: u64) -> bool {
-        self.lock().unwrap().get_at_point(&page).is_some_and(|may| may.allows(Protection::WRITE))
+        self.lock().unwrap().get_at_point(&page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
@@ -131,6 +131,6 @@ impl Map for Mutex<MemorySet<Nothing>> {
     fn is_writable(&self, (): &(), page: u64) -> bool {
         let address = VirtAddr::from(page as usize * PAGE);
         let set = self.lock().unwrap();
-        set.find(address).is_some_and(|area| area.flags().allows(Protection::WRITE))
+        set.find(address).is_some_and(|area| area.flags().contains(Protection::WRITE))
     }
 }

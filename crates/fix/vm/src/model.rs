@@ -189,7 +189,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
                 let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
                 let key = (space.number(), page);
                 let known = tlb.get(&key).copied();
-                let known = known.filter(|known| known.protection.allows(access));
+                let known = known.filter(|known| known.protection.contains(access));
                 if let Some(known) = known.or_else(|| self.walk(space, page, access)) {
                     let frame = known.frame.0 as usize;
                     let is_stale =
@@ -213,7 +213,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
             let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
             match X86_64::read(table[slot].load(Acquire), level) {
                 Entry::Table(next) => frame = next,
-                Entry::Page { frame, protection, .. } if protection.allows(access) => {
+                Entry::Page { frame, protection, .. } if protection.contains(access) => {
                     let generation = self.machine.generations[frame.0 as usize].load(Relaxed);
                     return Some(Known { frame, protection, generation });
                 }

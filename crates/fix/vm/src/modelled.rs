@@ -430,7 +430,7 @@ fn a_table_is_found_empty() {
 
 /// An extent that no other one is like in any part.
 fn extent(number: u64) -> Extent {
-    let protection = Protection::from_bits(number as u8);
+    let protection = Protection::from_bits_retain(number as u8);
     Extent {
         pages: Pages::new(100 * number, number),
         attributes: Attributes::anonymous(protection),

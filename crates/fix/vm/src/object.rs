@@ -364,7 +364,7 @@ impl<'m, M: Machine> Object<'m, M> {
             locked.for_each_leaf(|leaf| match mode {
                 EvictMode::WriteBack => gather.protect::<M>(leaf, pages, |page, frame, old| {
                     let is_wanted = is_leaving(page, frame);
-                    if is_wanted { old.without(Protection::WRITE) } else { old }
+                    if is_wanted { old.difference(Protection::WRITE) } else { old }
                 }),
                 _ => gather.take_if(self.machine, leaf, pages, is_leaving),
             });

@@ -1,7 +1,6 @@
 //! Pages and frames by number, and what may be done with them.
 
 use core::fmt;
-use core::ops::{BitAnd, BitOr};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -88,68 +87,38 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// What may be done with a page.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Protection(u8);
+bitflags::bitflags! {
+    /// The accesses that a mapping allows.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Protection: u8 {
+        /// Loads.
+        const READ = 1;
+        /// Stores. A mapping that allows stores or execution also allows loads: no hardware has pages that
+        /// can be written or executed and not read.
+        const WRITE = 2;
+        /// Loads and stores.
+        const READ_WRITE = 3;
+        /// Execution of instructions.
+        const EXECUTE = 4;
+        /// Reserved pages: nothing else is mapped there, every access fails, and no quota is charged.
+        /// `map` creates guard pages and `unmap` removes them; `protect` does neither.
+        const GUARD = 8;
+    }
+}
 
 impl Protection {
-    /// Nothing.
-    pub const NONE: Protection = Protection(0);
-    /// Loads.
-    pub const READ: Protection = Protection(1);
-    /// Stores. What allows them, or instructions, allows loads as well when it is mapped.
-    pub const WRITE: Protection = Protection(2);
-    /// Loads and stores.
-    pub const READ_WRITE: Protection = Protection(3);
-    /// Instructions.
-    pub const EXECUTE: Protection = Protection(4);
-    /// Nothing is to be there: nobody else maps anything, who goes there is told so, and it counts in no
-    /// quota. It comes and goes by map and unmap only.
-    pub const GUARD: Protection = Protection(8);
+    /// No access.
+    pub const NONE: Protection = Protection::empty();
 
-    /// With reading, if it allows anything: hardware knows no pages that may be written or executed and
-    /// not read.
+    /// With [`READ`](Protection::READ) if any access is allowed.
     pub(crate) const fn readable(self) -> Protection {
-        match self.0 {
-            0 => self,
-            bits if bits & Protection::GUARD.0 != 0 => Protection::GUARD,
-            bits => Protection(bits | Protection::READ.0),
+        if self.is_empty() {
+            self
+        } else if self.contains(Protection::GUARD) {
+            Protection::GUARD
+        } else {
+            self.union(Protection::READ)
         }
-    }
-
-    pub(crate) const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// What has these [bits](Protection::bits).
-    pub(crate) const fn from_bits(bits: u8) -> Protection {
-        Protection(bits)
-    }
-
-    /// What it allows beside `other`.
-    pub const fn without(self, other: Protection) -> Protection {
-        Protection(self.0 & !other.0)
-    }
-
-    /// Whether all that `other` allows is allowed.
-    pub const fn allows(self, other: Protection) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Protection {
-    type Output = Protection;
-
-    fn bitor(self, other: Protection) -> Protection {
-        Protection(self.0 | other.0)
-    }
-}
-
-impl BitAnd for Protection {
-    type Output = Protection;
-
-    fn bitand(self, other: Protection) -> Protection {
-        Protection(self.0 & other.0)
     }
 }
 
@@ -158,7 +127,7 @@ impl fmt::Debug for Protection {
         if *self == Protection::GUARD {
             return f.write_str("guard");
         }
-        let letter = |of: Protection, letter| if self.allows(of) { letter } else { '-' };
+        let letter = |of: Protection, letter| if self.contains(of) { letter } else { '-' };
         let (read, write) = (letter(Protection::READ, 'r'), letter(Protection::WRITE, 'w'));
         write!(f, "{read}{write}{}", letter(Protection::EXECUTE, 'x'))
     }

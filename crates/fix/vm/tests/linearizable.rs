@@ -197,7 +197,7 @@ impl State {
                 let whole = Run { start: 0, end: PAGES };
                 let copy = self.views.map(|view| {
                     let view = view?;
-                    let word = view.protection.allows(READ).then(|| self.words[view.content]);
+                    let word = view.protection.contains(READ).then(|| self.words[view.content]);
                     Some((view.protection, word))
                 });
                 next.finish(bit, self.is_quiet(whole) && done.found == Found::Copy(copy))
@@ -276,7 +276,7 @@ impl State {
         let mut go = |mut state: State, view: Option<View>| {
             let found = match view {
                 None => Err(Fault::Unmapped),
-                Some(view) if !view.protection.allows(access) => Err(Fault::AccessDenied),
+                Some(view) if !view.protection.contains(access) => Err(Fault::AccessDenied),
                 Some(view) => {
                     let before = state.words[view.content];
                     Ok(with(&mut state.words[view.content], before))
@@ -286,7 +286,7 @@ impl State {
         };
         for leaving in &self.leaving {
             let knows = !leaving.left[place][done.cpu];
-            let view = leaving.views[place].filter(|view| view.protection.allows(access));
+            let view = leaving.views[place].filter(|view| view.protection.contains(access));
             if let Some(view) = view.filter(|_| knows) {
                 go(next.clone(), Some(view));
             }

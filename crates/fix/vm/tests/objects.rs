@@ -210,7 +210,7 @@ impl Model {
         access: Protection,
     ) -> Result<Mapped, Result<MapError, Fault>> {
         let mapped = *self.spaces[space].mapped.get(&page).ok_or(Err(Fault::Unmapped))?;
-        if !mapped.protection.allows(access) {
+        if !mapped.protection.contains(access) {
             return Err(Err(Fault::AccessDenied));
         }
         let is_own = self.spaces[space].own.contains_key(&page);

@@ -228,7 +228,7 @@ impl State {
             Operation::Discard(range) => self.words.retain(|&page, _| !range.contains(page)),
             Operation::Fault(page, number) => match self.mapped.get(&page) {
                 None => return Err(Err(Fault::Unmapped)),
-                Some(protection) if !protection.allows(WRITE) => {
+                Some(protection) if !protection.contains(WRITE) => {
                     return Err(Err(Fault::AccessDenied));
                 }
                 Some(_) => drop(self.words.insert(page, number)),

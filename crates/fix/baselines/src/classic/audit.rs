@@ -42,8 +42,8 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
             let (_, allowed) = entry.unwrap_or_else(|| panic!("{page:#x} is present, not mapped"));
             let table = frames.find(&self.pmap, page).expect("it is present");
             if let Entry::Page { protection, .. } = M::Format::read(table.load(Acquire), 0) {
-                assert!(allowed.allows(protection), "{page:#x} allows {protection:?}");
-                let is_writable = protection.allows(Protection::WRITE);
+                assert!(allowed.contains(protection), "{page:#x} allows {protection:?}");
+                let is_writable = protection.contains(Protection::WRITE);
                 assert!(!is_writable || !frames.is_shared(frame), "{page:#x} is shared");
             }
             let mappings = self.memory.mappings(cpu, frame);

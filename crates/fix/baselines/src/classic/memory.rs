@@ -150,7 +150,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     ) -> Result<u64, Fault> {
         let table = self.frames.leaf(cpu, pmap, page)?;
         let entry = &self.frames.table(table)[slot(page, 0)];
-        let writes = access.allows(Protection::WRITE);
+        let writes = access.contains(Protection::WRITE);
         let mut settled = None;
         loop {
             // Where there is none, that shows when it is needed.
@@ -176,7 +176,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             let mut allowed = protection;
             if record.was_shared.load(Relaxed) {
                 if !writes {
-                    allowed = protection.without(Protection::WRITE);
+                    allowed = protection.difference(Protection::WRITE);
                 } else if self.frames.is_shared(frame) {
                     S::Reverse::reserve(&self.frames, cpu, pmap, whole.space())?;
                     let Some(new) = self.frames.pools.page(cpu) else {
@@ -342,8 +342,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let of = Mapping { pmap: to, space: copy_whole.space(), page };
                 S::Reverse::share(&self.frames, of, frame);
                 count += 1;
-                let new = M::Format::page_or_prot_none(frame, old.without(Protection::WRITE));
-                if old.allows(Protection::WRITE) {
+                let new = M::Format::page_or_prot_none(frame, old.difference(Protection::WRITE));
+                if old.contains(Protection::WRITE) {
                     entry.store(new, Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };

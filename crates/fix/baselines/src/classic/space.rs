@@ -132,7 +132,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
     fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
         self.memory.check(cpu);
         let entered = self.map.with_entry(cpu, page, |protection, backing| {
-            if !protection.allows(access) {
+            if !protection.contains(access) {
                 return Err(Fault::AccessDenied);
             }
             self.memory.enter(cpu, &self.pmap, page, (protection, access), backing)
@@ -269,7 +269,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
 /// With reading, if it allows anything: hardware knows no pages that may be written or executed and not
 /// read.
 fn readable(protection: Protection) -> Protection {
-    let is_readable = protection != Protection::NONE && !protection.allows(Protection::GUARD);
+    let is_readable = protection != Protection::NONE && !protection.contains(Protection::GUARD);
     if is_readable { protection | Protection::READ } else { protection }
 }
 

@@ -146,7 +146,7 @@ impl Own {
 fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     match page {
         None => Err(Fault::Unmapped),
-        Some(protection) if !protection.allows(access) => Err(Fault::AccessDenied),
+        Some(protection) if !protection.contains(access) => Err(Fault::AccessDenied),
         Some(_) => Ok(()),
     }
 }

@@ -113,7 +113,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
             let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
             let translation = match cached {
-                Some(cached) if cached.protection.allows(access) => cached,
+                Some(cached) if cached.protection.contains(access) => cached,
                 _ => match self.miss(space, page, access, cached.is_some(), &mut cached_faults)? {
                     Some(translation) => translation,
                     None => continue,
@@ -221,7 +221,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
                         is_global: A::is_global(entry),
                         generation: self.machine.generation(frame),
                     };
-                    let is_allowed = protection.allows(access);
+                    let is_allowed = protection.contains(access);
                     if is_allowed || !A::FAULT_DROPS_ENTRY {
                         tlb.insert(translation);
                     }

@@ -104,7 +104,7 @@ pub unsafe trait Format: Sync + 'static {
 
     /// An entry for a page with this protection: [`page`](Format::page) or [`prot_none`](Format::prot_none).
     fn page_or_prot_none(frame: Frame, protection: Protection) -> u64 {
-        match protection.allows(Protection::READ) {
+        match protection.contains(Protection::READ) {
             true => Self::page(frame, protection),
             false => Self::prot_none(frame),
         }
@@ -162,10 +162,10 @@ unsafe impl Format for X86_64 {
     fn page(frame: Frame, protection: Protection) -> u64 {
         use x86_64::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, USER, WRITE};
         let mut entry = frame.0 << 12 | PRESENT | USER | ACCESSED;
-        if protection.allows(Protection::WRITE) {
+        if protection.contains(Protection::WRITE) {
             entry |= WRITE | DIRTY;
         }
-        if !protection.allows(Protection::EXECUTE) {
+        if !protection.contains(Protection::EXECUTE) {
             entry |= NO_EXECUTE;
         }
         entry
@@ -229,10 +229,10 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     fn page(frame: Frame, protection: Protection) -> u64 {
         use riscv::{ACCESSED, DIRTY, EXECUTE, FRAME, READ, USER, VALID, WRITE};
         let mut entry = frame.0 << FRAME | VALID | USER | READ | ACCESSED;
-        if protection.allows(Protection::WRITE) {
+        if protection.contains(Protection::WRITE) {
             entry |= WRITE | DIRTY;
         }
-        if protection.allows(Protection::EXECUTE) {
+        if protection.contains(Protection::EXECUTE) {
             entry |= EXECUTE;
         }
         entry
@@ -309,10 +309,10 @@ unsafe impl Format for AArch64 {
             | ACCESSED
             | NOT_GLOBAL
             | KERNEL_NO_EXECUTE;
-        if !protection.allows(Protection::WRITE) {
+        if !protection.contains(Protection::WRITE) {
             entry |= READ_ONLY;
         }
-        if !protection.allows(Protection::EXECUTE) {
+        if !protection.contains(Protection::EXECUTE) {
             entry |= USER_NO_EXECUTE;
         }
         entry
@@ -334,7 +334,7 @@ unsafe impl Format for AArch64 {
         if entry & USER_NO_EXECUTE == 0 {
             protection = protection | Protection::EXECUTE;
         }
-        let dirty = protection.allows(Protection::WRITE);
+        let dirty = protection.contains(Protection::WRITE);
         Entry::Page { frame, protection, accessed: entry & ACCESSED != 0, dirty }
     }
 }
@@ -360,7 +360,7 @@ mod tests {
                 Protection::READ | Protection::EXECUTE,
                 Protection::READ | Protection::WRITE | Protection::EXECUTE,
             ] {
-                let dirty = bits.allows(Protection::WRITE);
+                let dirty = bits.contains(Protection::WRITE);
                 let page = Entry::Page { frame, protection: bits, accessed: true, dirty };
                 assert_eq!(F::read(F::page(frame, bits), 0), page);
             }

@@ -165,7 +165,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         };
         let allowed = attributes.map(|attributes| attributes.protection);
         let allowed = allowed.unwrap_or_else(|| panic!("page {page:#x} is present, not mapped"));
-        let less = protection.is_none_or(|protection| allowed.allows(protection));
+        let less = protection.is_none_or(|protection| allowed.contains(protection));
         assert!(less, "page {page:#x} allows {protection:?}, not {allowed:?}");
         frames.insert(frame);
         found.present += 1;

@@ -365,7 +365,7 @@ impl<'m, M: Machine> Space<'m, M> {
             None => add_table(self.machine, leaf, page, &mut pool.tree)?,
         };
         let entry = &entries[leaf.slot(page)];
-        let is_write = access.allows(Protection::WRITE);
+        let is_write = access.contains(Protection::WRITE);
         // SAFETY: the leaf is locked, and the page is mapped by it.
         let backing = unsafe { Backing::of(attributes) };
         let mut old = Protection::NONE;
@@ -408,8 +408,8 @@ impl<'m, M: Machine> Space<'m, M> {
             if shared.object().has_pager() {
                 if !is_write {
                     // But for those that write already: nobody has told their CPUs to forget that.
-                    if !old.allows(Protection::WRITE) {
-                        protection = protection.without(Protection::WRITE);
+                    if !old.contains(Protection::WRITE) {
+                        protection = protection.difference(Protection::WRITE);
                     }
                 } else if shared.object().has(shared.index(page), frame) {
                     meta.set_dirty();
@@ -428,7 +428,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 // SAFETY: it is locked, and not being flushed.
                 return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
-            protection = protection.without(Protection::WRITE);
+            protection = protection.difference(Protection::WRITE);
         }
         // Release: who finds the frame finds zeros.
         entry.store(
@@ -437,7 +437,7 @@ impl<'m, M: Machine> Space<'m, M> {
         );
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
-            let is_spurious = flushes && old.allows(access);
+            let is_spurious = flushes && old.contains(access);
             return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
         }
         leaf.present().set(leaf.present().get() + 1);
@@ -450,7 +450,7 @@ impl<'m, M: Machine> Space<'m, M> {
 fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     match attributes.protection {
         Protection::GUARD => Err(Fault::Guard),
-        protection if protection.allows(access) => Ok(()),
+        protection if protection.contains(access) => Ok(()),
         _ => Err(Fault::AccessDenied),
     }
 }

@@ -172,7 +172,7 @@ impl TlbGather {
             let mut protection = attributes.protection;
             if cpu.machine().frame_meta(frame).is_object() {
                 // Whether it may be written to is found out when somebody does.
-                protection = protection.without(Protection::WRITE);
+                protection = protection.difference(Protection::WRITE);
             }
             entry.store(M::Format::page_or_prot_none(frame, protection), Release);
             leaf.flush_pending().set(leaf.flush_pending().get() - 1);
@@ -224,8 +224,8 @@ impl TlbGather {
                 }
                 Entry::Page { frame, protection, .. } => {
                     machine.frame_meta(frame).share();
-                    let new = M::Format::page(frame, protection.without(Protection::WRITE));
-                    if protection.allows(Protection::WRITE) {
+                    let new = M::Format::page(frame, protection.difference(Protection::WRITE));
+                    if protection.contains(Protection::WRITE) {
                         // No mutant: a model of a fork on an asymmetric platform takes minutes.
                         entry.store(new, Release);
                         if !is_mutant!("fork_no_flush") {

@@ -40,7 +40,7 @@ impl AtomicExtent {
 
     #[inline]
     fn get(&self) -> Extent {
-        let protection = Protection::from_bits(self.protection.load(Relaxed) as u8);
+        let protection = Protection::from_bits_retain(self.protection.load(Relaxed) as u8);
         let backing = NonNull::new(self.backing.load(Relaxed)).map(BackingId::new);
         Extent { pages: self.pages(), attributes: Attributes { protection, backing } }
     }

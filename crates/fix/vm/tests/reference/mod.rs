@@ -123,7 +123,7 @@ impl Model {
     fn allows(&self, page: u64, access: Protection) -> Result<(), Wrong> {
         match self.find(page) {
             None => Err(Err(Fault::Unmapped)),
-            Some(protection) if !protection.allows(access) => Err(Err(Fault::AccessDenied)),
+            Some(protection) if !protection.contains(access) => Err(Err(Fault::AccessDenied)),
             Some(_) => Ok(()),
         }
     }

@@ -286,7 +286,7 @@ impl<A: Architecture> Stepped<A> {
         assert!(!of_other, "a global translation of page {page:#x} is used in another space");
         let key = (space.number(), page);
         if let Some(&cached) = tlb.borrow().pages.get(&key) {
-            match cached.filter(|cached| cached.protection.allows(access)) {
+            match cached.filter(|cached| cached.protection.contains(access)) {
                 Some(cached) => return Ok(cached),
                 None if !A::FAULT_DROPS_ENTRY => return Err(Source::Cache),
                 None => (),
@@ -331,7 +331,7 @@ impl<A: Architecture> Stepped<A> {
                     let generation = self.generation(frame);
                     let is_global = A::is_global(entry);
                     let found = Translation { frame, protection, is_global, generation };
-                    let is_allowed = protection.allows(access);
+                    let is_allowed = protection.contains(access);
                     if is_allowed || !A::FAULT_DROPS_ENTRY {
                         tlb.pages.insert((space.number(), page), Some(found));
                     }
