@@ -148,7 +148,7 @@ fn reaching_the_limit_is_reported() {
     let cut = commute(&["conditions", "open", "open", "--limit", "10"]);
     cut.assert_code(0).assert_stderr_has("only 10 situations were explored");
     let page = commute(&["matrix", "--interface", "map", "--limit", "1", "-o", "-"]);
-    page.assert_code(0).assert_stdout_has("Not all situations were explored");
+    page.assert_code(0).assert_stdout_has("Not all situations of these pairs were explored");
 }
 
 #[test]

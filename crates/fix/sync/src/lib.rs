@@ -100,3 +100,8 @@ pub use rcu::Rcu;
 pub use registry::Node;
 #[cfg(feature = "std")]
 pub use system::System;
+
+/// The examples of the package's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -130,3 +130,8 @@ pub use space::audit::Audit;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/vm.md")]
 struct HowToEmbed;
+
+/// The examples of the package's README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
