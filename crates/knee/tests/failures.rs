@@ -243,7 +243,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     let refuse = |args: &[&str], hint: &str| {
         finish(&mut scratch.knee(args)).assert_code(2).assert_stderr_has(hint);
     };
-    refuse(&["run", "getppid1", "-t", "0"], "at least 1 task");
+    refuse(&["run", "getppid1", "-t", "0"], "must be at least 1");
     refuse(&["run", "getppid1", "-t", "1000000"], "at most 16384");
     refuse(&["run", "getppid1", "-t", "-1"], "not a task count");
     refuse(&["run", "getpid1"], "did you mean getppid1");
