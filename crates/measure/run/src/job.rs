@@ -217,7 +217,7 @@ impl From<TaskError> for Failure {
                 "this file system or kernel does not support it; try another --dir"
             }
             Some(Errno::MFILE | Errno::NFILE) => "raise the limit: ulimit -n 1048576",
-            Some(Errno::NOSPC | Errno::DQUOT) => "free space, or choose another --dir",
+            Some(Errno::NOSPC | Errno::DQUOT) => "delete files there, or choose another --dir",
             Some(Errno::NOMEM) => "use fewer tasks (-t), or free memory",
             Some(Errno::AGAIN) => "use fewer tasks (-t), or raise ulimit -u and kernel.pid_max",
             _ => return Self::new(FailureKind::Died, error.to_string(), DIED_REMEDY),

@@ -22,8 +22,8 @@ pub enum RecordError {
         error: io::Error,
     },
     /// The directory for a new record is in use.
-    #[error("{0} is not empty; choose another directory with -o, or continue the run in this \
-        directory, if it has one, with --resume {0}", .dir.display())]
+    #[error("{0} is not empty; choose another directory with -o, or, if it contains a run, continue \
+        that run with --resume {0}", .dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,

@@ -34,7 +34,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "read2",
-        description: "read1@file=same: all tasks read(4 KiB) the same 1 MiB file",
+        description: "read1@file=same: read(4 KiB); all tasks read the same 1 MiB file",
         parameters: &[&[SAME_FILE]],
         ..CACHED
     },
@@ -46,7 +46,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "read4",
-        description: "read3@file=same: all tasks read(one page) the same file with O_DIRECT",
+        description: "read3@file=same: read(one page) with O_DIRECT; all tasks read the same file",
         parameters: &[&[SAME_FILE]],
         ..DIRECT
     },

@@ -18,7 +18,7 @@ pub(crate) const SMALL: usize = 1 << 20;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "tlb_flush1",
-        description: "write to, MADV_DONTNEED and read a page of a private file mapping; counts \
+        description: "write to a page of a private file mapping, discard it (MADV_DONTNEED), read it; counts \
             pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
@@ -27,7 +27,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // Original: where huge pages are on, the map may become part of one with its neighbours.
     Testcase {
         name: "tlb_flush2",
-        description: "write to, MADV_DONTNEED and read a page of anonymous memory; counts pages",
+        description: "write to a page of anonymous memory, discard it (MADV_DONTNEED), read it; counts pages",
         unit: UNIT,
         parameters: &[&[SMALL_PAGES, SYSTEM_PAGES]],
         original: Some(SYSTEM_PAGES),
@@ -35,7 +35,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "tlb_flush3",
-        description: "write to, MADV_DONTNEED and read a page of a shared file mapping; counts \
+        description: "write to a page of a shared file mapping, discard it (MADV_DONTNEED), read it; counts \
             pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],

@@ -35,8 +35,8 @@ quantiles for 99.8%, an error of ministat that knee reproduces.
 
 A point is faster or slower if the p-value (corrected for all points compared) shows a \
 difference, the interval of the ratio after/before excludes 1, and the change is at least \
---threshold. A point is the same if the whole interval lies within --threshold of 1 and each side \
-has enough rounds. All other points are inconclusive.
+--threshold. A point is the same if the whole interval differs from 1 by less than --threshold and each \
+side has enough rounds. All other points are inconclusive.
 
 If BEFORE contains one variant of a testcase and AFTER contains another, knee compares the two.
 
