@@ -225,9 +225,10 @@ impl<P: Platform> Guard<'_, P> {
     /// contains it: `epoch_call`, `call_rcu`. Nothing is allocated.
     ///
     /// # Safety
-    /// No section can find the object from now on, and it has not been retired before. It must stay in
-    /// place and must not be accessed, except by sections that found it before, until `call` is called,
-    /// once, by any thread. `call` must not unwind.
+    /// No section that begins from now on can find the object; sections that began before may, also through
+    /// objects that were unlinked earlier. It has not been retired before. It must stay in place and must
+    /// not be accessed, except by those sections, until `call` is called, once, by any thread. `call` must
+    /// not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
@@ -235,10 +236,16 @@ impl<P: Platform> Guard<'_, P> {
 
     /// Drops the `Box` that `pointer` came from when all sections have ended that may have found it.
     ///
+    /// The store that unlinked the object may be `Relaxed`: `retire` orders it.
+    ///
+    /// This may run destructors of objects that were retired earlier, so the caller must not hold a lock that
+    /// they take. If a destructor panics, so does the thread that reclaims.
+    ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`], no section can find it from now on, and it is retired
-    /// once. Everything that `T` borrows lives as long as the domain; the domain of the process lives
-    /// forever. If the destructor panics, so does the thread that reclaims.
+    /// The pointer came from [`Box::into_raw`]; read it from the `AtomicPtr`, as a pointer made from a
+    /// reference must not be freed. No section that begins from now on can find it; sections that began
+    /// before may, also through objects that were unlinked earlier. It is retired once. Everything that `T`
+    /// borrows lives as long as the domain; the domain of the process lives forever.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn retire<T: Send>(&self, pointer: *mut T) {
@@ -248,7 +255,8 @@ impl<P: Platform> Guard<'_, P> {
 
     /// Publishes `new`, or null, in `target` and [retires](Guard::retire) the value that it replaces:
     /// `rcu_replace_pointer` and `kfree_rcu`. Returns the old value, which stays until the guard is
-    /// dropped.
+    /// dropped. This is for a single value. In a list, where the old node stays linked behind the new one,
+    /// store the link and [retire](Guard::retire) what was removed.
     ///
     /// # Safety
     /// A pointer in `target` is null or came from [`Box::into_raw`]; readers follow it in sections of this

@@ -61,14 +61,101 @@
 //! share one.
 //!
 //! # What it promises
-//! * A thread frees what it has retired, after about a thousand objects, in portions. When the thread has
-//!   exited, other threads free the rest. [`Domain::barrier`] and [`Handle::reclaim`] free at once. While
+//! * A thread frees what it has retired, after about a thousand objects, in portions. When it exits, it frees what is ready, and
+//!   other threads free the rest later. [`Domain::barrier`] and [`Handle::reclaim`] free at once. While
 //!   no reader stalls, a thread has some thousand retired objects; the limit is 65,536, where fences are
 //!   expensive and the thread retires faster than scans are due ([`Domain::set_scan_backoff`]).
 //! * While a reader stays in its section, nothing is freed that was unlinked since it entered, without
 //!   bound: [`Domain::stalls`] reports the reader. After it has left, every hundred retired objects free
 //!   sixteen thousand. Use hazard pointers where garbage must be bounded.
-//! * Destructors and deferred calls run outside of all internal locks, and may retire more objects.
+//! * Destructors and deferred calls run outside of all internal locks, and may retire more objects. They run
+//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits: then the thread's own thread
+//!   locals may be gone.
+//!
+//! # Example: a sorted list
+//! Readers walk it without a lock, and writers exclude each other.
+//!
+//! ```
+//! # #[cfg(feature = "std")] {
+//! use std::sync::Mutex;
+//! use std::sync::atomic::AtomicPtr;
+//! use std::sync::atomic::Ordering::{Relaxed, Release};
+//!
+//! use knee_sync::System;
+//! use knee_sync::epoch::{self, Guard, Protect};
+//!
+//! struct Node {
+//!     key: u64,
+//!     next: AtomicPtr<Node>,
+//! }
+//!
+//! #[derive(Default)]
+//! struct List {
+//!     first: AtomicPtr<Node>,
+//!     writer: Mutex<()>,
+//! }
+//!
+//! type Place<'g> = (&'g AtomicPtr<Node>, Option<&'g Node>);
+//!
+//! impl List {
+//!     /// The first node whose key is not less than `key`, and the link to it.
+//!     fn find<'g>(&'g self, key: u64, guard: &'g Guard<'_, System>) -> Place<'g> {
+//!         let mut link = &self.first;
+//!         loop {
+//!             // SAFETY: a link is null or a node of `insert`. `remove` unlinks a node, leaves its `next` as
+//!             // it is, and retires it in the domain of the process. All guards here are of that domain.
+//!             match unsafe { guard.load(link) } {
+//!                 Some(node) if node.key < key => link = &node.next,
+//!                 found => return (link, found),
+//!             }
+//!         }
+//!     }
+//!
+//!     fn contains(&self, key: u64) -> bool {
+//!         self.find(key, &epoch::pin()).1.is_some_and(|node| node.key == key)
+//!     }
+//!
+//!     fn insert(&self, key: u64) {
+//!         let (_writer, guard) = (self.writer.lock().unwrap(), epoch::pin());
+//!         let (link, found) = self.find(key, &guard);
+//!         if found.is_none_or(|node| node.key != key) {
+//!             let next = AtomicPtr::new(link.load(Relaxed));
+//!             // Release: a reader that finds the node sees its key.
+//!             link.store(Box::into_raw(Box::new(Node { key, next })), Release);
+//!         }
+//!     }
+//!
+//!     fn remove(&self, key: u64) {
+//!         let guard = epoch::pin();
+//!         let writer = self.writer.lock().unwrap();
+//!         let (link, found) = self.find(key, &guard);
+//!         let Some(node) = found.filter(|node| node.key == key) else { return };
+//!         let removed = link.load(Relaxed);
+//!         // Release: a reader that comes to the next node by this link sees that node's key.
+//!         link.store(node.next.load(Relaxed), Release);
+//!         drop(writer);
+//!         // SAFETY: the node came from a `Box` in `insert`. It is not in the list any more, and only the
+//!         // writer that unlinked it retires it.
+//!         unsafe { guard.retire(removed) };
+//!     }
+//! }
+//!
+//! impl Drop for List {
+//!     fn drop(&mut self) {
+//!         let mut next = *self.first.get_mut();
+//!         while !next.is_null() {
+//!             // SAFETY: readers borrow the list, so there are none. Its nodes are those not retired.
+//!             next = unsafe { Box::from_raw(next) }.next.into_inner();
+//!         }
+//!     }
+//! }
+//!
+//! let list = List::default();
+//! [3, 1, 2].into_iter().for_each(|key| list.insert(key));
+//! list.remove(2);
+//! assert!(list.contains(1) && !list.contains(2) && list.contains(3));
+//! # }
+//! ```
 //!
 //! # Without an operating system
 //! A kernel has a handle for each CPU, must not be preempted while it is in a section, and provides the

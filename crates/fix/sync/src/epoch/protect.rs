@@ -24,10 +24,20 @@ pub unsafe trait Protect<P> {
     /// The reference stays valid until the guard is dropped or refreshed, even if a writer unlinks the
     /// value meanwhile.
     ///
+    /// The load is `Acquire`, so a writer publishes a value with a `Release` store.
+    ///
     /// # Safety
-    /// A pointer in `source` is null or points to an initialised `T`. A writer that removes it from
-    /// `source` does not write to the `T` and does not free it before a grace period of this domain is
-    /// over: it calls [`Guard::replace`], [`Guard::retire`] or one of their kind.
+    /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomics
+    ///   while a section can find it.
+    /// * The `T` is freed only after it was unlinked, so that no section that begins later can find it, and
+    ///   after a grace period that follows. [`Guard::retire`], [`Guard::replace`] and their kind see to that,
+    ///   under a guard of the same domain as this one. A structure that accepts guards from its callers must
+    ///   therefore check [`domain`](Protect::domain).
+    /// * The links of an unlinked object stay as they are: a reader that found the object before follows
+    ///   them, and may so find an object that has been retired in the meantime. Its own section began before
+    ///   that.
+    /// * Nobody frees the `T` at once, as the destructor of a structure may: `'g` must not outlive a borrow
+    ///   of the structure.
     #[inline]
     unsafe fn load<'g, T: Sync>(&'g self, source: &AtomicPtr<T>) -> Option<&'g T> {
         // Acquire: with the Release of the writer that stored the pointer, the value is seen as it was

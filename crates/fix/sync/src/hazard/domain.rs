@@ -216,8 +216,13 @@ impl<'d, P: Platform> Handle<'d, P> {
     ///
     /// # Safety
     /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
-    /// removes it from `source` retires it to this domain before it is freed, and does not store it in
-    /// `source` again.
+    /// removes it from `source` retires it to this domain before it is freed, and nobody stores it in
+    /// `source` again after that.
+    ///
+    /// If `source` is a field of another object, `source` must change before the `T` is retired even if that
+    /// object is unlinked already: a reader that protects the object may follow it at any time. A list
+    /// therefore points the link of a removed node elsewhere, for example to the node itself, and a reader
+    /// that finds such a link starts again.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         let (node, slot) = match self.node.value.free() {
