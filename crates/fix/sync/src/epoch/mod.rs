@@ -61,10 +61,10 @@
 //! share one.
 //!
 //! # What it promises
-//! * A thread frees what it has retired, after about a thousand objects, in portions. When it exits, it frees what is ready, and
-//!   other threads free the rest later. [`Domain::barrier`] and [`Handle::reclaim`] free at once. While
-//!   no reader stalls, a thread has some thousand retired objects; the limit is 65,536, where fences are
-//!   expensive and the thread retires faster than scans are due ([`Domain::set_scan_backoff`]).
+//! * A thread frees what it has retired, after about a thousand objects, in portions. When it exits, it frees
+//!   what is ready, and other threads free the rest later. [`Domain::barrier`] and [`Handle::reclaim`] free at
+//!   once. While no reader stalls, a thread has some thousand retired objects; the limit is 65,536, where
+//!   fences are expensive and the thread retires faster than scans are due ([`Domain::set_scan_backoff`]).
 //! * While a reader stays in its section, nothing is freed that was unlinked since it entered, without
 //!   bound: [`Domain::stalls`] reports the reader. After it has left, every hundred retired objects free
 //!   sixteen thousand. Use hazard pointers where garbage must be bounded.
