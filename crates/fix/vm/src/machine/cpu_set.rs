@@ -30,8 +30,8 @@ impl CpuSet {
         self.0[cpu / 64].load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds a CPU, which reads tables next: what it reads is what they were when it was added, or later, and
-    /// whoever has changed them and executes a full fence before it reads the set finds the CPU in it.
+    /// Adds a CPU that will read tables from now on, and executes a full fence. A CPU that changes a table
+    /// executes one too before it reads the set: it finds the new CPU there, or the new CPU sees the change.
     pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
         // The CPU goes on to read tables. One that has changed these executes a fence as well and goes on

@@ -62,7 +62,7 @@ pub enum FaultFlush {
 /// * It returns the same when the hardware has set accessed and dirty in it.
 /// * It returns [`Entry::Absent`] of [`ABSENT`], at all levels.
 /// * The hardware takes entries of `table` and `page` for what they say, those of `page` with no more than the given
-///   protection, and those of `parked` and `leaving` for absent.
+///   protection, and those of `prot_none` and `flush_pending` for absent.
 /// * [`pages`](Format::pages) has only pages that a root of [`LEVELS`](Format::LEVELS) levels has entries for, and none
 ///   whose entries of the root are the kernel's.
 pub unsafe trait Format: Sync + 'static {
@@ -115,10 +115,10 @@ pub unsafe trait Format: Sync + 'static {
     fn read(entry: u64, level: u8) -> Entry;
 }
 
-/// What parked entries have, and 0 has not.
+/// Set in the entries of `prot_none` and `flush_pending`, and not in 0.
 const PROT_NONE: u64 = 1 << 1;
 
-/// What leaving entries have beside that.
+/// Set in the entries of `flush_pending` alone.
 const FLUSH_PENDING: u64 = 1 << 2;
 
 /// What an entry says that the hardware takes for absent.

@@ -26,6 +26,9 @@ use crate::page::{Frame, Pages};
 ///   do so by atomics: this crate reads an object's frame by atomics of 64 bits while others write to it.
 /// * [`frame_meta`](Machine::frame_meta) is another one for each frame, always the same one, and zero at first.
 /// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
+/// * A page-table walker in software reads entries as atomics of 64 bits with `Acquire`, as this crate writes
+///   them as such.
+/// * [`shoot_down`](Machine::shoot_down) executes a full fence before it reads its set of CPUs.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
 ///   [`Flush`]: frames are freed on their word.
 /// * [`wait_while`](Machine::wait_while) returns only after `condition` was false, and does not call it after that:
@@ -74,15 +77,25 @@ pub unsafe trait Machine: Sync + Sized {
     /// [has it](Format::HAS_KERNEL).
     fn begin_root(&self, _table: Frame) {}
 
-    /// Has the CPUs of `on` flush what `pages` says of a space. When it
-    /// returns none of them uses it any more, nor will they: an access that comes after reads the tables
-    /// as they were when this was called, or later. The calling CPU may be one of them.
+    /// Makes the CPUs of `on` flush `pages` of the space with the number `space` ([`Space::number`]). It
+    /// returns when none of them uses a flushed entry any more: their later accesses read the tables as they
+    /// were when this was called, or later. The calling CPU may be one of `on`.
+    ///
+    /// The implementation must execute a full fence before it reads `on`; otherwise it misses a CPU that
+    /// activates the space at the same time, and has read the old tables. While it waits for the others, it
+    /// must answer their requests, as two CPUs may shoot down each other.
+    ///
+    /// [`Space::number`]: crate::Space::number
     ///
     /// # Safety
-    /// The caller is CPU `cpu`, and has no lock that other CPUs wait for without answering.
+    /// The caller is CPU `cpu`, and holds no lock for which another CPU waits without answering requests.
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush);
 
-    /// Waits while `condition` is true, on CPU `cpu`, which meanwhile does what other CPUs want of it.
+    /// Waits while `condition` is true, on CPU `cpu`. Meanwhile the CPU answers the requests of other CPUs.
+    ///
+    /// The default is [`Platform::wait_while`], which calls [`Platform::relax`]. That is enough if requests
+    /// are interrupts, which the CPU handles while it waits. A machine whose CPUs poll must override this, or
+    /// poll in `relax`.
     ///
     /// # Safety
     /// The caller is that CPU, and has no lock that other CPUs wait for without answering.
