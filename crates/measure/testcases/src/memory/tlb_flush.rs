@@ -18,8 +18,7 @@ pub(crate) const SMALL: usize = 1 << 20;
 pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "tlb_flush1",
-        description: "write to a page of a private file mapping, discard it (MADV_DONTNEED), read it; counts \
-            pages",
+        description: "write to a page of a private file mapping, discard the page, read it; counts pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, 0))
@@ -27,7 +26,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     // Original: where huge pages are on, the map may become part of one with its neighbours.
     Testcase {
         name: "tlb_flush2",
-        description: "write to a page of anonymous memory, discard it (MADV_DONTNEED), read it; counts pages",
+        description: "write to a page of anonymous memory, discard the page, read it; counts pages",
         unit: UNIT,
         parameters: &[&[SMALL_PAGES, SYSTEM_PAGES]],
         original: Some(SYSTEM_PAGES),
@@ -35,8 +34,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     },
     Testcase {
         name: "tlb_flush3",
-        description: "write to a page of a shared file mapping, discard it (MADV_DONTNEED), read it; counts \
-            pages",
+        description: "write to a page of a shared file mapping, discard the page, read it; counts pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
         ..Testcase::new(Family::Memory, |task| file(task, MapFlags::SHARED, 1))
