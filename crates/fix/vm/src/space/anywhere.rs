@@ -1,4 +1,4 @@
-//! To map where there is room.
+//! Mapping at an address that the space chooses.
 
 use crate::backing::Sharing;
 use crate::cpu::Cpu;
@@ -12,10 +12,10 @@ use crate::tree::node::NodeRef;
 use crate::tree::query::first_mapped;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps so many pages of the space's own memory where nothing is mapped, and says where.
+    /// Maps `count` pages of anonymous memory where nothing is mapped, and returns their range.
     ///
-    /// They are where the CPU has unmapped before, or away from those that other CPUs map this way: CPUs
-    /// share nothing as long as the space has room. They are not among the first 16 pages.
+    /// The range reuses addresses that this CPU has unmapped, or lies apart from those chosen on other CPUs:
+    /// CPUs share nothing while the space has room. The first 16 pages are never chosen.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -28,7 +28,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// assert_eq!(pages.count(), 4);
     /// cpu.store(&space, pages.start * PAGE as u64, 42).unwrap();
     ///
-    /// // What is unmapped is mapped again soon.
+    /// // Unmapped addresses are reused soon.
     /// space.unmap(&cpu, pages)?;
     /// assert_eq!(space.map_anywhere(&cpu, 4, Protection::READ)?, pages);
     /// # Ok::<(), knee_vm::MapError>(())
@@ -45,14 +45,14 @@ impl<'m, M: Machine> Space<'m, M> {
         self.anywhere(cpu, count, |pages| self.map(cpu, pages, protection))
     }
 
-    /// Maps so many pages of an object from page `first` on where nothing is mapped, and says where: as
-    /// [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
+    /// Maps `count` pages of `object`, from its page `first` on, where nothing is mapped, and returns their
+    /// range. See [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
     ///
     /// # Errors
     /// See [`MapError`].
     ///
     /// # Panics
-    /// If the object is of another machine.
+    /// If `object` belongs to another machine.
     pub fn map_object_anywhere(
         &self,
         cpu: &Cpu<'m, M>,
@@ -67,9 +67,9 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Maps so many pages of the space's own memory with as many [guards](Protection::GUARD) as said before and
-    /// after, and says where, without the guards: a stack. They are unmapped as any pages are: who gives the stack
-    /// back unmaps as many more on each side.
+    /// Maps a stack: `count` pages of anonymous memory, with `guards` [guard pages](Protection::GUARD) below
+    /// and as many above. Returns the range without the guards. Guards are unmapped like any other pages: to
+    /// free the stack, unmap `guards` more pages on each side.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -85,7 +85,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`]. Where memory ends guards may stay mapped, for which nobody is charged.
+    /// See [`MapError`]. If memory runs out, guards may stay mapped; they are not charged to the quota.
     pub fn map_guarded(
         &self,
         cpu: &Cpu<'m, M>,
@@ -108,7 +108,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !part.is_empty()
                     && let Err(error) = self.map(cpu, part, protection)
                 {
-                    // If there is no memory for that either, a guard stays, which costs nothing.
+                    // Best effort: if memory runs out here as well, guards stay mapped, which are not
+                    // charged.
                     for (part, _) in parts[..place].iter().filter(|(part, _)| !part.is_empty()) {
                         let _ = self.unmap(cpu, *part);
                     }
@@ -120,7 +121,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(within(pages))
     }
 
-    /// Finds so many pages where nothing is mapped, for `map` to map them.
+    /// Finds `count` pages where nothing is mapped, and calls `map` to map them. Tries another range if they
+    /// turn out to be occupied.
     pub(crate) fn anywhere(
         &self,
         cpu: &Cpu<'m, M>,
@@ -143,18 +145,18 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// A range that is probably free, and is in no list any more.
+    /// Takes a range that is probably free out of this CPU's arena, or takes new slices.
     #[inline]
     fn candidate(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
-        // SAFETY: the CPU was checked.
+        // SAFETY: `anywhere` has checked that the CPU belongs to the space's machine.
         let found = unsafe { self.arenas.with(cpu, |arena| arena.take(count)) };
-        // SAFETY: as above.
+        // SAFETY: `anywhere` has checked the CPU.
         let joined = || unsafe { self.arenas.with(cpu, |arena| arena.take_joined(count)) };
         found.or_else(joined).or_else(|| self.arenas.slices(count))
     }
 
-    /// Maps pages in a range that has room, and gives what is left to the CPU's arena. None if somebody has
-    /// mapped something there, who did not ask us where: the arena has the gaps then.
+    /// Maps `count` pages in `range`, and returns the rest of it to the CPU's arena. Returns `None` if some
+    /// of the pages are occupied, by a mapping at a fixed address; the arena has the gaps of `range` then.
     #[inline]
     fn map_within(
         &self,
@@ -184,30 +186,30 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Puts a range into the CPU's lists.
+    /// Returns a range to the CPU's arena.
     #[inline]
     fn give(&self, cpu: &Cpu<'m, M>, range: Pages) {
         if !range.is_empty() {
-            // SAFETY: the CPU was checked.
+            // SAFETY: the callers have checked that the CPU belongs to the space's machine.
             unsafe { self.arenas.with(cpu, |arena| arena.give(range)) };
         }
     }
 
-    /// These pages have been unmapped on this CPU, and no CPU can go there any more. So many of them were
-    /// mapped; of guards one will do.
+    /// Makes addresses that this CPU has unmapped available for reuse. All CPUs must have flushed them.
+    /// `mapped` is the number of pages that were mapped; for a range of guards alone, 1 is enough.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);
-        // Who unmaps large parts of the space to be sure that nothing is there unmaps what other arenas
-        // have in their lists.
+        // An unmap of a large, sparse range, which only makes sure that nothing is mapped there, also covers
+        // addresses that other arenas have in their lists.
         let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
         if is_whole {
             self.give(cpu, pages);
         }
     }
 
-    /// The first gap of the space that has room for so many pages, and a slice of it at most if that is
-    /// enough. Others may change it before the caller comes to use it.
+    /// The first gap of at least `count` pages, cut to one slice if that is enough. Only a hint: other CPUs
+    /// may map there before the caller does.
     #[cold]
     fn first_fit(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
         let mut rest = self.arenas.window();
@@ -219,8 +221,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// The first of these pages that are not mapped, up to the next that are; takes both and all before
-    /// out of `rest`.
+    /// The first gap in `rest`, or `None`. Advances `rest` past the gap and the mapping that ends it.
     #[cold]
     fn next_gap(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Pages> {
         let mut gap = Pages { start: 0, end: 0 };
@@ -245,10 +246,10 @@ mod tests {
     use crate::hosted::Hosted;
 
     proptest! {
-        /// Pages of three leaves: what is mapped in two or more is in the branch above, between what is in
-        /// leaves.
+        /// The pages of three leaves: a mapping that spans two or more leaves is recorded in the branch
+        /// above, between those recorded in leaves.
         #[test]
-        fn gaps_are_what_is_not_mapped(
+        fn gaps_cover_exactly_the_unmapped_pages(
             changes in prop::collection::vec((0_u64..1500, 1_u64..300, any::<bool>()), 1..30),
             start in 0_u64..1500,
             count in 1_u64..if cfg!(miri) { 100 } else { 1500 },
@@ -257,7 +258,7 @@ mod tests {
             let cpu = machine.cpu(0);
             let space = Space::new(&cpu).unwrap();
             for (start, count, is_map) in changes {
-                // What is mapped already stays.
+                // An occupied range stays as it is.
                 let _ = match is_map {
                     true => space.map(&cpu, Pages::new(start, count), Protection::READ),
                     false => space.unmap(&cpu, Pages::new(start, count)),

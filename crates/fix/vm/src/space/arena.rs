@@ -1,14 +1,14 @@
-//! Where a CPU looks for virtual addresses: ranges that are probably free.
+//! Per-CPU caches of free virtual address ranges.
 //!
-//! A space has an arena for each CPU, with lists of ranges by size. What a CPU unmaps goes into its own
-//! lists, and what it maps comes from there. So pages are used again, with their tables, and CPUs do not
-//! meet. When the lists have nothing an arena takes a *slice*: as many pages as there are in a branch
-//! above leaves, so that no two arenas have a node in common there.
+//! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into its
+//! own arena, and its next mappings come from there. So addresses are reused together with their page
+//! tables, and CPUs do not contend. An arena without a fitting range takes a *slice*: the span of one branch
+//! just above the leaves, so that no two arenas share a node at that level.
 //!
-//! Lists are hints. What is taken from them may be mapped, as somebody may map what he wants where he
-//! wants, and what is in none of them may be free. Who takes a range maps it, or is told that it was
-//! occupied, and looks again; a search of the whole space finds what lists have forgotten. So a list
-//! that cannot grow forgets, and nothing here can fail.
+//! The lists are hints. A listed range may be mapped, because programs may map at addresses of their choice,
+//! and a free range may be in no list. An operation that takes a range maps it, or finds it occupied and
+//! tries another. A search of the whole space finds free ranges that are in no list. So a list that cannot
+//! grow drops ranges, and nothing here can fail.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,31 +24,32 @@ use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::page::{BITS, ENTRIES, Pages};
 
-/// Pages of a slice: those of a branch above leaves, 1 GiB.
+/// Pages of a slice: the span of a branch just above the leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
 
-/// Pages at the start that are never chosen, so that small offsets from null fault. As many as Linux'
-/// `mmap_min_addr` keeps free.
+/// Pages at the start that are never chosen, so that small offsets from a null pointer fault. As many as
+/// Linux' `mmap_min_addr` keeps free.
 const LOWEST: u64 = 16;
 
-/// Ranges of up to so many pages have a list for each size: what is unmapped fits exactly then.
+/// Ranges of up to this many pages have one list per size: an unmapped range then fits the next mapping of
+/// its size exactly.
 const EXACT: usize = 32;
 
-/// Lists. After those for one size each, those for sizes up to the next power of two.
+/// Size classes: [`EXACT`] of one size each, then one per power of two.
 const CLASSES: usize = 64;
 
-/// Ranges of its list that a search looks at, where some may be too small.
+/// Ranges of a class that a search examines, as some may be too small.
 const LOOKS: usize = 8;
 
-/// Ranges that an arena has at most: 96 KiB of them.
+/// The most ranges that an arena holds: 96 KiB of entries.
 const MOST: usize = 4096;
 
-/// No entry.
+/// The null index.
 const NONE: u32 = u32::MAX;
 
 const EMPTY: Pages = Pages { start: 0, end: 0 };
 
-/// The list for ranges of this size.
+/// The class of ranges of `count` pages.
 fn class(count: u64) -> usize {
     match count {
         0..=32 => (count as usize).saturating_sub(1),
@@ -56,8 +57,8 @@ fn class(count: u64) -> usize {
     }
 }
 
-/// Where `count` pages go in a range that has room for them. Not across the border of two leaves if they
-/// need not, as changes there are changes of the branch above.
+/// Chooses `count` pages in `range`, which must have room for them. Avoids crossing a leaf boundary where
+/// possible, because a mapping that crosses one is recorded in the branch above.
 pub(crate) fn place(range: Pages, count: u64) -> Pages {
     let border = range.start.next_multiple_of(ENTRIES as u64);
     let crosses = count <= ENTRIES as u64 && border < range.start + count;
@@ -65,39 +66,39 @@ pub(crate) fn place(range: Pages, count: u64) -> Pages {
     Pages::new(if crosses && fits { border } else { range.start }, count)
 }
 
-/// A range in a list, or an entry without one in the list of those.
+/// A range in a free list, or a vacant entry in the list of vacant entries.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     pages: Pages,
     next: u32,
 }
 
-/// Pages that were unmapped lazily.
+/// A lazily unmapped range that TLBs may still hold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lingering {
     pub(super) pages: Pages,
-    /// How many of them were mapped.
+    /// Number of its pages that were mapped.
     pub(super) mapped: u64,
     pub(super) ticket: u64,
 }
 
-/// A CPU's ranges. Nobody else looks at them.
+/// The free ranges of one CPU. Only that CPU accesses them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Arena {
-    /// The one that was given last: it grows as long as neighbours are given, as when an area is unmapped
-    /// page by page. It is in no list.
+    /// The range that was given last, which is in no list. It grows while adjacent ranges are given, as when
+    /// an area is unmapped page by page.
     last: Pages,
-    /// A bit for each class whose list is not empty.
+    /// Bitmap of the classes whose lists are not empty.
     used: u64,
-    /// The first of each list: the one that came last.
+    /// Head of each list: the range that was listed last.
     heads: [u32; CLASSES],
-    /// The first without a range.
+    /// Head of the list of vacant entries.
     vacant: u32,
-    /// Ranges that were put into lists since neighbours were joined.
+    /// Ranges listed since adjacent ranges were last merged.
     listed: usize,
     entries: Vec<Entry>,
-    /// Ranges that will be free when CPUs have ticked, the oldest first.
+    /// Lazily unmapped ranges, which are free once all CPUs have ticked. Oldest first.
     pub(crate) lingering: VecDeque<Lingering>,
 }
 
@@ -114,7 +115,7 @@ impl Arena {
         }
     }
 
-    /// These pages are free.
+    /// Adds a free range.
     #[inline]
     pub(crate) fn give(&mut self, pages: Pages) {
         if pages.is_empty() {
@@ -130,7 +131,7 @@ impl Arena {
         }
     }
 
-    /// A range of so many pages or more, which is the caller's.
+    /// Takes a range of at least `count` pages, which then belongs to the caller.
     #[inline]
     pub(crate) fn take(&mut self, count: u64) -> Option<Pages> {
         if self.last.count() == count {
@@ -145,8 +146,8 @@ impl Arena {
         self.find(class, count)
     }
 
-    /// The same when neighbours have been joined. None if that is not worth it yet: to join takes as long
-    /// as there are ranges.
+    /// Merges adjacent ranges, then takes one of at least `count` pages. Also returns `None` if too few
+    /// ranges were listed since the last merge to pay for another.
     pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
         if self.listed == 0 || self.listed < self.entries.len() {
             return None;
@@ -164,12 +165,12 @@ impl Arena {
             }
             (previous, at) = (at, entry.next);
         }
-        // All of the larger classes are large enough: the smallest of them.
+        // Every range of a larger class is large enough: use the smallest such class.
         let larger = self.used & (u64::MAX << class) & !(1 << class);
         (larger != 0).then(|| self.remove(larger.trailing_zeros() as usize, NONE))
     }
 
-    /// Takes the range that is next to `previous` out of a list, or the first.
+    /// Removes the range after `previous` from its list, or the head if `previous` is `NONE`.
     #[inline]
     fn remove(&mut self, class: usize, previous: u32) -> Pages {
         let at = match previous {
@@ -189,7 +190,7 @@ impl Arena {
         pages
     }
 
-    /// Puts a range into its list, or forgets it.
+    /// Puts a range into its list, or drops it if there is no memory for an entry.
     #[inline]
     fn list(&mut self, pages: Pages) {
         if pages.is_empty() {
@@ -213,11 +214,11 @@ impl Arena {
         self.used |= 1 << class;
     }
 
-    /// Whether there is an entry without a range now.
+    /// Makes an entry vacant. Returns false if there is no memory.
     #[cold]
     fn grow(&mut self) -> bool {
         if self.entries.len() == MOST {
-            // Half of them, so that this pays for as many ranges that come.
+            // Down to half, so that the merge is paid for by as many ranges listed afterwards.
             self.join(MOST / 2);
         }
         if self.entries.try_reserve(1).is_err() {
@@ -228,8 +229,8 @@ impl Arena {
         true
     }
 
-    /// Makes one range of those that are next to each other, or overlap as hints may. Keeps so many at
-    /// most, and forgets the smallest.
+    /// Merges ranges that are adjacent or overlap, as hints may. Keeps at most `most`, dropping the
+    /// smallest.
     #[cold]
     fn join(&mut self, most: usize) {
         self.entries.retain(|entry| !entry.pages.is_empty());
@@ -253,18 +254,18 @@ impl Arena {
 /// The arenas of a space.
 pub(crate) struct Arenas {
     window: Pages,
-    /// Where slices have been taken: from here on. They come from the top, away from what programs map at
-    /// the bottom. A multiple of [`SLICE`], or the window's end.
+    /// Start of the slices taken so far. They are taken from the top down, away from the addresses that
+    /// programs choose at the bottom. A multiple of [`SLICE`], or the window's end.
     taken: AtomicU64,
     arenas: Box<[RefCell<Arena>]>,
 }
 
-// SAFETY: an arena is used by who has its CPU, as `with` says. Who made the `Cpu` has promised that nobody
-// else is this CPU of the machine at the same time; it is not `Sync`, so it is used by one thread.
+// SAFETY: `with` lets a CPU access only its own arena. The creator of a `Cpu` has promised that no other
+// `Cpu` has its number at the same time. A `Cpu` is not `Sync`, so one thread uses an arena at a time.
 unsafe impl Sync for Arenas {}
 
 impl Arenas {
-    /// Arenas of so many CPUs, in a space of these pages.
+    /// Arenas for `cpus` CPUs, in a space of these pages.
     pub(crate) fn new(cpus: usize, pages: Pages) -> Result<Arenas, OutOfMemory> {
         let mut arenas = Vec::new();
         arenas.try_reserve_exact(cpus)?;
@@ -274,15 +275,15 @@ impl Arenas {
         Ok(Arenas { window, taken, arenas })
     }
 
-    /// Pages that may be chosen.
+    /// Pages that the space may choose.
     pub(crate) fn window(&self) -> Pages {
         self.window
     }
 
-    /// Calls `with` with a CPU's arena.
+    /// Calls `with` with the arena of this CPU.
     ///
     /// # Safety
-    /// The CPU is one of the space's machine.
+    /// The CPU must belong to the space's machine.
     #[inline]
     pub(crate) unsafe fn with<M: Machine, R>(
         &self,
@@ -292,19 +293,19 @@ impl Arenas {
         with(&mut self.arenas[cpu.number()].borrow_mut())
     }
 
-    /// Those of these pages that slices were taken of. Others are not for lists: two arenas might come to
-    /// have them, and who maps at places of his own choice need not pay for lists.
+    /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: two arenas
+    /// could list them, and programs that choose their own addresses need not pay for lists.
     #[inline]
     pub(crate) fn sliced(&self, pages: Pages) -> Pages {
         pages.and(Pages { start: self.taken.load(Relaxed), end: self.window.end })
     }
 
-    /// Slices that nobody has had, one after the other, for so many pages; none if there are not as many.
+    /// Takes adjacent unused slices with room for `count` pages. Returns `None` if too few are left.
     #[cold]
     pub(crate) fn slices(&self, count: u64) -> Option<Pages> {
         let pages = count.div_ceil(SLICE) * SLICE;
         let lower = |taken: u64| taken.checked_sub(pages).filter(|&first| first >= SLICE);
-        // Relaxed: whoever has the number has the slice, and nothing else goes with it.
+        // Relaxed: the update itself grants the slices, and publishes nothing else.
         let taken = self.taken.fetch_update(Relaxed, Relaxed, lower).ok()?;
         Some(Pages::new(taken - pages, pages))
     }
@@ -323,7 +324,7 @@ mod tests {
         ranges.filter(|pages| !pages.is_empty()).collect()
     }
 
-    /// Every range is in the list of its size, and every entry in one list.
+    /// Asserts that every range is in the list of its class, and every entry in exactly one list.
     fn check(arena: &Arena) {
         let mut seen = BTreeSet::new();
         for (class, &head) in arena.heads.iter().enumerate() {
@@ -362,7 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_gives_what_it_was_given_once(
+        fn an_arena_hands_out_each_page_once(
             operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 50 } else { 200 })
         ) {
             const PAGES: u64 = 20_000;
@@ -379,7 +380,7 @@ mod tests {
                         arena.give(Pages { start: pages.end, end: range.end });
                         taken.push(pages);
                     },
-                    // Some of a range's pages.
+                    // Part of a taken range.
                     Operation::Give(which, from, count) => if !taken.is_empty() {
                         let whole = taken.swap_remove(which % taken.len());
                         let part = Pages::new(whole.start + from % whole.count(), count).and(whole);
@@ -397,9 +398,9 @@ mod tests {
                 ranges.sort_by_key(|pages| pages.start);
                 prop_assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
                 let count: u64 = ranges.iter().map(|pages| pages.count()).sum();
-                prop_assert_eq!(count, PAGES, "none is forgotten");
+                prop_assert_eq!(count, PAGES, "no range is lost");
             }
-            // When all is given back and joined it is one again.
+            // After everything is given back and merged, one range is left.
             taken.drain(..).for_each(|pages| arena.give(pages));
             let last = mem::replace(&mut arena.last, EMPTY);
             arena.list(last);
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_one_size_come_back_last_first() {
+    fn ranges_of_one_size_are_reused_in_lifo_order() {
         let mut arena = Arena::new();
         for page in [10, 30, 20] {
             arena.give(Pages::new(page, 3));
@@ -419,12 +420,12 @@ mod tests {
         for page in [20, 30, 10] {
             assert_eq!(arena.take(3), Some(Pages::new(page, 3)));
         }
-        assert_eq!(arena.take(3), Some(Pages::new(40, 4)), "and then a larger one");
+        assert_eq!(arena.take(3), Some(Pages::new(40, 4)), "then a larger one");
         assert_eq!(arena.take(1), None);
     }
 
     #[test]
-    fn it_forgets_small_ranges_when_there_are_too_many() {
+    fn a_full_arena_drops_its_smallest_ranges() {
         let mut arena = Arena::new();
         let large = Pages::new(1 << 20, 1000);
         arena.give(large);
@@ -439,18 +440,18 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_before_a_slice_is_taken() {
+    fn adjacent_ranges_are_merged_before_a_slice_is_taken() {
         let mut arena = Arena::new();
         for page in [2, 0, 6, 4, 3, 7, 1, 5] {
             arena.give(Pages::new(page, 1));
         }
         assert_eq!(arena.take(8), None);
         assert_eq!(arena.take_joined(8), Some(Pages::new(0, 8)));
-        assert_eq!(arena.take_joined(1), None, "there is nothing to join");
+        assert_eq!(arena.take_joined(1), None, "nothing to merge");
     }
 
     #[test]
-    fn small_ranges_are_within_a_leaf_where_there_is_room() {
+    fn small_ranges_cross_no_leaf_boundary_if_there_is_room() {
         let end = 3 * ENTRIES as u64;
         let range = Pages { start: 510, end };
         assert_eq!(place(range, 2), Pages::new(510, 2));
@@ -461,11 +462,11 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_nobody_elses_and_end() {
+    fn slices_are_disjoint_and_run_out() {
         let arenas = Arenas::new(1, Pages::new(0, 8 * SLICE)).unwrap();
         assert_eq!(arenas.slices(1), Some(Pages::new(7 * SLICE, SLICE)));
         assert_eq!(arenas.slices(SLICE + 1), Some(Pages::new(5 * SLICE, 2 * SLICE)));
-        assert_eq!(arenas.slices(5 * SLICE), None, "the lowest slice is nobody's");
+        assert_eq!(arenas.slices(5 * SLICE), None, "the lowest slice is never taken");
         assert_eq!(arenas.slices(4 * SLICE), Some(Pages::new(SLICE, 4 * SLICE)));
         assert_eq!(arenas.slices(1), None);
         assert_eq!(arenas.sliced(Pages::new(0, 2 * SLICE)), Pages::new(SLICE, SLICE));

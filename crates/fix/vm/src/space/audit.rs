@@ -1,4 +1,4 @@
-//! Whether a space is what it has to be: for tests.
+//! Consistency checks of a space, for tests.
 
 use std::collections::HashSet;
 use std::ops::AddAssign;
@@ -14,14 +14,14 @@ use crate::tree::extents::Extent;
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
 
-/// What a space has.
+/// Page and table counts of a space.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
-    /// Pages where something is mapped.
+    /// Mapped pages, without guards.
     pub mapped: u64,
-    /// Pages that have frames.
+    /// Pages with a frame in their PTE, including those whose flush is pending.
     pub present: u64,
-    /// Tables.
+    /// Page tables.
     pub tables: u64,
 }
 
@@ -33,40 +33,40 @@ impl AddAssign for Audit {
     }
 }
 
-/// All pages that numbers can say.
+/// All representable pages.
 const EVERYWHERE: Pages = Pages { start: 0, end: u64::MAX };
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// The frame of a page that is present.
+    /// The frame of `page`, or `None` if it is not present.
     #[doc(hidden)]
     pub fn frame(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Frame> {
         let frame = |locked: &Locked<'_>| locked.frame::<M>(page);
         self.tree().locked(cpu, Pages::new(page, 1), |locked, _| Ok(frame(locked))).ok().flatten()
     }
 
-    /// Counts what there is, with all nodes locked.
+    /// Counts pages and tables and checks their consistency, with all nodes locked.
     ///
     /// # Panics
-    /// If a page is mapped twice, a table has what is not mapped or allows more than it may, a node's
-    /// table is not where it belongs, or a frame is in two places.
+    /// If a page is mapped twice, a PTE maps an unmapped page or allows more than its mapping, a node's
+    /// table is not linked where it belongs, or a frame is used twice.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         self.with_root_locked(cpu, |root| {
             let mut frames = Frames { machine: cpu.machine(), own: HashSet::new(), objects: 0 };
             let tree = branch(root, &mut Vec::new(), &mut frames);
             let all = frames.own.len() as u64 + frames.objects;
-            assert_eq!(all, tree.present + tree.tables, "a frame is in two places");
+            assert_eq!(all, tree.present + tree.tables, "a frame is used twice");
             tree
         })
     }
 }
 
-/// The frames that were found.
+/// Frames found so far.
 struct Frames<'m, M: Machine> {
     machine: &'m M,
-    /// The space's own.
+    /// Frames of the space's own pages and tables.
     own: HashSet<Frame>,
-    /// Entries that have one of an object.
+    /// Number of entries with a frame of an object.
     objects: u64,
 }
 
@@ -79,7 +79,7 @@ impl<M: Machine> Frames<'_, M> {
     }
 }
 
-/// Looks at a branch and all below. `above` are the extents of branches above.
+/// Checks a branch and everything below it. `above` are the extents of its ancestors.
 fn branch<M: Machine>(
     branch: &Branch,
     above: &mut Vec<Extent>,
@@ -96,7 +96,7 @@ fn branch<M: Machine>(
         let pages = extent.pages;
         assert!(!pages.is_empty() && span.covers(pages), "{pages:?} is not in {span:?}");
         let twice = above.iter().find(|other| other.pages.overlaps(pages));
-        assert!(twice.is_none(), "{extent:?} of level {level} is in {twice:?} as well");
+        assert!(twice.is_none(), "{extent:?} of level {level} overlaps {twice:?}");
         found.mapped += if extent.attributes.is_guard() { 0 } else { pages.count() };
     }
     for pair in own.windows(2) {
@@ -109,11 +109,18 @@ fn branch<M: Machine>(
     for (slot, entry) in entries.iter().enumerate() {
         let first = span.start + slot as u64 * entry_span(level);
         if !M::Format::pages().contains(first) {
-            assert!(branch.child(slot).is_none(), "slot {slot} of {span:?} is the kernel's");
+            assert!(
+                branch.child(slot).is_none(),
+                "slot {slot} of {span:?} has a child out of bounds"
+            );
             continue;
         }
         let Some(child) = branch.child(slot) else {
-            assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?} has no child");
+            assert_eq!(
+                entry.load(Relaxed),
+                ABSENT,
+                "slot {slot} of {span:?} has an entry but no child"
+            );
             continue;
         };
         let node = child.node();
@@ -143,10 +150,10 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
     let mut leaving = 0;
     for slot in 0..ENTRIES {
         let page = leaf.span().start + slot as u64;
-        // SAFETY: it is locked.
+        // SAFETY: the leaf is locked, as all nodes are.
         let own = unsafe { leaf.with_states(|states| states.get(slot)) };
         let other = above.iter().find(|extent| extent.pages.contains(page));
-        assert!(own.is_none() || other.is_none(), "page {page:#x} is in {other:?} as well");
+        assert!(own.is_none() || other.is_none(), "page {page:#x} is also in {other:?}");
         found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
         let attributes = own.or(other.map(|extent| extent.attributes));
         let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
@@ -156,7 +163,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
             Entry::ProtNone(frame) => (frame, None),
             Entry::FlushPending(frame) => {
                 let is_lazy = !leaf.is_flushing();
-                assert!(!is_lazy || attributes.is_none(), "page {page:#x} lingers, and is mapped");
+                assert!(!is_lazy || attributes.is_none(), "page {page:#x} lingers but is mapped");
                 frames.insert(frame);
                 (found.present, leaving) = (found.present + 1, leaving + 1);
                 continue;
@@ -164,13 +171,18 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
             entry @ Entry::Table(_) => panic!("page {page:#x} is {entry:?}"),
         };
         let allowed = attributes.map(|attributes| attributes.protection);
-        let allowed = allowed.unwrap_or_else(|| panic!("page {page:#x} is present, not mapped"));
+        let allowed = allowed.unwrap_or_else(|| panic!("page {page:#x} is present but not mapped"));
         let less = protection.is_none_or(|protection| allowed.contains(protection));
-        assert!(less, "page {page:#x} allows {protection:?}, not {allowed:?}");
+        assert!(less, "page {page:#x} has {protection:?} in a mapping of {allowed:?}");
         frames.insert(frame);
         found.present += 1;
     }
-    assert_eq!(leaf.flush_pending().get(), leaving, "leaving in {:?}", leaf.span());
-    assert_eq!(u64::from(leaf.present().get()), found.present, "present in {:?}", leaf.span());
+    assert_eq!(leaf.flush_pending().get(), leaving, "pending flushes in {:?}", leaf.span());
+    assert_eq!(
+        u64::from(leaf.present().get()),
+        found.present,
+        "present pages in {:?}",
+        leaf.span()
+    );
     found
 }

@@ -1,4 +1,4 @@
-//! The handler of page faults.
+//! The page fault handler.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -19,48 +19,50 @@ use crate::tree::lock::{Locked, lock};
 use crate::tree::node::{Leaf, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
-/// What a fault has found in the entry of its page.
+/// State of the PTE that a fault found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// No page, or one that no CPU may have cached.
+    /// Not present, or flushed from all TLBs while it was not.
     Absent,
-    /// The page, which allowed less than the access.
+    /// Present, without the permission for the access.
     Less,
-    /// The page, which allowed the access: the CPU has faulted by what it had cached.
+    /// Present, with the permission for the access: the CPU faulted on a stale TLB entry.
     Enough,
 }
 
 /// The outcome of one attempt to handle a fault.
 enum Step<'a, 'm, M: Machine> {
-    /// The page is present, and allows what it may; or the access is invalid.
+    /// The PTE is up to date, or the access is invalid.
     Done(Result<(), Fault>),
-    /// It was present, and allowed the access.
+    /// The PTE already permitted the access.
     Spurious,
-    /// A page has become present.
+    /// The page has become present.
     MadePresent,
-    /// CPUs flush this leaf, or a fork is in progress: try again after that.
+    /// This leaf is being flushed, or a fork is in progress: retry afterwards.
     Wait(&'a Leaf),
-    /// Others have the page, too: copy it.
+    /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
-    /// Have the object's pager read this page, and try again.
+    /// The object's pager must read this page; retry afterwards.
     PageIn(PinnedObject<'m, M>, u64),
 }
 
-/// A page that is on its way out of an entry, to make room for a copy.
+/// A shared frame whose PTE is flush-pending, to be replaced with a copy.
 struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
-    /// CPUs may know it.
+    /// TLBs may hold it.
     is_known: bool,
     attributes: Attributes,
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Handles a page fault: makes a page present for an access of this CPU, or says why the access is invalid.
+    /// Handles a page fault: makes `page` present for an `access` by this CPU, or reports why the access is
+    /// invalid.
     ///
-    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) what its hardware may have cached of the page's old
-    /// entry, so the program can try again. A RISC-V CPU that has cached that a table was missing faults once
-    /// more, and then has that flushed as well. So does another CPU that has cached the old entry.
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) what it may have cached of the
+    /// page's old PTE, so the program can retry the access. A RISC-V CPU that has cached the absence of a
+    /// table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
+    /// old PTE also faults once more.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -70,20 +72,20 @@ impl<'m, M: Machine> Space<'m, M> {
         let page = Pages::new(page, 1);
         let flush = match (M::FAULT_FLUSH, before) {
             (FaultFlush::Never, _) | (FaultFlush::IfPresent, Before::Absent) => return Ok(()),
-            // If a table has come as well, and the CPU has cached that there was none, it faults once more.
+            // If a table was added as well, a CPU that has cached its absence faults once more.
             (_, Before::Absent | Before::Less) => Flush::Range(page),
             (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
-            // It may be an entry of a table above, which another CPU has changed.
+            // The stale entry may be one of a table above, which another CPU has changed.
             (_, Before::Enough) => Flush::Tables(page),
         };
         if !is_mutant!("fault_no_flush") {
-            // SAFETY: a `Cpu` stays on its CPU.
+            // SAFETY: a `Cpu` never leaves its CPU, so this runs on CPU `cpu.number()`.
             unsafe { self.machine.flush_local(cpu.number(), self.number(), flush) };
         }
         Ok(())
     }
 
-    /// Makes a page present for this access. The CPU may still have cached the entry of before.
+    /// Makes `page` present for `access`. The CPU may still have the old PTE cached.
     pub(super) fn make_present(
         &self,
         cpu: &Cpu<'m, M>,
@@ -97,8 +99,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.drive_fault(cpu, page, |pool| self.fault_once(page, access, pool))
     }
 
-    /// Makes the space the origin of those of these pages that are present and came from another space. If they are to
-    /// be `alone`, it also copies pages that others have, too.
+    /// Makes this space the origin of the present anonymous pages in `pages`. Copies shared pages that have
+    /// another origin; with `alone`, also copies those that have this one.
     pub(crate) fn collapse_to_self(
         &self,
         cpu: &Cpu<'m, M>,
@@ -132,7 +134,7 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Does step by step what a fault comes to.
+    /// Runs `step` until it is done. Between attempts it refills the pool, waits, or has a page read.
     #[inline]
     fn drive_fault<'a>(
         &'a self,
@@ -152,7 +154,7 @@ impl<'m, M: Machine> Space<'m, M> {
                         turn.get_or_insert_with(|| fork_lock.wait_ticket());
                     }
                     let waits = || leaf.is_flushing() || fork_lock.is_locked();
-                    // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+                    // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
                     unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
@@ -167,10 +169,10 @@ impl<'m, M: Machine> Space<'m, M> {
                     return Ok(Before::Absent);
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
-                Ok(Step::Wait(_)) => unreachable!("it has waited"),
+                Ok(Step::Wait(_)) => unreachable!("handled above"),
                 Ok(Step::BreakCow(shared)) => {
                     self.break_cow(cpu, page, shared);
-                    // Its CPUs have flushed the old page while the entry was absent.
+                    // All CPUs flushed the old page while the PTE was not present.
                     return Ok(Before::Absent);
                 }
                 Err(needed) => cpu.refill(needed)?,
@@ -178,7 +180,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// As with [`collapse`](Space::collapse), for a leaf that is locked.
+    /// One attempt of [`collapse`](Space::collapse), in a locked leaf.
     fn collapse_in<'a>(
         &self,
         leaf: &'a Leaf,
@@ -198,7 +200,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
             Entry::Page { frame, .. } | Entry::ProtNone(frame) => frame,
-            // It may linger: then it is not mapped.
+            // A page that lingers is not mapped.
             _ => return done,
         };
         let (meta, own) = (self.machine.frame_meta(frame), self.lineage.own());
@@ -213,29 +215,29 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Step::Wait(leaf));
         }
         pool.frames.has_page()?;
-        let attributes = leaf.attributes(page).expect("what is present is mapped");
+        let attributes = leaf.attributes(page).expect("a present page is mapped");
         let shared = Shared { leaf, frame, is_known: true, attributes };
-        // SAFETY: the leaf is locked, and not being flushed.
+        // SAFETY: the leaf is locked, and no flush of it is in progress.
         Ok(unsafe { self.begin_cow_break(entry, shared) })
     }
 
-    /// Takes a page out of an entry, to make room for a copy.
+    /// Makes the PTE of a shared frame flush-pending, so that a copy can replace the frame.
     ///
     /// # Safety
-    /// The leaf is locked, and not being flushed.
+    /// The leaf must be locked, and no flush of it may be in progress.
     unsafe fn begin_cow_break<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
         let Shared { leaf, frame, is_known, .. } = shared;
-        // CPUs forget the old page before any of them gets the new one: else one would see what another
-        // has written, and a third would not.
+        // All CPUs must flush the old page before any of them can access the copy. Otherwise one CPU could
+        // see what another has written to the copy while a third still reads the old page.
         entry.store(M::Format::flush_pending(frame), Relaxed);
         leaf.flush_pending().set(leaf.flush_pending().get() + 1);
         leaf.present().set(leaf.present().get() + u32::from(!is_known));
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees that the leaf is locked and that no flush of it is in progress.
         unsafe { leaf.begin_flush(None) };
         Step::BreakCow(shared)
     }
 
-    /// Gives a page of its own to an entry that had one with others, and that `begin_cow_break` has taken out.
+    /// Replaces a shared frame, whose PTE `begin_cow_break` has made flush-pending, with a copy.
     #[inline(never)]
     fn break_cow(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
@@ -248,24 +250,26 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().account.add_resident(cpu.number(), 1);
         }
         let own = cpu.with_pool(|pool| pool.frames.page());
-        let own = own.expect("it was there, and is the CPU's");
+        let own = own.expect("this CPU's pool has a reserved page");
         let is_private = !self.machine.frame_meta(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
-            // SAFETY: the new frame is ours. The entry has a part of the old one until we release it below, so
-            // nobody frees it, and while two have it nobody may write there.
+            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old one until we
+            // release it below, so nobody frees it. Nobody writes to a private frame while it is shared.
             unsafe { from.copy_to_nonoverlapping(to, PAGE) };
         } else {
-            // SAFETY: the new frame is ours. The old one stays: whoever takes it out of the object waits until the
-            // leaf is flushed. Spaces that have it shared may write there, which programs do by atomics or
-            // outside of the language ([`Machine`]), so these words are read by atomics as well.
+            // SAFETY: the new frame is ours. The old one stays allocated: an operation that takes it out of
+            // the object waits until the leaf is flushed. Spaces that map it shared may write to it
+            // meanwhile. Programs do so by atomics or outside of the language ([`Machine`]), so `copy_words`
+            // reads it by atomics as well.
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
-        let entries = leaf.table().expect("the entry is in it");
-        // Who wants to change the leaf waits until it is flushed: all is as it was. Release: who finds the
-        // frame finds the copy. No mutant: the models' memory is loom's atomics, which cannot be copied.
+        let entries = leaf.table().expect("the leaf holds the entry");
+        // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
+        // that finds the frame finds the copied content. No mutant: the models' memory is loom's atomics,
+        // which cannot be copied.
         let new = M::Format::page_or_prot_none(own, attributes.protection);
         entries[leaf.slot(page)].store(new, Release);
         leaf.flush_pending().set(leaf.flush_pending().get() - 1);
@@ -273,8 +277,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if is_mutant!("unshare_flush_last") {
             flush();
         }
-        // SAFETY: `begin_cow_break` has begun it; the old frame is not in the entry any more, and CPUs have
-        // forgotten it.
+        // SAFETY: `begin_cow_break` began the flush. The PTE no longer holds the old frame, and all CPUs
+        // have flushed it.
         unsafe {
             leaf.end_flush();
             if is_private && !is_mutant!("unshare_no_release") {
@@ -303,7 +307,8 @@ impl<'m, M: Machine> Space<'m, M> {
         result
     }
 
-    /// The same where there was no leaf: makes one, or a branch on the way to it, if the page is mapped.
+    /// Handles a fault where there is no leaf: if the page is mapped, adds the leaf or a branch on the path
+    /// to it, and retries.
     fn fault_above(
         &self,
         page: u64,
@@ -314,7 +319,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut branch = self.tree().root();
         let mut above = None;
         loop {
-            // Before the child is looked for, as what is handed down comes there before it is gone from here.
+            // Search the extents before the child: extents that move down are added below before they are
+            // removed here.
             above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
                 Some(NodeRef::Branch(child)) => branch = child,
@@ -366,14 +372,14 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
-        // SAFETY: the leaf is locked, and the page is mapped by it.
+        // SAFETY: the leaf is locked, so the page stays mapped by its backing.
         let backing = unsafe { Backing::of(attributes) };
         let mut old = Protection::NONE;
         let (frame, is_known) = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if !is_mutant!("fault_while_leaving") => {
                 return Ok(Step::Wait(leaf));
             }
-            // Somebody else was here before, or the protection has changed since.
+            // Another CPU has handled this fault, or the protection has changed since.
             Entry::Page { frame, protection, .. } => {
                 old = protection;
                 (frame, true)
@@ -404,10 +410,10 @@ impl<'m, M: Machine> Space<'m, M> {
         let meta = self.machine.frame_meta(frame);
         let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
         if let Some(shared) = shared {
-            // A pager is told of what was written to: who only reads may not write.
+            // A pager requires dirty tracking: a read fault maps the page without write permission.
             if shared.object().has_pager() {
                 if !is_write {
-                    // But for those that write already: nobody has told their CPUs to forget that.
+                    // Keep the write permission of an existing PTE: no CPU has been told to flush it.
                     if !old.contains(Protection::WRITE) {
                         protection = protection.difference(Protection::WRITE);
                     }
@@ -422,15 +428,15 @@ impl<'m, M: Machine> Space<'m, M> {
                 if leaf.is_flushing() && !is_mutant!("unshare_while_flushing") {
                     return Ok(Step::Wait(leaf));
                 }
-                // The one that there was may have become the object's.
+                // `find` may have given the reserved page to the object.
                 pool.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
-                // SAFETY: it is locked, and not being flushed.
+                // SAFETY: the leaf is locked, and no flush of it is in progress.
                 return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
             protection = protection.difference(Protection::WRITE);
         }
-        // Release: who finds the frame finds zeros.
+        // Release: a CPU that finds the frame finds it zeroed.
         entry.store(
             M::Format::page_or_prot_none(frame, protection),
             order!(Release, "page_publish"),
@@ -445,7 +451,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Whether what is mapped allows an access.
+/// Checks an access against the protection of a mapping.
 #[inline]
 fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     match attributes.protection {
@@ -455,18 +461,19 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Copies a frame that others may write to meanwhile: no word is torn, and each is one that was there during the
-/// copy. More than that hardware does not promise either.
+/// Copies a frame that may be written to concurrently. No word is torn, and each is a value that the word
+/// had during the copy. Hardware promises no more than that either.
 ///
 /// # Safety
-/// Both frames are the machine's, and whatever writes to them meanwhile does so by atomics.
+/// Both frames must belong to `machine`, and concurrent writes to them must be atomic.
 #[inline(never)]
 unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
     let [from, to] = [from, to].map(|frame| table_at(machine, frame));
-    // SAFETY: a table is a frame full of atomic words, for which any content is valid; the caller says the rest.
+    // SAFETY: a table is a frame of atomic words, for which any content is valid. The caller guarantees that
+    // both frames belong to the machine and that concurrent writes are atomic.
     let (from, to) = unsafe { (from.as_ref(), to.as_ref()) };
     for (from, to) in from.iter().zip(to) {
-        // Relaxed: the entry that has the copy is published by a Release.
+        // Relaxed: the Release store of the PTE publishes the copy.
         to.store(from.load(Relaxed), Relaxed);
     }
 }

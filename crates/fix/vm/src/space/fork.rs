@@ -1,4 +1,4 @@
-//! A copy of a space, whose pages are copied when somebody writes to them.
+//! Fork: copies of a space that share its pages copy-on-write.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,24 +20,24 @@ use crate::tree::pool::TreePool;
 use crate::tree::query::mapped;
 use crate::tree::update::{add_child, add_table};
 
-/// What a copy of a tree needs.
+/// Memory that a copy of a tree requires.
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Branches with extents, by the logarithm of the room that these take.
+    /// Branches with extents, counted by the binary logarithm of the capacity that the extents require.
     copies: [usize; usize::BITS as usize / 2],
-    /// The most kinds of a leaf.
+    /// The most page states that any leaf uses.
     kinds: usize,
     backings: Marked,
 }
 
 impl Size {
-    /// Adds what is below a branch that is locked.
+    /// Adds a locked branch's extents and everything below it.
     fn count(&mut self, branch: &Branch) {
         let extents = branch.extents();
         if !extents.is_empty() {
             self.copies[extents.len().max(BLOCK).next_power_of_two().ilog2() as usize] += 1;
-            // SAFETY: they are mapped, and locked.
+            // SAFETY: the extents are mapped, and the branch is locked.
             extents.iter().for_each(|extent| unsafe { self.backings.add(extent.attributes) });
         }
         for child in branch.children(branch.span()) {
@@ -50,7 +50,7 @@ impl Size {
                 NodeRef::Leaf(leaf) => {
                     self.nodes.leaves += 1;
                     self.nodes.tables += usize::from(leaf.table().is_some());
-                    // SAFETY: the leaf is locked, and each kind has a page.
+                    // SAFETY: the leaf is locked, and each used state has a mapped page.
                     unsafe {
                         leaf.with_states(|states| {
                             let kinds = states.used_states();
@@ -64,22 +64,22 @@ impl Size {
     }
 }
 
-/// What an attempt to copy comes to.
+/// Outcome of one attempt to fork.
 enum Forked<'m, M: Machine> {
     Copy(Space<'m, M>),
-    /// Pages are of too many origins.
+    /// The space's pages have too many origins.
     Full,
-    /// This object takes no copies for a while.
+    /// This object accepts no copies of its mappings at the moment.
     Throttled(PinnedObject<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// A copy of the space as it is at one moment during the call. Its pages are those of this one, until
-    /// somebody writes to them in either: then they are copied. It belongs to the same quota, where its pages
-    /// count as well.
+    /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write.
+    /// The copy belongs to the same quota, and its pages are charged as well.
     ///
     /// # Errors
-    /// There is no memory for its tree, or the quota does not allow so many pages more. Nothing has changed.
+    /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. The
+    /// space is unchanged then.
     pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, MapError> {
         let mut is_own = false;
         loop {
@@ -94,7 +94,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// A copy, if pages are not of too many origins, or the caller has seen to it that all are of the space's own.
+    /// Copies the space unless its pages have too many origins. With `is_own`, the caller has collapsed all
+    /// pages to the space's own origin.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
         copy.tree().set_lazy(self.tree().is_lazy());
@@ -103,7 +104,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut links = Some(OriginLinks::new()?);
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
-            // SAFETY: the root is locked, as all is; and new pages are of the space's own origin.
+            // SAFETY: the root is locked, as all nodes are. If `is_own`, all pages have this space as
+            // origin: the caller has collapsed earlier pages, and later ones begin with it.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);
@@ -118,7 +120,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Those with the most first, as who needs less takes what is left of these.
+            // Largest first, with cumulative counts: a smaller request may use a larger list that is left
+            // over.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {
@@ -132,19 +135,21 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Some(Err(error))),
             };
-            // Others find the copy as soon as anything is attached, and wait for the end of it.
+            // Attachments make the copy visible to other CPUs, which wait for this lock until it is
+            // complete.
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().lock(platform);
             }
-            // SAFETY: both roots are locked.
+            // SAFETY: both roots are locked, and the copy is new.
             unsafe {
-                let links = links.take().expect("this is done once");
+                let links = links.take().expect("this point is reached once");
                 self.lineage.inherit(&copy.lineage, copy.tree_pointer(), links, cpu);
             }
             size.backings.copy(|backing| {
                 let new = pool.backings.take(backing.copied(copy.tree_pointer()));
-                let new = new.expect("they were counted");
-                // SAFETY: the other one is attached; the new one is until nothing of the copy is mapped by it.
+                let new = new.expect("enough were reserved");
+                // SAFETY: the original backing is attached, which keeps the object alive. The new one stays
+                // attached until the copy maps nothing by it.
                 unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });
@@ -155,14 +160,14 @@ impl<'m, M: Machine> Space<'m, M> {
             charge.keep();
             Ok(None)
         })?;
-        // SAFETY: nothing was removed.
+        // SAFETY: no frame was removed from a table.
         unsafe { gather.finish(self.tree(), cpu) };
         drop(alone);
         failed.unwrap_or(Ok(Forked::Copy(copy)))
     }
 
-    /// Copies what is below a branch that is locked to one of this space, which nobody else knows. All that
-    /// is needed is there.
+    /// Copies everything below a locked branch to a branch of this space, which no other CPU uses yet. All
+    /// memory must have been reserved.
     fn copy_branch(
         &self,
         cpu: &Cpu<'m, M>,
@@ -171,15 +176,15 @@ impl<'m, M: Machine> Space<'m, M> {
         pool: &mut TreePool,
         gather: &mut TlbGather,
     ) {
-        const COUNTED: &str = "it was counted";
+        const COUNTED: &str = "enough was reserved";
         let extents = from.extents();
         if !extents.is_empty() {
-            // SAFETY: backings were marked and copied.
+            // SAFETY: `fork_once` has marked and copied all backings.
             let copied = |extent: Extent| unsafe {
                 Extent { attributes: copied(extent.attributes), ..extent }
             };
             let copies = pool.latch(extents.len()).expect(COUNTED);
-            // SAFETY: nobody else knows them, and the branch is locked.
+            // SAFETY: the new latch is not published yet, and the branch is locked.
             unsafe {
                 copies.write(extents.iter().map(copied));
                 to.latched().replace(copies);
@@ -210,8 +215,9 @@ impl<'m, M: Machine> Space<'m, M> {
         pool: &mut TreePool,
         gather: &mut TlbGather,
     ) {
-        const COUNTED: &str = "it was counted";
-        // SAFETY: both are locked; kinds have pages, and backings were marked and copied.
+        const COUNTED: &str = "enough was reserved";
+        // SAFETY: both leaves are locked, each used state has a mapped page, and `fork_once` has marked and
+        // copied all backings.
         unsafe {
             let kinds = from.with_states(|states| states.palette_len());
             let kinds = pool.palette(kinds).expect(COUNTED);

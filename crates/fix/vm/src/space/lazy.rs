@@ -1,4 +1,4 @@
-//! To unmap pages that other CPUs forget at their next tick.
+//! Lazy unmaps: other CPUs flush the pages at their next tick.
 
 use alloc::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use crate::machine::Machine;
 use crate::machine::ticks::Ticks;
 use crate::page::Pages;
 
-/// Ranges that a CPU has waiting for ticks in a space, of 64 pages that are present: so it is 8 MiB at most. With
-/// one more all CPUs are interrupted once for all of them.
+/// The most ranges of a space that a CPU may have waiting for ticks. Each has at most 64 present pages, so
+/// the limit is 8 MiB. One more range interrupts all CPUs once for all of them.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// From now on who [unmaps](Space::unmap) a few pages of the space's own interrupts nobody: other CPUs may
-    /// go on to use them, with what was allowed, until each has [ticked](crate::Ticks::tick), or is interrupted
-    /// once for 32 ranges that a CPU has unmapped. Copies of the space are as it is.
+    /// If `is_lazy`, an [unmap](Space::unmap) of a few anonymous pages sends no IPIs from now on. Other CPUs
+    /// may still access the pages, with the old permissions, until each has [ticked](crate::Ticks::tick), or
+    /// is interrupted once for 32 ranges that a CPU has unmapped. Forks of the space inherit the setting.
     ///
-    /// That is weaker than what `unmap` says, and nothing else is: who goes to a page after it was unmapped is
-    /// not caught at once, and what he writes there is lost. The CPU that unmaps forgets at once. The frames
-    /// are nobody else's meanwhile, and count as [resident](Space::resident). Where somebody maps such a page
-    /// again, or changes it otherwise, all CPUs are interrupted first, so nobody finds old content there.
+    /// This weakens only the guarantee of `unmap`: another CPU's access after the unmap may not fault at
+    /// once, and what it writes is lost. The CPU that unmaps flushes its own TLB at once. Until all CPUs
+    /// have flushed, the frames are not reused, and count as [resident](Space::resident). Mapping such a
+    /// page again, or changing it otherwise, interrupts all CPUs first, so no CPU finds old content there.
     ///
-    /// All else is as it was: to discard, protect and move pages, to fork and to copy on write, and what goes
-    /// out of an object, as there CPUs would go on with rights that they do not have, or see each other's
-    /// writes not. So are pages of objects, or that a copy shares, and more than 64 at once that are present
-    /// (LATR, ASPLOS 2018).
+    /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
+    /// breaks, and taking pages out of objects. A delayed flush would leave CPUs with permissions that they
+    /// have lost, or hide their writes from each other. Unmaps of object pages, of pages shared with a fork,
+    /// and of more than 64 present pages at once are synchronous as well (LATR, ASPLOS 2018).
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -42,7 +42,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// let (pages, address) = (Pages::new(16, 4), 16 * PAGE as u64);
     /// space.map(&cpu, pages, Protection::READ_WRITE)?;
     /// other.store(&space, address, 42).unwrap();
-    /// space.unmap(&cpu, pages)?; // And nobody waits for the other.
+    /// space.unmap(&cpu, pages)?; // Does not wait for the other CPU.
     /// assert!(cpu.load(&space, address).is_err());
     /// assert_eq!(other.load(&space, address), Ok(42));
     /// other.tick();
@@ -51,15 +51,15 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Panics
-    /// If the machine has no [ticks](Machine::ticks).
+    /// If `is_lazy` and the machine has no [ticks](Machine::ticks).
     pub fn set_lazy(&self, is_lazy: bool) {
         assert!(!is_lazy || self.machine.ticks().is_some(), "the machine has no ticks");
         self.tree().set_lazy(is_lazy);
     }
 
-    /// Gives back the frames of what was unmapped [lazily](Space::set_lazy), for when memory is scarce: who
-    /// has not ticked since is interrupted. Without that they come back when the CPU that has unmapped them
-    /// unmaps something else.
+    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy), for when memory is scarce.
+    /// CPUs that have not ticked since are interrupted. Otherwise the frames are freed when the CPU that has
+    /// unmapped the pages unmaps something else.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());
@@ -70,7 +70,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     fn settle_in(&self, cpu: &Cpu<'m, M>, pages: Pages) {
         let done = self.tree().locked(cpu, pages, |_, _| Ok(()));
-        debug_assert!(done.is_ok(), "it lacks nothing");
+        debug_assert!(done.is_ok(), "it allocates nothing");
     }
 
     fn with_lingering<R>(
@@ -78,12 +78,12 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu: &Cpu<'m, M>,
         with: impl FnOnce(&mut VecDeque<Lingering>) -> R,
     ) -> R {
-        // SAFETY: the CPU was checked.
+        // SAFETY: the callers have checked that the CPU belongs to the space's machine.
         unsafe { self.arenas.with(cpu, |arena| with(&mut arena.lingering)) }
     }
 
-    /// Whether these pages may be unmapped lazily, if they are of the space's own. Those of before that all have
-    /// forgotten are given back.
+    /// Whether an unmap of these pages may be lazy, provided that they are anonymous. Also frees this CPU's
+    /// earlier ranges that all CPUs have flushed.
     pub(super) fn unmaps_lazily(&self, cpu: &Cpu<'m, M>, pages: Pages) -> bool {
         if !self.tree().is_lazy() {
             return false;
@@ -100,18 +100,18 @@ impl<'m, M: Machine> Space<'m, M> {
             self.settle_in(cpu, one.pages);
             self.give_range(cpu, one.pages, one.mapped);
         }
-        // Tables may go with much that is unmapped.
+        // A large unmap may free tables as well.
         let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_single_cpu(cpu.number());
         is_little && self.with_lingering(cpu, |all| all.try_reserve(1).is_ok())
     }
 
-    /// Whether all CPUs have forgotten the oldest.
+    /// Whether all CPUs have flushed the oldest range.
     fn is_over(&self, all: &VecDeque<Lingering>, ticks: &Ticks) -> bool {
         all.front().is_some_and(|oldest| self.tree().is_over(oldest.ticket, ticks))
     }
 
-    /// They were, of which so many were mapped. Nobody else is given their addresses before all have forgotten
-    /// them.
+    /// Records that `pages` were unmapped lazily, `mapped` of which were mapped. Their addresses are not
+    /// reused before all CPUs have flushed them.
     pub(super) fn lingers(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64, ticket: u64) {
         self.with_lingering(cpu, |all| all.push_back(Lingering { pages, mapped, ticket }));
         if is_mutant!("gives_what_lingers") {
