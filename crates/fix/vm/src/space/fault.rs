@@ -22,7 +22,7 @@ use crate::tree::update::{add_child, add_table};
 /// State of the PTE that a fault found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Not present, or flushed from all TLBs while it was not.
+    /// Not present, or already flushed from all TLBs.
     Absent,
     /// Present, without the permission for the access.
     Less,

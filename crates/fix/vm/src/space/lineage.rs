@@ -1,14 +1,14 @@
-//! Which spaces may have a page that one has for itself.
+//! Reverse mapping of anonymous pages: which spaces may have a page (compare Linux' `anon_vma`).
 //!
-//! A space that is copied shares its pages with the copy until one of them writes. Each of its pages has an
-//! *origin*, the space in which it came to be, and a page number there, which is the same in copies. To an
-//! origin all spaces are attached that may have any of its pages, once each and not once for each mapping or
-//! page: so who has a page is found by a look into the tables of these spaces (DragonFly 2019,
-//! `vm_map_backing`; a space as a whole is one backing here).
+//! A space that is forked shares its pages with the copy until one of them writes. Each page has an
+//! *origin*, which is the space that first had it, and a page number there, which is the same in copies. All
+//! spaces that may have pages of an origin are attached to it, once each and not once per mapping or page.
+//! To find a page's sharers, one searches the page tables of these spaces (DragonFly 2019, `vm_map_backing`;
+//! here, a whole space is one backing).
 //!
-//! A copy of a copy of a copy has pages of all of them. So that such chains have an end, a space that has
-//! reached it makes what it has of others its own before it is copied again: it copies what others have, too,
-//! and says of the rest that it came to be here (`vm_fault_collapse`).
+//! A copy of a copy of a copy has pages of all of their origins. To bound such chains, a space that has
+//! reached the limit collapses them before it is forked again: it copies shared pages of other origins, and
+//! becomes the origin of the rest (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -25,16 +25,17 @@ use crate::machine::frame_meta::OriginId;
 use crate::page::Pages;
 use crate::tree::Tree;
 
-/// Origins that the pages of a space can have, its own included: DragonFly's `vm.map_backing_limit`.
+/// The most origins that the pages of a space may have, its own included: DragonFly's
+/// `vm.map_backing_limit`.
 const MOST: usize = 5;
 
-/// A space as its pages know it. It is there as long as a space is attached.
+/// A space in its role as the origin of pages. Lives while a space is attached or a reference is held.
 #[derive(Debug)]
 pub(crate) struct Origin {
     attachments: Attachments,
 }
 
-/// That a space may have pages of an origin.
+/// Attachment of a space to an origin whose pages it may have.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OriginLink {
@@ -46,11 +47,11 @@ pub(crate) struct OriginLink {
 #[derive(Debug)]
 pub(crate) struct Lineage {
     own: NonNull<Origin>,
-    /// The first is that to its own. Under the lock of the root.
+    /// The first links to the space's own origin. Protected by the lock of the root.
     links: UnsafeCell<[Option<NonNull<OriginLink>>; MOST]>,
 }
 
-/// Memory for those of a copy.
+/// Preallocated links for a fork.
 pub(crate) struct OriginLinks([Option<Box<OriginLink>>; MOST]);
 
 impl OriginLinks {
@@ -64,7 +65,7 @@ impl OriginLinks {
 }
 
 impl OriginLink {
-    /// One that is to begin.
+    /// A link that has not begun.
     pub(crate) fn new() -> Result<Box<OriginLink>, OutOfMemory> {
         let attachment = Attachment::new(Pages::new(0, 0), 0, NonNull::dangling());
         try_box(OriginLink { attachment, origin: NonNull::dangling() })
@@ -73,15 +74,15 @@ impl OriginLink {
     /// Attaches a space to an origin.
     ///
     /// # Safety
-    /// The origin has a holder, or a space attached that stays meanwhile; the tree has a user until the link is
-    /// [ended](OriginLink::end).
+    /// A reference to the origin must be held, or a space must be attached to it, during the call. The tree
+    /// must have a user until the link is [ended](OriginLink::end).
     unsafe fn begin<M: Machine>(
         mut self: Box<OriginLink>,
         origin: NonNull<Origin>,
         tree: NonNull<Tree>,
         cpu: &Cpu<'_, M>,
     ) -> NonNull<OriginLink> {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees that the origin is alive, and that the tree is until `end`.
         unsafe {
             let attachment = Attachment::new(tree.as_ref().pages(), 0, tree);
             *self = OriginLink { attachment, origin };
@@ -93,9 +94,11 @@ impl OriginLink {
     }
 
     /// # Safety
-    /// It has [begun](OriginLink::begin), and the space has no pages of the origin any more, or will not tell.
+    /// The link must have [begun](OriginLink::begin). The space must have no pages of the origin any more,
+    /// or must be going away.
     unsafe fn end(link: NonNull<OriginLink>, platform: &impl Platform) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees that the link has begun, so it came from a box, and its attachment
+        // keeps the origin alive. The last holder of an origin frees it.
         unsafe {
             let origin = link.as_ref().origin;
             let is_last = origin.as_ref().attachments.detach(link.cast(), platform);
@@ -108,10 +111,10 @@ impl OriginLink {
 }
 
 impl Lineage {
-    /// That of a space that begins, and whose pages begin with it.
+    /// The lineage of a new space, with its own origin.
     ///
     /// # Safety
-    /// The tree has a user until the [end](Lineage::end).
+    /// The tree must have a user until [`end`](Lineage::end).
     pub(crate) unsafe fn new<M: Machine>(
         tree: NonNull<Tree>,
         origin: Box<Origin>,
@@ -120,7 +123,8 @@ impl Lineage {
     ) -> Lineage {
         let own = NonNull::from(Box::leak(origin));
         let mut links = [None; MOST];
-        // SAFETY: the caller promises it; we hold the origin.
+        // SAFETY: the caller keeps the tree alive until `end`. We hold a reference to the origin until
+        // `close`.
         unsafe {
             links[0] = Some(link.begin(own, tree, cpu));
             let is_last = own.as_ref().attachments.close(cpu.platform());
@@ -134,21 +138,21 @@ impl Lineage {
         OriginId::new(self.own.cast())
     }
 
-    /// Whether a copy would have too many origins.
+    /// Whether a fork would have too many origins.
     ///
     /// # Safety
-    /// Under the lock of the root.
+    /// The caller must hold the lock of the root.
     pub(crate) unsafe fn is_full(&self) -> bool {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller holds the lock of the root.
         unsafe { &*self.links.get() }.iter().all(Option::is_some)
     }
 
-    /// The pages of a copy, of this lineage and tree, may be of all origins that these are of. It is not
-    /// [full](Lineage::is_full).
+    /// Attaches `tree`, whose space is a new fork with the lineage `copy`, to all origins of this lineage,
+    /// which must not be [full](Lineage::is_full).
     ///
     /// # Safety
-    /// Under the locks of the roots of both. The copy has just begun, and only the caller has it, and those that come
-    /// by what is attached here and wait for the lock.
+    /// The caller must hold the locks of both roots. The copy must be new: no other CPU may use it, except
+    /// those that find it through these attachments and wait for the lock of its root.
     pub(crate) unsafe fn inherit<M: Machine>(
         &self,
         copy: &Lineage,
@@ -156,11 +160,12 @@ impl Lineage {
         mut links: OriginLinks,
         cpu: &Cpu<'_, M>,
     ) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller holds the lock of the root.
         let all = unsafe { &*self.links.get() };
         for (place, link) in all.iter().flatten().enumerate() {
-            let new = links.0[place].take().expect("links are there");
-            // SAFETY: this one's space is attached to the origin, and the copy's root is locked.
+            let new = links.0[place].take().expect("there is a link for each origin");
+            // SAFETY: this space is attached to the origin, and the caller holds the lock of the copy's
+            // root.
             unsafe {
                 let new = new.begin(link.as_ref().origin, tree, cpu);
                 (*copy.links.get())[place + 1] = Some(new);
@@ -168,58 +173,59 @@ impl Lineage {
         }
     }
 
-    /// All pages of the space are of its own origin.
+    /// Detaches the space from all origins except its own.
     ///
     /// # Safety
-    /// They are, and the root is locked.
+    /// All pages of the space must have its own origin, and the root must be locked.
     pub(crate) unsafe fn forget_others(&self, platform: &impl Platform) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees that the root is locked and that the space has no pages of other
+        // origins.
         unsafe { self.end_from(1, platform) };
     }
 
-    /// The space ends.
+    /// Detaches the space from all origins when it goes away.
     ///
     /// # Safety
-    /// Nobody else has its pages.
+    /// The caller must have exclusive access to the space.
     pub(crate) unsafe fn end(&self, platform: &impl Platform) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees exclusive access.
         unsafe { self.end_from(0, platform) };
     }
 
     /// # Safety
-    /// Under the lock of the root, or by who has the space alone; the space has no pages of these origins, or
-    /// will not tell.
+    /// The caller must hold the lock of the root or have exclusive access to the space. The space must have
+    /// no pages of the origins from index `first` on, or must be going away.
     unsafe fn end_from(&self, first: usize, platform: &impl Platform) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller holds the lock of the root or has exclusive access.
         for link in unsafe { &mut *self.links.get() }[first..].iter_mut().filter_map(Option::take) {
-            // SAFETY: as above.
+            // SAFETY: links in the lineage have begun. The caller guarantees the rest.
             unsafe { OriginLink::end(link, platform) };
         }
     }
 }
 
 impl Origin {
-    /// One that the caller holds.
+    /// A new origin, with a reference that the caller holds.
     pub(crate) fn new() -> Result<Box<Origin>, OutOfMemory> {
         try_box(Origin { attachments: Attachments::new(1)? })
     }
 }
 
-/// An origin that is held for a while.
+/// A reference to an origin.
 pub(crate) struct PinnedOrigin(NonNull<Origin>);
 
 impl PinnedOrigin {
     /// # Safety
-    /// A space is attached to it meanwhile.
+    /// A space must be attached to the origin during the call.
     pub(crate) unsafe fn new(origin: OriginId) -> PinnedOrigin {
         let origin: NonNull<Origin> = origin.pointer().cast();
-        // SAFETY: an origin is there as long as a space is attached, as the caller promises.
+        // SAFETY: an origin lives while a space is attached, which the caller guarantees.
         unsafe { origin.as_ref() }.attachments.get_ref();
         PinnedOrigin(origin)
     }
 
     pub(crate) fn attachments(&self) -> &Attachments {
-        // SAFETY: we hold it.
+        // SAFETY: `self` holds a reference.
         unsafe { &self.0.as_ref().attachments }
     }
 }
@@ -227,7 +233,7 @@ impl PinnedOrigin {
 impl Drop for PinnedOrigin {
     fn drop(&mut self) {
         if self.attachments().put_refs(1) {
-            // SAFETY: it came from a box, and nobody holds it.
+            // SAFETY: origins are boxes, and this was the last reference.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
     }

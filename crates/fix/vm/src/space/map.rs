@@ -1,4 +1,4 @@
-//! To map, protect and discard.
+//! Mapping, discarding, populating and protecting pages.
 
 use super::Space;
 use crate::backing::{Backing, Sharing};
@@ -18,7 +18,7 @@ use crate::tree::update::{
 };
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps memory of the space's own at these pages, where nothing is mapped.
+    /// Maps anonymous memory at these pages, where nothing may be mapped yet.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -32,14 +32,14 @@ impl<'m, M: Machine> Space<'m, M> {
         self.map_as(cpu, pages, Attributes::anonymous(protection.readable()))
     }
 
-    /// Maps pages of an object from page `first` on at these pages, where nothing is mapped. The object need
-    /// not have them now, but when somebody goes there.
+    /// Maps the pages of `object` from `first` on at these pages, where nothing may be mapped yet. The
+    /// object need not have its pages yet, but an access faults until it does.
     ///
     /// # Errors
     /// See [`MapError`].
     ///
     /// # Panics
-    /// If the object is of another machine.
+    /// If `object` belongs to another machine.
     pub fn map_object(
         &self,
         cpu: &Cpu<'m, M>,
@@ -50,8 +50,11 @@ impl<'m, M: Machine> Space<'m, M> {
         sharing: Sharing,
     ) -> Result<(), MapError> {
         self.check(cpu, pages)?;
-        assert!(core::ptr::eq(self.machine, object.machine()), "the object is of another machine");
-        // A guard is of nothing.
+        assert!(
+            core::ptr::eq(self.machine, object.machine()),
+            "the object belongs to another machine"
+        );
+        // Guards have no content.
         if protection.readable() == Protection::GUARD {
             return Err(MapError::Guard);
         }
@@ -64,11 +67,12 @@ impl<'m, M: Machine> Space<'m, M> {
         let backing = backing.map_err(|_| OutOfMemory)?;
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
-        // SAFETY: the caller has the object. It is detached here, or when nothing is mapped by it.
+        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below on failure, and
+        // otherwise once nothing is mapped by it.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
         let result = self.map_as(cpu, pages, attributes);
         if result.is_err() {
-            // SAFETY: nothing was mapped.
+            // SAFETY: `map_as` failed, so nothing is mapped by the backing.
             unsafe { Backing::detach(backing, self.machine) };
         }
         result
@@ -112,8 +116,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(true)
     }
 
-    /// Frees the frames of these pages, of which some or all may not be mapped: they are zero again when
-    /// somebody goes there, `MADV_DONTNEED`.
+    /// Discards the content of these pages and frees their frames: `MADV_DONTNEED`. Skips pages that are not
+    /// mapped. The next access to an anonymous page finds zeros, and one to a page of an object finds the
+    /// object's content.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -124,27 +129,27 @@ impl<'m, M: Machine> Space<'m, M> {
             take_below(self.machine, locked.top, pages, &mut gather);
             Ok(())
         })?;
-        // SAFETY: what was removed is not in the tables any more.
+        // SAFETY: the gathered frames are in no table any more.
         unsafe { gather.finish(self.tree(), cpu) };
         Ok(())
     }
 
-    /// Makes these pages present, all of which are mapped, as if somebody had read each from the first on:
-    /// `MADV_POPULATE_READ`. Pages of the space's own that nobody shares may be written to as well then. Of no
-    /// pages it does nothing.
+    /// Makes these pages present, as if each was read in ascending order: `MADV_POPULATE_READ`. All of them
+    /// must be mapped. Anonymous pages that are not shared also become writable, if their protection allows
+    /// it. An empty range is a no-op.
     ///
     /// # Errors
-    /// Those of the first page that cannot be read: pages before it are present. [`Fault::Unmapped`] if it is not
-    /// mapped (`ENOMEM`), [`Fault::AccessDenied`] if it may not be read (`EINVAL`), [`Fault::Guard`] and
-    /// [`Fault::BeyondEnd`] (`EFAULT`); and where there is no memory, or the pager fails or may have it come
-    /// [again later](Fault::Retry).
+    /// The error of the first page that cannot be read; the pages before it are present then.
+    /// [`Fault::Unmapped`] if the page is not mapped (`ENOMEM`), [`Fault::AccessDenied`] if it may not be
+    /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`). Also if there is no memory, or
+    /// the pager fails or asks to [retry](Fault::Retry).
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        // No CPU has faulted: one that has cached an absent entry does, once.
+        // No flush: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
         (pages.start..pages.end).try_for_each(read)
     }
 
-    /// Changes what may be done with these pages, all of which are mapped.
+    /// Changes the protection of these pages, all of which must be mapped.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -172,7 +177,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.protect_in(locked.top, pages, protection, pool, &mut gather)?;
             Ok(true)
         })?;
-        // SAFETY: nothing was removed.
+        // SAFETY: no frame was removed from a table.
         unsafe { gather.finish(self.tree(), cpu) };
         if is_mapped { Ok(()) } else { Err(MapError::Unmapped) }
     }
@@ -204,7 +209,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Takes what is present of these pages out of the tables of a node that is locked and of those below.
+/// Takes the present pages among these out of the tables of a locked node and of those below.
 fn take_below<M: Machine>(machine: &M, node: NodeRef<'_>, pages: Pages, gather: &mut TlbGather) {
     match node {
         NodeRef::Leaf(leaf) => gather.take(machine, leaf, pages),

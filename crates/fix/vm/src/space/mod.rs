@@ -1,4 +1,4 @@
-//! An address space: what is mapped where.
+//! Address spaces.
 
 mod anywhere;
 mod arena;
@@ -38,10 +38,10 @@ use alloc::boxed::Box;
 
 /// An address space of a machine.
 ///
-/// All operations may be called by any CPU at any time. Those on pages that are apart share nothing.
+/// Any CPU may call any operation at any time. Operations on pages that are far enough apart share nothing.
 ///
 /// # Panics
-/// All operations, if the CPU is one of another machine.
+/// All operations panic if the CPU belongs to another machine.
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
@@ -49,27 +49,27 @@ pub struct Space<'m, M: Machine> {
     pub(crate) arenas: Arenas,
 }
 
-// SAFETY: the tree is used under its locks and the machine's epoch.
+// SAFETY: the tree is accessed only under its locks or within the machine's epoch.
 unsafe impl<M: Machine> Sync for Space<'_, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`; nothing is bound to a thread.
 unsafe impl<M: Machine> Send for Space<'_, M> {}
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// A space where nothing is mapped.
+    /// Creates an address space where nothing is mapped.
     ///
     /// # Errors
-    /// There is no memory for its root.
+    /// If there is no memory for its root.
     pub fn new(cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, OutOfMemory> {
         Space::new_within(cpu, None)
     }
 
-    /// A space where nothing is mapped, and whose pages count in this quota.
+    /// Creates an address space where nothing is mapped, and whose pages are charged to `quota`.
     ///
     /// # Errors
-    /// There is no memory for its root.
+    /// If there is no memory for its root.
     ///
     /// # Panics
-    /// If the quota is one for fewer CPUs.
+    /// If `quota` was made for fewer CPUs than the machine has.
     pub fn with_quota(cpu: &Cpu<'m, M>, quota: Arc<Quota>) -> Result<Space<'m, M>, OutOfMemory> {
         let (shares, cpus) = (quota.cpus(), cpu.machine().cpus());
         assert!(
@@ -93,15 +93,15 @@ impl<'m, M: Machine> Space<'m, M> {
         cpu.refill(Nodes::TABLE)?;
         let frame = cpu.with_pool(|pool| pool.tree.table()).map_err(|_| OutOfMemory)?;
         machine.begin_root(frame);
-        // SAFETY: nobody else knows the tree, whose root has no table; the frame is zeroed and ours.
+        // SAFETY: the tree is not published, its root has no table yet, and the frame is zeroed and ours.
         unsafe { tree.root().set_table(frame, table_at(machine, frame)) };
         let tree = NonNull::from(Box::leak(tree));
-        // SAFETY: the space is a user of the tree until it ends the lineage.
+        // SAFETY: the space is a user of the tree until its `Drop`, which ends the lineage first.
         let lineage = unsafe { Lineage::new(tree, origin, link, cpu) };
         Ok(Space { machine, tree, lineage, arenas })
     }
 
-    /// Its number, which no other space has: what caches of the machine may know it by.
+    /// The space's number, which no other space has. The machine may identify cached translations by it.
     pub fn number(&self) -> u64 {
         self.tree().number()
     }
@@ -110,53 +110,55 @@ impl<'m, M: Machine> Space<'m, M> {
         self.machine
     }
 
-    /// The frame of its uppermost table, for CPUs to load. They have to have left it when the space is
-    /// dropped.
+    /// The frame of the root page table, for CPUs to load. All CPUs must have switched to another table
+    /// before the space is dropped.
     pub fn table(&self) -> Frame {
         self.tree().root().table_frame()
     }
 
-    /// All pages that may be mapped: those that the format has for programs.
+    /// The pages that may be mapped: those that the format reserves for programs.
     pub fn pages(&self) -> Pages {
         M::Format::pages()
     }
 
-    /// How many pages are present. Exact if nobody changes that meanwhile.
+    /// The number of present pages. Exact only if no CPU changes it meanwhile.
     pub fn resident(&self) -> u64 {
         self.tree().account.resident()
     }
 
-    /// The CPU goes to pages of the space from now on: others see to it that it learns of changes.
+    /// Adds the CPU to the shootdown set. It may access pages of the space from now on: operations of other
+    /// CPUs flush its TLB.
     pub fn activate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().activate(cpu.number());
     }
 
-    /// The CPU goes to no page of the space until it is [activated](Space::activate) again, and who changes the
-    /// space from now on does not have it interrupted. Who has begun before may, and wants its answer.
+    /// Removes the CPU from the shootdown set, until it is [activated](Space::activate) again. Operations
+    /// that start later do not interrupt it. One that is already in progress still may, and must be
+    /// acknowledged.
     ///
     /// # Safety
-    /// The CPU has loaded another table, and has forgotten all that it knew of this one: it has no entries of a
-    /// PCID or ASID left that it would use when it comes back.
+    /// The CPU must have loaded another table and flushed everything that it has cached of this one. It must
+    /// have no entries left under a PCID or ASID that it would use once it is activated again.
     pub unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().deactivate(cpu.number());
     }
 
     /// # Panics
-    /// If the CPU is another machine's, whose epoch says nothing of our nodes.
+    /// If the CPU belongs to another machine, whose epoch does not protect our nodes.
     #[inline]
     pub(crate) fn check_cpu(&self, cpu: &Cpu<'m, M>) {
-        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU belongs to another machine");
     }
 
-    /// For what finds it later.
+    /// The tree's address, for reverse mappings.
     pub(crate) fn tree_pointer(&self) -> NonNull<Tree> {
         self.tree
     }
 
     pub(crate) fn tree(&self) -> &Tree {
-        // SAFETY: it is there as long as the space.
+        // SAFETY: the space is a user of the tree, so the tree outlives it.
         unsafe { self.tree.as_ref() }
     }
 
@@ -169,7 +171,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
     }
 
-    /// What may be done with a page; none if it is not mapped.
+    /// The protection of `page`, or `None` if it is not mapped.
     pub fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -182,9 +184,9 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
-    /// Calls `with` for each space that has the frame of this page, with the number of the space and of the page
-    /// there: this one and its relatives, as long as nobody has written. Nothing is called for pages of
-    /// [objects](crate::Object::mappings).
+    /// Calls `with` for each space that has the frame of `page`, with the number of the space and the page
+    /// number there: this space and those related to it by forks, while nobody has written. Does nothing for
+    /// pages of [objects](crate::Object::mappings).
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: u64, mut with: impl FnMut(u64, u64)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -196,7 +198,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 .filter(|&frame| !self.machine.frame_meta(frame).is_object());
             Ok(frame.map(|frame| {
                 let (origin, index) = self.machine.frame_meta(frame).origin();
-                // SAFETY: this space is attached to the origins of its pages, and locked.
+                // SAFETY: the page is locked, and this space is attached to the origins of its pages.
                 (frame, unsafe { PinnedOrigin::new(origin) }, index)
             }))
         });
@@ -225,7 +227,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// What is exact only if nobody changes it meanwhile; not what belongs to CPUs, which only they may look at.
+/// The values are exact only if no CPU changes them meanwhile. Per-CPU state is left out, as only its own
+/// CPU may read it.
 impl<M: Machine> fmt::Debug for Space<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Space")
@@ -236,12 +239,12 @@ impl<M: Machine> fmt::Debug for Space<'_, M> {
     }
 }
 
-/// Adds the backings of what is mapped in a node and below.
+/// Adds the backings of everything that is mapped in a node and below.
 ///
 /// # Safety
-/// Nobody changes what is mapped.
+/// Mappings in the node and below must not change during the call.
 unsafe fn mark(node: NodeRef<'_>, marked: &mut Marked) {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller guarantees that the mappings do not change.
     unsafe {
         match node {
             NodeRef::Leaf(leaf) => leaf.with_states(|states| {
@@ -258,17 +261,18 @@ unsafe fn mark(node: NodeRef<'_>, marked: &mut Marked) {
 impl<M: Machine> Drop for Space<'_, M> {
     fn drop(&mut self) {
         let tree = self.tree();
-        // Others may look at pages that objects have here.
+        // Operations on objects may still visit this tree.
         let locked = tree.lock_pages(self.machine, tree.pages());
         if let Some(quota) = tree.account.quota() {
-            // Nobody uses the space any more, as if all of it was locked.
+            // Exact, as all nodes are locked.
             let count = mapped(NodeRef::Branch(tree.root()), tree.pages());
             quota.give_back_to_rest(count, self.machine.epoch().platform());
         }
         let mut marked = Marked::default();
-        // SAFETY: nobody changes what is mapped any more.
+        // SAFETY: `drop` has exclusive access to the space, so its mappings do not change.
         unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
-        // Who takes pages out of an object does not look here afterwards.
+        // Once the backings are detached, operations that take pages out of an object no longer visit this
+        // tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
                 for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
@@ -282,12 +286,13 @@ impl<M: Machine> Drop for Space<'_, M> {
         drop(locked);
         let mut backings = marked.into_backings();
         while let Some(backing) = backings.pop() {
-            // SAFETY: the space and what is mapped by it is nobody's any more, and CPUs have left it.
+            // SAFETY: nobody uses the space or its mappings any more, and all CPUs have switched to another
+            // table.
             unsafe { Backing::detach(backing, self.machine) };
         }
-        // SAFETY: nobody else has its pages.
+        // SAFETY: `drop` has exclusive access to the space.
         unsafe { self.lineage.end(self.machine.epoch().platform()) };
-        // SAFETY: it came from a box, and CPUs have left it.
+        // SAFETY: the tree came from a box, and all CPUs have switched to another table.
         unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }

@@ -1,4 +1,4 @@
-//! To give back what empty parts of the tree have.
+//! Freeing empty parts of the tree.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,25 +12,26 @@ use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Pages};
 use crate::tree::node::{Branch, Node, NodeRef, entry_span};
 
-/// To unmap so many pages frees tables as well: a gibibyte, what a branch above leaves is for.
+/// An unmap of at least this many pages also frees tables: 1 GiB, the span of a branch just above the
+/// leaves.
 pub(super) const PRUNED_AT_ONCE: u64 = entry_span(2);
 
-/// Nodes that were taken out of the tree, in lists through what they are made of.
+/// Nodes that were detached from the tree, in intrusive lists.
 struct Pruned {
     nodes: Option<NonNull<Node>>,
-    /// Tables, through the metadata of their frames.
+    /// Page tables, linked through the metadata of their frames.
     tables: Option<Frame>,
-    /// What CPUs may have found by these tables.
+    /// The pages that CPUs may have accessed through these tables.
     pages: Pages,
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Frees the tables of these pages, and what else there is for them, where nothing is mapped. The lowest
-    /// that has all of them stays. Returns how many frames have come back.
+    /// Frees the page tables and tree nodes of these pages where nothing is mapped, except the lowest node
+    /// that covers all of `pages`. Returns the number of frames that were freed.
     ///
-    /// To unmap leaves them where they are, as pages are mapped again soon where others were, and to make and
-    /// free tables is most of the cost of that then; unless a gibibyte or more goes at once. So an embedder
-    /// calls this when memory is scarce, as it does others that can do without some (Linux' shrinkers).
+    /// [`unmap`](Space::unmap) keeps tables unless it unmaps 1 GiB or more: pages are often mapped again
+    /// soon at the same place, and most of the cost would then be allocating and freeing tables. An embedder
+    /// calls this when memory is scarce, like Linux its shrinkers.
     pub fn prune(&self, cpu: &Cpu<'m, M>, pages: Pages) -> u64 {
         self.check_cpu(cpu);
         let pages = pages.and(self.pages());
@@ -45,9 +46,9 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             Ok(())
         });
-        debug_assert!(done.is_ok(), "it lacks nothing");
+        debug_assert!(done.is_ok(), "it allocates nothing");
         if !pruned.pages.is_empty() {
-            // CPUs may be on their way through these tables, or have cached where they are.
+            // CPUs may be walking these tables, or have them in their page-walk caches.
             let flush = match is_mutant!("prune_keeps_tables") {
                 true => Flush::Range(pruned.pages),
                 false => Flush::Tables(pruned.pages),
@@ -57,12 +58,13 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut count = 0;
         while let Some(frame) = pruned.tables {
             pruned.tables = self.machine.frame_meta(frame).take_next();
-            // SAFETY: it is in no table, and no CPU goes there.
+            // SAFETY: the frame was unlinked from the table above, and the shootdown flushed it from all
+            // CPUs.
             unsafe { cpu.free(frame) };
             count += 1;
         }
         while let Some(node) = pruned.nodes {
-            // SAFETY: it was taken out of the tree, and is there until it is retired.
+            // SAFETY: we detached the node from the tree, and it stays allocated until it is retired.
             unsafe {
                 pruned.nodes = node.as_ref().take_next();
                 cpu.retire_node(node);
@@ -73,7 +75,7 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 impl Pruned {
-    /// Takes out those below a branch that have any of these pages and are empty. All of these are locked.
+    /// Detaches the empty nodes below a branch that overlap `pages`. All of these must be locked.
     fn below<M: Machine>(&mut self, machine: &M, branch: &Branch, pages: Pages) {
         for child in branch.children(pages) {
             let is_empty = match child {
@@ -94,9 +96,9 @@ impl Pruned {
                     self.pages.start = self.pages.start.min(span.start);
                     self.pages.end = self.pages.end.max(span.end);
                 }
-                // SAFETY: both are locked.
+                // SAFETY: both nodes are locked.
                 let node = unsafe { branch.remove(slot) };
-                // SAFETY: we have taken it out, and others do not use this.
+                // SAFETY: we detached the node, and nobody else uses its link.
                 unsafe { node.as_ref() }.set_next(self.nodes);
                 self.nodes = Some(node);
             }
