@@ -1,4 +1,4 @@
-//! Memory that spaces map together: shared memory, files.
+//! Objects: files and shared memory, which several spaces can map.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -20,9 +20,9 @@ use crate::page::{Frame, PAGE, Protection};
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
 
-/// Pages by number from 0 on, which spaces [map](crate::Space::map_object): a file, or memory that is shared.
+/// Pages, numbered from 0, that spaces [map](crate::Space::map_object): a file, or shared memory.
 ///
-/// It lives as long as it is mapped anywhere.
+/// Its pages live until the `Object` is dropped and its last mapping is gone.
 ///
 /// ```
 /// use knee_vm::hosted::Hosted;
@@ -39,7 +39,7 @@ use crate::tree::Tree;
 /// let page = |number| number * PAGE as u64;
 /// cpu.store(&one, page(108), 42).unwrap();
 /// assert_eq!(cpu.load(&other, page(200)), Ok(42));
-/// cpu.store(&other, page(200), 43).unwrap(); // The page is its own now.
+/// cpu.store(&other, page(200), 43).unwrap(); // Breaks copy-on-write.
 /// assert_eq!(cpu.load(&one, page(108)), Ok(42));
 /// # Ok::<(), knee_vm::MapError>(())
 /// ```
@@ -48,13 +48,13 @@ pub struct Object<'m, M: Machine> {
     core: NonNull<ObjectCore>,
 }
 
-// SAFETY: what it is made of is used under locks, or is atomic.
+// SAFETY: the core is accessed only under locks or through atomics.
 unsafe impl<M: Machine> Sync for Object<'_, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`; nothing is bound to a thread.
 unsafe impl<M: Machine> Send for Object<'_, M> {}
 
 impl<'m, M: Machine> PinnedObject<'m, M> {
-    /// Has the pager bring a page. Without locks, outside of the epoch.
+    /// Has the pager read a page into a new frame. Must be called without locks and outside of the epoch.
     pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
         let core = self.core();
         let Some(pager) = &core.pager else { return Ok(()) };
@@ -63,7 +63,7 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
                 pool.frames.has_page()?;
                 Ok(core::ptr::from_ref(core.index.make(index, &mut pool.blocks)?))
             }) {
-                // SAFETY: slots stay as long as the object.
+                // SAFETY: slots live as long as the object, which `self` pins.
                 Ok(slot) => break unsafe { &*slot },
                 Err(needed) => cpu.refill(needed)?,
             }
@@ -72,8 +72,8 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
             return Ok(());
         }
         let frame = cpu.with_pool(|pool| pool.frames.page());
-        let frame = frame.expect("it was there, and is the CPU's");
-        // SAFETY: the frame is ours.
+        let frame = frame.expect("this CPU's pool has a reserved page");
+        // SAFETY: the frame is ours until its slot becomes `Present`.
         let page = unsafe { self.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
         let result = pager.page_in(index, page);
         if result.is_ok() && core.is_within(index) {
@@ -82,7 +82,7 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
             return Ok(());
         }
         slot.set(State::Absent);
-        // SAFETY: no CPU has gone there.
+        // SAFETY: the frame was never mapped.
         unsafe { cpu.free(frame) };
         match result {
             Ok(()) => Err(Fault::BeyondEnd),
@@ -91,20 +91,21 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
         }
     }
 
-    /// Waits until it takes copies again. Without locks, outside of the epoch.
+    /// Waits until the object accepts copies of its mappings. Must be called without locks and outside of
+    /// the epoch.
     pub(crate) fn wait_while_throttled(&self, cpu: &Cpu<'m, M>) {
         let forks_throttled = || self.core().attachments.forks_throttled();
-        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        // SAFETY: a `Cpu` never leaves its CPU, which holds no locks, as this function requires.
         unsafe { self.machine().wait_while(cpu.number(), forks_throttled) };
     }
 }
 
-/// Who takes pages out of an object is alone with that.
+/// Exclusive right to take pages out of an object.
 struct Busy<'a>(&'a ObjectCore);
 
 impl<'a> Busy<'a> {
     fn new<M: Machine>(core: &'a ObjectCore, cpu: &Cpu<'_, M>) -> Busy<'a> {
-        // SAFETY: a `Cpu` stays on its CPU, and we have no locks.
+        // SAFETY: a `Cpu` never leaves its CPU, which holds no locks here.
         unsafe { cpu.machine().wait_while(cpu.number(), || core.is_busy.swap(true, Acquire)) };
         Busy(core)
     }
@@ -116,32 +117,32 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What is to be done with pages that are taken out of an object.
+/// What to do with pages that are taken out of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictMode {
-    /// The pager gets those that it does not know, and they go.
+    /// Write dirty pages to the pager, and remove all pages.
     Evict,
-    /// The pager gets those that it does not know, and they stay.
+    /// Write dirty pages to the pager, and keep all pages.
     WriteBack,
-    /// They go.
+    /// Remove all pages, without writing any.
     Discard,
 }
 
 impl<'m, M: Machine> Object<'m, M> {
-    /// An object of so many pages that are zero at first: shared memory. It may grow up to its
+    /// Creates an object of `pages` pages that are zero at first: shared memory. It may grow to its
     /// [`capacity`](Object::capacity).
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// If there is no memory for it.
     pub fn new(cpu: &Cpu<'m, M>, pages: u64) -> Result<Object<'m, M>, OutOfMemory> {
         Object::new_with(cpu, pages, pages, None)
     }
 
-    /// An object of so many pages that this pager has, and that may grow to `capacity`, or as far as
-    /// [`capacity`](Object::capacity) says.
+    /// Creates an object of `pages` pages with the content that `pager` has. It may grow to `capacity`
+    /// pages, rounded up as [`capacity`](Object::capacity) describes.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// If there is no memory for it.
     pub fn with_pager(
         cpu: &Cpu<'m, M>,
         pages: u64,
@@ -173,22 +174,22 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     fn get(&self) -> &ObjectCore {
-        // SAFETY: we hold it.
+        // SAFETY: the `Object` keeps its core alive.
         unsafe { self.core.as_ref() }
     }
 
-    /// How many pages it has.
+    /// The number of pages.
     pub fn pages(&self) -> u64 {
         self.get().len.load(Acquire)
     }
 
-    /// How many it may have: what was asked for, rounded up to 512, 512² and so on, what tables of its height have
-    /// room for.
+    /// The most pages that the object may have: the capacity that was requested, rounded up to 512, 512² and
+    /// so on, which is what tables of its height have room for.
     pub fn capacity(&self) -> u64 {
         self.get().index.capacity()
     }
 
-    /// How many of them have frames; exact if nobody changes that meanwhile.
+    /// The number of pages that have frames. Exact only if no CPU changes it meanwhile.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {
@@ -197,11 +198,11 @@ impl<'m, M: Machine> Object<'m, M> {
         count
     }
 
-    /// Makes it longer, up to its [`capacity`](Object::capacity), or shorter: pages beyond the end are gone
-    /// everywhere when it returns, `ftruncate`. Copies that spaces have for themselves stay.
+    /// Sets the number of pages, up to the [`capacity`](Object::capacity): `ftruncate`. When it returns,
+    /// pages beyond the end are gone from all spaces. Private copies that spaces have made stay.
     ///
     /// # Errors
-    /// It would be longer than it may be. Nothing has changed.
+    /// [`BeyondCapacity`] if `pages` exceeds the capacity. The object is unchanged then.
     pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), BeyondCapacity> {
         let capacity = self.capacity();
         if pages > capacity {
@@ -212,24 +213,24 @@ impl<'m, M: Machine> Object<'m, M> {
         let before = self.get().len.swap(pages, SeqCst);
         fence(SeqCst);
         if pages < before {
-            // Nobody is asked to take them, so nothing can fail.
+            // `Discard` does not call the pager, so it cannot fail.
             let _ = self.take_out(cpu, &busy, pages..before, EvictMode::Discard);
         }
         Ok(())
     }
 
-    /// Frees the frames of these pages, wherever they are mapped: they are as the pager has them when
-    /// somebody goes there again, or zero if there is none, `fallocate` with `FALLOC_FL_PUNCH_HOLE`. Returns
-    /// how many there were.
+    /// Frees the frames of these pages, wherever they are mapped: `fallocate` with `FALLOC_FL_PUNCH_HOLE`.
+    /// The next access reads a page from the pager again, or finds zeros if there is none. Returns the
+    /// number of frames that were freed.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
-    /// Gives the pager those of these pages that were written to, and frees the frames: nobody has them
-    /// mapped any more when it returns. Without a pager they stay. Returns how many have gone.
+    /// Writes the dirty pages among these to the pager, and frees all of their frames. When it returns, no
+    /// space has them present. Without a pager the pages stay. Returns the number of frames that were freed.
     ///
     /// # Errors
-    /// The pager's. Pages that it did not take are where they were.
+    /// The pager's error. Pages that the pager did not accept stay in the object.
     pub fn evict(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
         match self.get().has_pager() {
             true => self.take_out_alone(cpu, pages, EvictMode::Evict),
@@ -237,10 +238,10 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// Gives the pager those of these pages that were written to, `msync`. Returns how many it got.
+    /// Writes the dirty pages among these to the pager: `msync`. Returns the number of pages written.
     ///
     /// # Errors
-    /// The pager's.
+    /// The pager's error.
     pub fn write_back(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
         match self.get().has_pager() {
             true => self.take_out_alone(cpu, pages, EvictMode::WriteBack),
@@ -248,8 +249,9 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// Calls `with` for each place where this page is mapped and present now, by the number of the space and the page
-    /// there: the reverse mapping. Not for copies that spaces have for themselves.
+    /// Calls `with` for each place where page `index` is mapped and present now, with the number of the
+    /// space and the page number there: the reverse mapping. Private copies that spaces have made are left
+    /// out.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, u64)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -260,7 +262,7 @@ impl<'m, M: Machine> Object<'m, M> {
             let pages = visit.pages(&(index..index + 1));
             let found = visit.tree().locked(cpu, pages, |locked, _| {
                 let backing = locked.attributes(pages.start).and_then(|found| found.backing);
-                // The object may have been mapped there before, and again since.
+                // The visited mapping may be gone, and the object be mapped there again.
                 let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
                 let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
                 Ok(frame.is_some_and(|frame| core.has(index, frame)))
@@ -271,7 +273,7 @@ impl<'m, M: Machine> Object<'m, M> {
         });
     }
 
-    /// The frame of a page: for tests.
+    /// The frame of page `index`, for tests.
     #[cfg(feature = "std")]
     #[doc(hidden)]
     pub fn frame(&self, index: u64) -> Option<Frame> {
@@ -282,7 +284,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     fn check(&self, cpu: &Cpu<'m, M>) {
-        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU is of another machine");
+        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU belongs to another machine");
     }
 
     fn take_out_alone(
@@ -306,10 +308,10 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
-        // From now on who faults has to wait, and no new entry is made.
+        // From here on, faults on these pages must wait, and add no PTEs.
         core.index.for_each(pages.clone(), |_, slot| {
             if mode == EvictMode::Discard {
-                // SAFETY: a `Cpu` stays on its CPU, and we have no locks but that of who takes pages out.
+                // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
                 unsafe { self.machine.wait_while(cpu.number(), || slot.get() == State::Coming) };
             }
             if let State::Present(frame) = slot.get() {
@@ -336,7 +338,7 @@ impl<'m, M: Machine> Object<'m, M> {
             if gone {
                 self.machine.frame_meta(frame).set_object(false);
                 slot.set(State::Absent);
-                // SAFETY: no space has an entry for it, and all CPUs know.
+                // SAFETY: no space has a PTE for the frame, and all CPUs have flushed it.
                 unsafe { cpu.free(frame) };
             } else {
                 slot.set(State::Present(frame));
@@ -345,7 +347,7 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Takes entries out of a space, or writing from them.
+    /// Removes PTEs from a space, or the write permission of PTEs, and flushes.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,
@@ -370,12 +372,13 @@ impl<'m, M: Machine> Object<'m, M> {
             });
             Ok(())
         });
-        debug_assert!(done.is_ok(), "it lacks nothing");
-        // SAFETY: the frames are in no table of this space.
+        debug_assert!(done.is_ok(), "it allocates nothing");
+        // SAFETY: the gathered frames are in no table of this space.
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// What is to be done with a page that no CPU writes to. Whether it counts.
+    /// Writes a page back if `mode` and its dirty flag demand it; no CPU may be able to write to it. Returns
+    /// whether the page counts in the result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,
@@ -385,8 +388,9 @@ impl<'m, M: Machine> Object<'m, M> {
     ) -> Result<bool, PagerError> {
         let meta = cpu.machine().frame_meta(frame);
         if mode != EvictMode::Discard && meta.is_dirty() {
-            let pager = self.get().pager.as_ref().expect("`evict` and `write_back` have looked");
-            // SAFETY: nobody writes to it until the slot says that it is present.
+            let pager =
+                self.get().pager.as_ref().expect("`evict` and `write_back` check for a pager");
+            // SAFETY: no CPU writes to the frame until its slot is `Present` again.
             let page = unsafe { cpu.machine().address(frame).cast::<[u8; PAGE]>().as_ref() };
             pager.page_out(index, page)?;
             meta.set_object(true);
@@ -398,7 +402,7 @@ impl<'m, M: Machine> Object<'m, M> {
 
 impl<M: Machine> Drop for Object<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: we have held it.
+        // SAFETY: the `Object` has kept its core alive until `close`. The last holder frees it.
         unsafe {
             if self.core.as_ref().attachments.close(self.machine.epoch().platform()) {
                 ObjectCore::free(self.core, self.machine);

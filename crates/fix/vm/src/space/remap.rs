@@ -1,4 +1,4 @@
-//! To move what is mapped, and make it longer or shorter.
+//! Remaps: moving, growing and shrinking mappings.
 
 use core::ptr;
 
@@ -19,22 +19,23 @@ use crate::tree::pool::TreePool;
 use crate::tree::query::{is_used, mapped, runs_of};
 use crate::tree::update::{Demand, add_child, add_table, change_extents, make_room};
 
-/// What a look at what is to be moved comes to.
+/// Outcome of one attempt to move.
 enum Outcome<'m, M: Machine> {
     Moved,
     Failed(MapError),
-    /// Others have this page as well, which is not an object's.
+    /// This anonymous page is shared with another space.
     Shared(u64),
-    /// This object takes no copies for a while.
+    /// This object accepts no copies of its mappings at the moment.
     Throttled(PinnedObject<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Moves what is mapped at `old`, all of it, with what is present, to where `new` begins, and makes it as
-    /// long as `new`: more pages are as the last one is, and of an object those that follow. What is mapped there
-    /// is in the way, but `new` may begin where `old` begins: `mremap`.
+    /// Moves the mapping of `old`, with its present pages, to the start of `new`, and grows or shrinks it to
+    /// the length of `new`: `mremap`. All of `old` must be mapped. Added pages have the attributes of the
+    /// last page of `old`; those of an object continue after its last page. Nothing else may be mapped in
+    /// `new`. The ranges may overlap only if they start at the same page.
     ///
-    /// Pages that were shared with a [copy](Space::fork) of the space are copied when they move.
+    /// Pages that are shared with a [fork](Space::fork) of the space are copied when they move.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -51,9 +52,10 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap and do not begin together. To move and to
-    /// change the length are two steps: where memory ends between them what was to go away is still there, or, if
-    /// that cannot be undone for the same reason, what was to come is.
+    /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
+    /// Moving and resizing are separate steps. If memory runs out between them, pages beyond the new length
+    /// may still be mapped in `old`; or, if growing cannot be undone for the same reason, the added pages
+    /// stay mapped in `new`.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
@@ -70,7 +72,7 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // They were mapped as one, and nobody was told of them.
+                // Undo, best effort. The pages are one mapping, and the caller does not know of them yet.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);
@@ -79,7 +81,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if less.is_empty() { Ok(()) } else { self.unmap(cpu, less) }
     }
 
-    /// The same, wherever there is room: where it is, if that is possible. Says where it is.
+    /// Resizes the mapping of `old` to `count` pages, in place if possible, and otherwise moves it to a free
+    /// range. Returns the new range.
     ///
     /// # Errors
     /// See [`remap`](Space::remap).
@@ -108,15 +111,15 @@ impl<'m, M: Machine> Space<'m, M> {
         if count == pages.count() { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
-    /// Maps more pages as one is, or of its object those that follow.
+    /// Maps `more` with the attributes of page `last`; pages of an object continue after that page.
     fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
-        // The object is there as long as the page is mapped: what follows is attached at once.
+        // The mapped page keeps the object alive, so the new backing is attached under the lock.
         let (attributes, backing) =
             self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
                 let Some(attributes) = locked.attributes(last) else {
                     return Ok(Err(MapError::Unmapped));
                 };
-                // SAFETY: the page is mapped and locked.
+                // SAFETY: the page is mapped, and its node is locked.
                 let Some(backing) = (unsafe { Backing::of(attributes) }) else {
                     return Ok(Ok((attributes, None)));
                 };
@@ -126,20 +129,20 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
                 let more = backing.at(first, more, self.tree_pointer());
                 let more = pool.backings.take(more)?;
-                // SAFETY: this space is attached, as the page is mapped.
+                // SAFETY: this space is attached to the object, as the page is mapped.
                 unsafe { Backing::attach(more, cpu.number(), cpu.platform(), false) };
                 Ok(Ok((attributes, Some(more))))
             })??;
         let attributes = Attributes { backing: backing.map(Backing::id), ..attributes };
         let result = self.map_as(cpu, more, attributes);
         if let (Err(_), Some(backing)) = (&result, backing) {
-            // SAFETY: nothing was mapped.
+            // SAFETY: `map_as` failed, so nothing is mapped by the backing.
             unsafe { Backing::detach(backing, self.machine) };
         }
         result
     }
 
-    /// Moves what is mapped to where `to` begins.
+    /// Moves the mappings of `old` to `to`.
     fn relocate(&self, cpu: &Cpu<'m, M>, old: Pages, to: u64) -> Result<(), MapError> {
         let new = Pages::new(to, old.count());
         let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
@@ -148,7 +151,7 @@ impl<'m, M: Machine> Space<'m, M> {
             let outcome = self.tree().locked(cpu, hull, |locked, pool| {
                 self.relocate_in(cpu, locked, old, new, pool, &mut unmapping)
             })?;
-            // SAFETY: frames were moved, and none is free.
+            // SAFETY: frames were moved, and none was removed.
             unsafe { unmapping.finish(self.tree(), cpu) };
             match outcome {
                 Outcome::Moved => {
@@ -181,22 +184,22 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Outcome::Failed(MapError::Occupied));
         }
         let there = |page: u64| page - old.start + new.start;
-        // Others may move other pages of the same backings.
+        // Serializes with moves of other pages of the same backings.
         let _alone = self.tree().lock_remap(self.machine.epoch().platform());
-        // All that will be needed, before anything changes.
+        // Reserve all memory before anything changes.
         let mut marked = Marked::default();
         let mut lists = Demand::default();
         let mut runs = 0;
         for (pages, attributes) in runs_of(top, old) {
             runs += 1;
-            // SAFETY: it is mapped, and locked.
+            // SAFETY: the run is mapped, and its nodes are locked.
             unsafe { marked.add(attributes) };
             self.lowest_in(top, Pages::new(there(pages.start), pages.count()), &mut pool.tree)?;
         }
         if let Some(object) = marked.throttled(self.machine) {
             return Ok(Outcome::Throttled(object));
         }
-        // Each is split off once where it was, and splits one where it comes to.
+        // Each run may split an extent in the source, and one in the destination.
         let more = 2 * runs + 2;
         lists.count_extents(top, old, more);
         let mut last = None;
@@ -206,7 +209,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 Pages::new(there(pages.start), pages.count()),
                 &mut pool.tree,
             )? {
-                // SAFETY: it is locked.
+                // SAFETY: the leaf is locked.
                 NodeRef::Leaf(leaf) => unsafe {
                     leaf.with_states(|states| {
                         make_room(states, runs.min(ENTRIES), &mut pool.tree)
@@ -242,13 +245,14 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         });
         needs?;
-        // Now nothing lacks.
+        // All memory is reserved: nothing fails from here on.
         marked.copy(|backing| {
             let pages = backing.pages().and(old);
             let moved = Pages::new(there(pages.start), pages.count());
             let moved = backing.at(backing.index(pages.start), moved, self.tree_pointer());
-            let moved = pool.backings.take(moved).expect("they were counted");
-            // SAFETY: this space is attached to the object. It stays until nothing is mapped by it.
+            let moved = pool.backings.take(moved).expect("enough were reserved");
+            // SAFETY: this space is attached to the object, which keeps it alive. The backing stays attached
+            // until nothing is mapped by it.
             unsafe {
                 moved.as_ref().set_mapped(0);
                 Backing::attach(moved, cpu.number(), cpu.platform(), true);
@@ -261,40 +265,43 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !meta.is_object() {
                     meta.set_origin(self.lineage.own(), there(page));
                 }
-                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("it is there");
+                let to = self
+                    .leaf_in(top, there(page), &mut pool.tree)
+                    .expect("the leaf was added above");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
-        // Run by run, from both sides: what is said here is not said there yet.
+        // Run by run: each is unmapped from the source before it is mapped in the destination.
         let mut rest = old;
         while let Some((pages, attributes)) = runs_of(top, rest).next() {
             rest.start = pages.end;
-            // SAFETY: backings were marked and copied.
+            // SAFETY: all backings were marked and copied above.
             let new = unsafe { copied(attributes) };
-            // SAFETY: it is mapped by it from now on, under the locks.
+            // SAFETY: the run is mapped by this backing from now on, and its nodes are locked.
             if let Some(backing) = unsafe { Backing::of(new) } {
                 backing.set_mapped(backing.mapped() + pages.count());
             }
-            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("nothing lacks");
+            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("memory was reserved");
             let moved = Pages::new(there(pages.start), pages.count());
-            let result = match self.lowest_in(top, moved, &mut pool.tree).expect("nothing lacks") {
-                NodeRef::Leaf(leaf) => {
-                    let slots = leaf.slots(moved);
-                    // SAFETY: it is locked.
-                    unsafe { leaf.with_states(|states| states.set(slots, new)) };
-                    Ok(())
-                }
-                NodeRef::Branch(branch) => {
-                    change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
-                }
-            };
-            result.expect("nothing lacks");
+            let result =
+                match self.lowest_in(top, moved, &mut pool.tree).expect("memory was reserved") {
+                    NodeRef::Leaf(leaf) => {
+                        let slots = leaf.slots(moved);
+                        // SAFETY: the leaf is locked.
+                        unsafe { leaf.with_states(|states| states.set(slots, new)) };
+                        Ok(())
+                    }
+                    NodeRef::Branch(branch) => {
+                        change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
+                    }
+                };
+            result.expect("memory was reserved");
         }
         Ok(Outcome::Moved)
     }
 
-    /// The lowest node that has all these pages, at a node that is locked or below, with all nodes on the way.
-    /// Nothing is mapped there.
+    /// Returns the lowest node that covers all of `pages`, at or below `top`, and adds missing nodes on the
+    /// path. `top` must be locked. Nothing may be mapped at `pages`.
     fn lowest_in<'a>(
         &self,
         top: NodeRef<'a>,
@@ -313,7 +320,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(node)
     }
 
-    /// The leaf of a page with a table, at a node that is locked or below.
+    /// Returns the leaf of `page`, with a table, at or below `top`, which must be locked.
     fn leaf_in<'a>(
         &self,
         top: NodeRef<'a>,

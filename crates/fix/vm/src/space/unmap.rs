@@ -1,4 +1,4 @@
-//! To unmap.
+//! Unmapping pages.
 
 use knee_sync::shim::is_mutant;
 
@@ -16,11 +16,11 @@ use crate::tree::node::{Branch, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::update::{prepare, remove_extents};
 
-/// What an operation unmaps, and that is still to be flushed and freed.
+/// What an operation has unmapped, and must still flush and free.
 #[derive(Debug)]
 pub(super) struct Unmapping {
     pub(super) gather: TlbGather,
-    /// Backings by which nothing is mapped any more.
+    /// Backings to detach: nothing is mapped by them any more.
     backings: Backings,
 }
 
@@ -29,19 +29,19 @@ impl Unmapping {
         Unmapping { gather, backings: Backings::default() }
     }
 
-    /// As [`TlbGather::linger`], if no backing has to go.
+    /// As [`TlbGather::linger`], but returns `None` if a backing must be detached.
     fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_backings = !self.backings.is_empty() && !is_mutant!("objects_linger");
         if has_backings { None } else { self.gather.linger(tree, cpu) }
     }
 
-    /// Has CPUs forget it all, gives the frames back, and detaches the backings.
+    /// Flushes the TLBs, frees the frames and detaches the backings.
     ///
     /// # Safety
-    /// The frames are in no table.
+    /// The frames must be in no table.
     #[inline]
     pub(super) unsafe fn finish<M: Machine>(self, tree: &Tree, cpu: &Cpu<'_, M>) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller guarantees that the frames are in no table.
         unsafe { self.gather.finish(tree, cpu) };
         if !self.backings.is_empty() {
             detach_all(self.backings, tree, cpu);
@@ -49,36 +49,36 @@ impl Unmapping {
     }
 }
 
-/// Detaches backings from their objects. Only now: whoever looks for pages of an object has to find those that CPUs may
-/// still know.
+/// Detaches backings from their objects. This must follow the flush: operations on an object have to find
+/// all pages that TLBs may still hold.
 fn detach_all<M: Machine>(mut backings: Backings, tree: &Tree, cpu: &Cpu<'_, M>) {
     while let Some(backing) = backings.pop() {
-        // SAFETY: it is ours, and there until it is detached.
+        // SAFETY: the backing is ours, and stays allocated until it is detached.
         let backing_of = unsafe { backing.as_ref() };
         if backing_of.has_gone_in_parts() && !is_mutant!("no_wait_for_parts") {
-            // Others may wait for CPUs to forget theirs.
+            // Other CPUs may have unmapped parts of it, and still wait for their flushes.
             let waited = tree.locked(cpu, backing_of.pages(), |_, _| Ok(()));
             debug_assert!(waited.is_ok(), "it allocates nothing");
         }
-        // SAFETY: nothing is mapped by it, and all CPUs know.
+        // SAFETY: nothing is mapped by the backing, and all CPUs have flushed its pages.
         unsafe { Backing::detach(backing, cpu.machine()) };
     }
 }
 
-/// What was mapped.
+/// Result of an unmap.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unmapped {
-    /// Pages that were no guards.
+    /// Pages that were mapped, without guards.
     count: u64,
     has_guards: bool,
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there, unless the
-    /// space is [lazy](Space::set_lazy).
+    /// Unmaps these pages, and skips those that are not mapped. When it returns, no CPU can access them,
+    /// unless the space is [lazy](Space::set_lazy).
     ///
     /// # Errors
-    /// See [`MapError`]: to unmap the middle of something needs memory.
+    /// See [`MapError`]. Unmapping the middle of a mapping allocates memory.
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         let is_lazy = self.unmaps_lazily(cpu, pages);
@@ -88,7 +88,7 @@ impl<'m, M: Machine> Space<'m, M> {
             prepare(self.machine, locked, &mut pool.tree)?;
             self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping)
         })?;
-        // Guards are not counted, and yet are addresses.
+        // Guards are not counted, but their addresses can be reused.
         let found = if count > 0 { count } else { has_guards.into() };
         let platform = self.machine.epoch().platform();
         if let Some(ticket) = unmapping.linger(self.tree(), cpu) {
@@ -96,7 +96,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().account.give_back(cpu.number(), count, platform);
             return Ok(());
         }
-        // SAFETY: what was removed is not in the tables any more.
+        // SAFETY: the gathered frames are in no table any more.
         unsafe { unmapping.finish(self.tree(), cpu) };
         self.tree().account.give_back(cpu.number(), count, platform);
         self.give_range(cpu, pages, found);
@@ -106,7 +106,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Unmaps what is mapped of these pages in a node that is locked and below.
+    /// Unmaps the mapped pages among these in a locked node and below.
     #[inline]
     pub(super) fn unmap_in(
         &self,
@@ -119,7 +119,7 @@ impl<'m, M: Machine> Space<'m, M> {
             NodeRef::Leaf(leaf) => {
                 let slots = leaf.slots(pages);
                 let mut guards = 0;
-                // SAFETY: it is locked, and what is mapped by its codes is so.
+                // SAFETY: the leaf is locked, and the pages of each run are mapped with its attributes.
                 let all = unsafe {
                     leaf.with_states(|states| {
                         if !states.are_plain() {
@@ -149,7 +149,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let extents = branch.extents().overlapping(pages);
         for extent in extents.iter() {
             let count = extent.pages.and(pages).count();
-            // SAFETY: it is locked, and these are mapped.
+            // SAFETY: the branch is locked, and these pages are mapped by the extent.
             unsafe { unmapping.backings.unmapped(extent.attributes, count) };
             match extent.attributes.is_guard() {
                 true => unmapped.has_guards = true,
