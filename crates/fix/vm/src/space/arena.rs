@@ -218,7 +218,7 @@ impl Arena {
     #[cold]
     fn grow(&mut self) -> bool {
         if self.entries.len() == MOST {
-            // Down to half, so that the merge is paid for by as many ranges listed afterwards.
+            // Merge down to half, so that as many ranges can be listed before the next merge.
             self.join(MOST / 2);
         }
         if self.entries.try_reserve(1).is_err() {

@@ -74,8 +74,9 @@ enum Forked<'m, M: Machine> {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write.
-    /// The copy belongs to the same quota, and its pages are charged as well.
+    /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write;
+    /// shared mappings of objects stay shared. The copy belongs to the same quota, and its pages are charged
+    /// as well.
     ///
     /// # Errors
     /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. The

@@ -32,8 +32,8 @@ enum Outcome<'m, M: Machine> {
 impl<'m, M: Machine> Space<'m, M> {
     /// Moves the mapping of `old`, with its present pages, to the start of `new`, and grows or shrinks it to
     /// the length of `new`: `mremap`. All of `old` must be mapped. Added pages have the attributes of the
-    /// last page of `old`; those of an object continue after its last page. Nothing else may be mapped in
-    /// `new`. The ranges may overlap only if they start at the same page.
+    /// last page of `old`; in a mapping of an object, they map the object's next pages. Nothing else may be
+    /// mapped in `new`. The ranges may overlap only if they start at the same page.
     ///
     /// Pages that are shared with a [fork](Space::fork) of the space are copied when they move.
     ///
@@ -111,7 +111,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if count == pages.count() { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
-    /// Maps `more` with the attributes of page `last`; pages of an object continue after that page.
+    /// Maps `more` with the attributes of page `last`. In a mapping of an object, `more` maps the object's
+    /// next pages.
     fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
         // The mapped page keeps the object alive, so the new backing is attached under the lock.
         let (attributes, backing) =
@@ -265,9 +266,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !meta.is_object() {
                     meta.set_origin(self.lineage.own(), there(page));
                 }
-                let to = self
-                    .leaf_in(top, there(page), &mut pool.tree)
-                    .expect("the leaf was added above");
+                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("was added");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
@@ -281,21 +280,20 @@ impl<'m, M: Machine> Space<'m, M> {
             if let Some(backing) = unsafe { Backing::of(new) } {
                 backing.set_mapped(backing.mapped() + pages.count());
             }
-            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("memory was reserved");
+            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("was reserved");
             let moved = Pages::new(there(pages.start), pages.count());
-            let result =
-                match self.lowest_in(top, moved, &mut pool.tree).expect("memory was reserved") {
-                    NodeRef::Leaf(leaf) => {
-                        let slots = leaf.slots(moved);
-                        // SAFETY: the leaf is locked.
-                        unsafe { leaf.with_states(|states| states.set(slots, new)) };
-                        Ok(())
-                    }
-                    NodeRef::Branch(branch) => {
-                        change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
-                    }
-                };
-            result.expect("memory was reserved");
+            let result = match self.lowest_in(top, moved, &mut pool.tree).expect("was reserved") {
+                NodeRef::Leaf(leaf) => {
+                    let slots = leaf.slots(moved);
+                    // SAFETY: the leaf is locked.
+                    unsafe { leaf.with_states(|states| states.set(slots, new)) };
+                    Ok(())
+                }
+                NodeRef::Branch(branch) => {
+                    change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
+                }
+            };
+            result.expect("was reserved");
         }
         Ok(Outcome::Moved)
     }
