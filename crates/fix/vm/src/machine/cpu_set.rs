@@ -8,15 +8,15 @@ use knee_sync::shim::{AtomicU64, fence, is_mutant, order};
 
 use crate::error::OutOfMemory;
 
-/// CPUs by number, which come and go at any time.
+/// A set of CPU numbers that any CPU may change concurrently.
 #[derive(Debug)]
 pub struct CpuSet(Box<[AtomicU64]>);
 
 impl CpuSet {
-    /// An empty set, for CPUs with numbers below `cpus`.
+    /// Creates an empty set for CPU numbers below `cpus`.
     ///
     /// # Errors
-    /// There is no memory.
+    /// [`OutOfMemory`] if the set cannot be allocated.
     pub fn new(cpus: usize) -> Result<CpuSet, OutOfMemory> {
         let mut words = Vec::new();
         words.try_reserve_exact(cpus.div_ceil(64))?;
@@ -24,33 +24,36 @@ impl CpuSet {
         Ok(CpuSet(words.into_boxed_slice()))
     }
 
-    /// Whether this one is in it.
+    /// Returns whether `cpu` is in the set.
+    ///
+    /// # Panics
+    /// If `cpu` is beyond the capacity of the set.
     #[inline]
     pub fn contains(&self, cpu: usize) -> bool {
         self.0[cpu / 64].load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds a CPU that will read tables from now on, and executes a full fence. A CPU that changes a table
-    /// executes one too before it reads the set: it finds the new CPU there, or the new CPU sees the change.
+    /// Adds `cpu`, which may walk tables afterwards. A CPU that changes tables must execute a full fence
+    /// before it reads the set: then either it finds `cpu` in the set, or `cpu` observes the change.
     pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
-        // The CPU goes on to read tables. One that has changed these executes a fence as well and goes on
-        // to read the set: one of them sees what the other has done.
+        // Store buffering: this CPU writes the set and then reads tables; an unmapper writes tables and then
+        // reads the set. With a full fence on both sides, at least one of them observes the other's write.
         if !is_mutant!("activates_unfenced") {
             fence(SeqCst);
         }
     }
 
-    /// Removes a CPU, which has flushed what it had cached.
+    /// Removes `cpu`, which must have flushed its cached translations.
     pub fn remove(&self, cpu: usize) {
-        // Release: what it did by what it has forgotten comes before.
+        // Release: its accesses through flushed entries happen before the removal.
         self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
     }
 
-    /// Those in it, in order.
+    /// Iterates over the CPUs in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
-            // Acquire: who is not in it has left.
+            // Acquire: the accesses of a CPU that has left happen before.
             let mut bits = bits.load(order!(Acquire, "cpus_iter"));
             if is_mutant!("skips_a_cpu") {
                 bits &= bits.wrapping_sub(1);

@@ -1,108 +1,112 @@
-//! Entries of page tables, as the hardware reads them.
+//! Page-table entry formats of the supported architectures.
 
 use knee_sync::shim::AtomicU64;
 
 use crate::page::{BITS, ENTRIES, Frame, Pages, Protection};
 
-/// The entries of a table.
+/// A page table.
 pub(crate) type Table = [AtomicU64; ENTRIES];
 
-/// What an entry says.
+/// A decoded page-table entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing: who goes there faults.
+    /// Not present: an access faults.
     Absent,
-    /// The same to the hardware, and a page to us, with which nothing may be done at the moment.
+    /// Not present to the hardware; a resident page that currently allows no access.
     ProtNone(Frame),
-    /// The same, for as long as CPUs may still know what it was: somebody waits for them, and will say
-    /// what it is then.
+    /// Not present to the hardware; remote TLBs may still hold the old translation. The operation that waits
+    /// for the shootdown will replace the entry.
     FlushPending(Frame),
-    /// The next table.
+    /// A pointer to the next-level table.
     Table(Frame),
     /// A page.
     Page {
-        /// Where it is.
+        /// The frame of the page.
         frame: Frame,
-        /// What may be done with it.
+        /// The accesses that the hardware allows.
         protection: Protection,
-        /// Somebody has gone there since the entry was made, as far as the hardware tells.
+        /// The accessed bit: the page was accessed since the entry was made, if the hardware tracks that.
         accessed: bool,
-        /// Somebody has written there.
+        /// The dirty bit: the page was or may have been written.
         dirty: bool,
     },
 }
 
-/// An entry that is 0 is absent in all formats.
+/// The absent entry, 0 in all formats.
 pub const ABSENT: u64 = 0;
 
-/// Which TLB entries may outlive a page fault that they raised, and so have to be flushed by the handler: else the
-/// CPU faults again forever.
+/// Which TLB entries may survive the page fault that they raised. The fault handler must flush these, or the
+/// CPU faults on them forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultFlush {
     /// None: the fault itself drops the entry, and absent entries are never cached.
     Never,
-    /// Those of pages that were present and allowed less.
+    /// Entries of present pages that denied the access.
     IfPresent,
-    /// Those of pages that were absent, too.
+    /// Entries of present and of absent pages.
     Always,
 }
 
-/// A format of page tables with entries of 64 bits, 512 in each table.
+/// A page-table format with 512 entries of 64 bits per table.
 ///
-/// A CPU may cache entries in its TLB. This crate has [`Machine::shoot_down`](crate::Machine::shoot_down) flush them before
-/// anything that was taken away is used again, and [`Space::fault`](crate::Space::fault) flush what would raise the same
-/// fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) says. An entry that gives a CPU more rights, or
-/// a page that was absent, is stored without a flush: a CPU that has cached the old one faults once.
+/// CPUs may cache entries in their TLBs. This crate calls [`Machine::shoot_down`](crate::Machine::shoot_down)
+/// before it reuses anything that was unmapped. [`Space::fault`](crate::Space::fault) flushes entries that
+/// would raise the same fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) requires. An entry that grants
+/// more access, or makes an absent page present, is stored without a shootdown: a CPU that cached the old
+/// entry faults once.
 ///
 /// # Safety
-/// This crate frees, and reads and writes, the frames that [`read`](Format::read) returns. So, for each frame of the
-/// machine and each level:
-/// * `read` returns of an entry what it was made of by [`table`](Format::table), [`page`](Format::page),
-///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending): the same variant and frame, and no more protection.
-/// * It returns the same when the hardware has set accessed and dirty in it.
-/// * It returns [`Entry::Absent`] of [`ABSENT`], at all levels.
-/// * The hardware takes entries of `table` and `page` for what they say, those of `page` with no more than the given
-///   protection, and those of `prot_none` and `flush_pending` for absent.
-/// * [`pages`](Format::pages) has only pages that a root of [`LEVELS`](Format::LEVELS) levels has entries for, and none
-///   whose entries of the root are the kernel's.
+/// This crate frees, reads and writes the frames that [`read`](Format::read) returns. For each frame of the
+/// machine and each level, an implementation must guarantee:
+/// * `read` decodes an entry made by [`table`](Format::table), [`page`](Format::page),
+///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending) to the same variant and
+///   frame, with no more protection than it was made with.
+/// * The result has the same variant, frame and protection after the hardware sets the accessed or dirty bit.
+/// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
+/// * The hardware interprets entries of `table` and `page` accordingly, and grants entries of `page` no more
+///   than the given protection. It treats entries of `prot_none` and `flush_pending` as not present.
+/// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
+///   and none whose root entries belong to the kernel.
 pub unsafe trait Format: Sync + 'static {
-    /// Tables on the way from the root to a page.
+    /// The number of table levels, the root included.
     const LEVELS: u8;
 
-    /// Whether one register has both halves of addresses: the upper half of the root's entries is the kernel's
-    /// then, and spaces have the lower one.
+    /// Whether one root table covers both halves of the address space. If so, the upper half of its entries
+    /// belongs to the kernel, and spaces manage the lower half.
     const HAS_KERNEL: bool = false;
 
-    /// What the handler of page faults flushes on the CPU that faulted. The default is right for any hardware.
+    /// What the page-fault handler must flush on the faulting CPU. The default is correct for any hardware.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
 
-    /// Pages that spaces have. It is as it is for all formats.
+    /// The pages that a space may map. Implementations should keep the default.
     #[inline]
     fn pages() -> Pages {
         let bits = BITS * u32::from(Self::LEVELS) - u32::from(Self::HAS_KERNEL);
         Pages { start: 0, end: 1 << bits }
     }
 
-    /// An entry for a table.
+    /// Encodes a pointer to a table.
     fn table(frame: Frame) -> u64;
 
-    /// An entry for a page that user programs may at least read. It is not global: the hardware uses it for the
-    /// space in whose tables it is, so that a kernel may keep TLB entries of several spaces by PCID or ASID. Accessed and dirty are set if the protection would
-    /// let the hardware set them, so that it need not do it at the first access.
+    /// Encodes a page that user programs may at least read. The entry must not be global: the hardware may
+    /// use it only for the space whose tables contain it, so that a kernel may keep TLB entries of several
+    /// spaces by PCID or ASID. The accessed bit is set, and the dirty bit if `protection` allows writes,
+    /// which saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
-    /// An entry for a page with which nothing may be done: the hardware takes it for absent, as the lowest
-    /// bit is clear, and ignores the others.
+    /// Encodes a resident page that allows no access. The hardware treats it as not present, because the
+    /// lowest bit is clear, and ignores the other bits.
     fn prot_none(frame: Frame) -> u64 {
         frame.0 << 12 | PROT_NONE
     }
 
-    /// An entry for a page that is on its way out.
+    /// Encodes a page whose shootdown is in progress.
     fn flush_pending(frame: Frame) -> u64 {
         Self::prot_none(frame) | FLUSH_PENDING
     }
 
-    /// An entry for a page with this protection: [`page`](Format::page) or [`prot_none`](Format::prot_none).
+    /// Encodes a page as [`page`](Format::page) if `protection` allows reads, else as
+    /// [`prot_none`](Format::prot_none).
     fn page_or_prot_none(frame: Frame, protection: Protection) -> u64 {
         match protection.contains(Protection::READ) {
             true => Self::page(frame, protection),
@@ -110,18 +114,18 @@ pub unsafe trait Format: Sync + 'static {
         }
     }
 
-    /// What an entry says that one of the above has made, and to which hardware may have added
-    /// accessed and dirty. `level` is 0 for the tables that have pages.
+    /// Decodes an entry that one of the functions above made, and in which the hardware may have set the
+    /// accessed and dirty bits. `level` is 0 for leaf tables.
     fn read(entry: u64, level: u8) -> Entry;
 }
 
-/// Set in the entries of `prot_none` and `flush_pending`, and not in 0.
+/// Distinguishes entries of `prot_none` from [`ABSENT`].
 const PROT_NONE: u64 = 1 << 1;
 
-/// Set in the entries of `flush_pending` alone.
+/// Set in entries of `flush_pending` in addition.
 const FLUSH_PENDING: u64 = 1 << 2;
 
-/// What an entry says that the hardware takes for absent.
+/// Decodes an entry that is not present to the hardware.
 fn read_absent(entry: u64) -> Entry {
     let frame = Frame(entry >> 12);
     match entry {
@@ -131,7 +135,7 @@ fn read_absent(entry: u64) -> Entry {
     }
 }
 
-/// Bits of a frame's address where entries have them in place: 12 to 47, to 51 for some.
+/// The physical-address field of x86-64 entries: bits 12 to 51.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// x86-64 with four levels: Intel, "Software Developer's Manual", volume 3, 4.5.
@@ -147,7 +151,7 @@ mod x86_64 {
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
-// SAFETY: "Software Developer's Manual", volume 3, table 4-20. Bits of the address are apart from all others.
+// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field.
 unsafe impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
@@ -209,13 +213,13 @@ mod riscv {
     pub(super) const USER: u64 = 1 << 4;
     pub(super) const ACCESSED: u64 = 1 << 6;
     pub(super) const DIRTY: u64 = 1 << 7;
-    /// Where the frame's number begins: not where it is in an address.
+    /// Bit position of the frame number, which differs from its position in an address.
     pub(super) const FRAME: u32 = 10;
-    /// Its bits.
+    /// Mask of the frame number.
     pub(super) const FRAMES: u64 = (1 << 44) - 1;
 }
 
-// SAFETY: "Privileged Architecture", 10.3. The frame's number is apart from all other bits.
+// SAFETY: "Privileged Architecture", 10.3. The frame number overlaps no other field.
 unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;
@@ -259,34 +263,34 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
     }
 }
 
-/// AArch64, granule of 4 KiB, 48 bits: Arm, "Architecture Reference Manual", D8.3.
+/// AArch64 with a 4 KiB granule and 48-bit addresses: Arm, "Architecture Reference Manual", D8.3.
 ///
-/// Entries for pages are not global (nG), so a kernel may keep the TLB entries of several spaces, each under its own
-/// ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
+/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with its
+/// own ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
 /// (`0xff`) before it loads a table.
 #[derive(Debug)]
 pub enum AArch64 {}
 
 mod aarch64 {
-    /// Valid, and at level 3 a page, elsewhere a table.
+    /// Valid: a page at level 3, a table at the other levels.
     pub(super) const VALID: u64 = 0b11;
-    /// AP[1]: user programs may go there.
+    /// AP[1]: user programs may access the page.
     pub(super) const USER: u64 = 1 << 6;
     /// AP[2].
     pub(super) const READ_ONLY: u64 = 1 << 7;
-    /// Shared by all CPUs.
+    /// SH: coherent among all CPUs.
     pub(super) const INNER_SHAREABLE: u64 = 0b11 << 8;
     pub(super) const ACCESSED: u64 = 1 << 10;
-    /// nG: the translation is for the current ASID only. Without it every space would use it.
+    /// nG: the translation matches only the current ASID, not all of them.
     pub(super) const NOT_GLOBAL: u64 = 1 << 11;
-    /// PXN: the kernel never executes what user programs may write.
+    /// PXN: the kernel never executes user pages.
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;
     /// UXN.
     pub(super) const USER_NO_EXECUTE: u64 = 1 << 54;
     pub(super) const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 }
 
-// SAFETY: "Architecture Reference Manual", D8.3. Bits of the address are apart from all others.
+// SAFETY: "Architecture Reference Manual", D8.3. The address bits overlap no other field.
 unsafe impl Format for AArch64 {
     const LEVELS: u8 = 4;
     /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached; one
@@ -352,7 +356,7 @@ mod tests {
             assert_eq!(
                 (F::prot_none(frame) | F::flush_pending(frame)) & 1,
                 0,
-                "absent to the hardware"
+                "not present to the hardware"
             );
             for bits in [
                 Protection::READ,
@@ -370,16 +374,16 @@ mod tests {
     }
 
     #[test]
-    fn every_format_reads_what_it_has_written() {
+    fn every_format_decodes_its_own_entries() {
         entries_say_what_they_were_made_of::<X86_64>();
         entries_say_what_they_were_made_of::<Sv39>();
         entries_say_what_they_were_made_of::<Sv48>();
         entries_say_what_they_were_made_of::<AArch64>();
     }
 
-    /// Entries as Linux makes them for user pages: `PAGE_READONLY` of AArch64 ends in `fc3`.
+    /// Linux encodes user pages the same way: AArch64's `PAGE_READONLY` ends in `fc3`.
     #[test]
-    fn entries_are_those_of_the_manuals() {
+    fn entries_match_the_manuals() {
         let (read, write) = (Protection::READ, Protection::READ | Protection::WRITE);
         assert_eq!(X86_64::page(Frame(0x1_2345), write), 0x8000_0000_1234_5067);
         assert_eq!(X86_64::page(Frame(0x1_2345), read | Protection::EXECUTE), 0x1234_5025);

@@ -1,4 +1,4 @@
-//! What this crate keeps of each frame.
+//! Per-frame metadata.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -9,23 +9,25 @@ use knee_sync::shim::{AtomicU64, order};
 
 use crate::page::Frame;
 
-/// What this crate keeps of each frame, as Linux does in `struct page`: a cache line of the embedder's memory, zero at first. CPUs that use
-/// frames next to each other share nothing.
+/// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory, initially zero.
+/// CPUs that use adjacent frames do not share a line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FrameMeta {
-    /// The next in a list of frames that are on their way back, or what an entry that lingers has.
+    /// Link in a list of frames to free, or the ticket of a lingering entry.
     pub(crate) next: Cell<u64>,
-    /// Entries of tables that have the frame, beside one, if it is a space's own.
+    /// For a private frame: the number of entries that map it, minus one.
     shares: AtomicU64,
-    /// Whose it is: one of the constants below. Changed by who has the frame for itself, but for [`DIRTY`].
+    /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
+    /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// Where a space's own came to be, and at which page there. Under the lock of an entry that has it.
+    /// For a private frame: the space that allocated it, and its page number there. Protected by the lock of
+    /// an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
     index: Cell<u64>,
 }
 
-/// Stands for the [origin](crate::space::lineage) of a page, which is stored and compared here and never looked at.
+/// Opaque handle of the [origin](crate::space::lineage) of a page; only stored and compared here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OriginId(NonNull<()>);
 
@@ -39,31 +41,32 @@ impl OriginId {
     }
 }
 
-/// It is a space's own, or nobody's.
+/// Private to spaces, or free.
 const PRIVATE: u8 = 0;
-/// It is an object's, which entries do not count in.
+/// Owned by an object; entries are not counted.
 const OBJECT: u8 = 1;
-/// It is an object's, and somebody has written to it since it came from its pager.
+/// Owned by an object, and written since the pager provided it.
 const DIRTY: u8 = 2;
 
-// SAFETY: cells are written by whoever has the frame for itself, and read by others that have it since.
+// SAFETY: only the exclusive owner of the frame writes the cells, or the holder of the lock of an entry that
+// maps it. Later readers synchronize with it by that lock.
 unsafe impl Sync for FrameMeta {}
 // SAFETY: as above.
 unsafe impl Send for FrameMeta {}
 
 impl FrameMeta {
-    /// Puts it into a list. By who has the frame for itself.
+    /// Links the frame into a list. The caller must own the frame exclusively.
     pub(crate) fn set_next(&self, next: Option<Frame>) {
         self.next.set(next.map_or(u64::MAX, |frame| frame.0));
     }
 
-    /// The next in the list. By who has the frame for itself.
+    /// Takes the link to the next frame. The caller must own the frame exclusively.
     pub(crate) fn take_next(&self) -> Option<Frame> {
         Some(Frame(self.next.replace(u64::MAX))).filter(|frame| frame.0 != u64::MAX)
     }
 
-    /// Its entry [lingers](crate::Space::set_lazy), and no other has it: when that began. Under the lock of
-    /// the entry, as below.
+    /// Records when the only entry of the frame began to [linger](crate::Space::set_lazy). The caller must
+    /// hold the lock of that entry, here and in [`ticket`](Self::ticket).
     pub(crate) fn set_ticket(&self, ticket: u64) {
         self.next.set(ticket);
     }
@@ -72,60 +75,63 @@ impl FrameMeta {
         self.next.get()
     }
 
-    /// It is a space's own that came to be at this page. By who has the only entry that has it, or will have.
+    /// Records that the frame is private and was allocated by `origin` at `page`. The caller must own the
+    /// only entry that maps the frame, or will map it.
     #[inline]
     pub(crate) fn set_origin(&self, origin: OriginId, page: u64) {
         self.origin.set(Some(origin));
         self.index.set(page);
     }
 
-    /// Where it came to be. Under the lock of an entry that has it, which is a space's own.
+    /// Returns the origin of a private frame and its page number there. The caller must hold the lock of an
+    /// entry that maps the frame.
     pub(crate) fn origin(&self) -> (OriginId, u64) {
-        (self.origin.get().expect("it has come to be"), self.index.get())
+        (self.origin.get().expect("a private frame has an origin"), self.index.get())
     }
 
-    /// Whether it is an object's.
+    /// Returns whether an object owns the frame.
     #[inline]
     pub(crate) fn is_object(&self) -> bool {
         self.owner.load(Relaxed) != PRIVATE
     }
 
-    /// It is an object's from now on, which its pager knows all of; or a space's or nobody's.
+    /// Makes the frame a clean page of an object, or, if not `is_object`, private or free.
     pub(crate) fn set_object(&self, is_object: bool) {
         self.owner.store(if is_object { OBJECT } else { PRIVATE }, Relaxed);
     }
 
-    /// Somebody has written to it, or could. It is an object's.
+    /// Marks an object's frame dirty: it was written, or may be.
     pub(crate) fn set_dirty(&self) {
         if self.owner.load(Relaxed) != DIRTY {
             self.owner.store(DIRTY, Relaxed);
         }
     }
 
-    /// Whether somebody has written to it that its pager does not know of. It is an object's, and no CPU can
-    /// write to it.
+    /// Returns whether an object's frame has content that its pager does not have. No CPU may be able to
+    /// write to the frame.
     pub(crate) fn is_dirty(&self) -> bool {
         self.owner.load(Relaxed) == DIRTY
     }
 
-    /// Whether other entries have it, too. Who has the lock of the only one that has it is told no, and
-    /// that stays so. Acquire: what was done by way of the others is over.
+    /// Returns whether more than one entry maps the frame. For the holder of the lock of its only entry, the
+    /// result is false and remains so. Acquire: accesses through the other entries happen before.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shares.load(order!(Acquire, "shares_load")) > 0
     }
 
-    /// Another entry has it.
+    /// Counts one more entry that maps the frame.
     pub(crate) fn share(&self) {
         self.shares.fetch_add(1, Relaxed);
     }
 
-    /// An entry has it no more, and no CPU goes there by it. Whether none has it now.
+    /// Drops the reference of an entry, through which no CPU may access the frame any more. Returns whether
+    /// it was the last one.
     pub(crate) fn release(&self) -> bool {
         let is_last =
             !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;
         if is_last {
-            // Two that were the last at once have both counted.
+            // Two concurrent releases may both have seen a nonzero count, and the last one wrapped it.
             self.shares.store(0, Relaxed);
         }
         is_last

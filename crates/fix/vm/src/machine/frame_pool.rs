@@ -1,4 +1,4 @@
-//! Frames that a CPU has taken from the machine.
+//! Per-CPU pool of free frames.
 
 use alloc::vec::Vec;
 
@@ -7,10 +7,10 @@ use crate::machine::Machine;
 use crate::needed::Needed;
 use crate::page::{Frame, PAGE};
 
-/// Frames that a CPU takes from the machine at once, and gives back at once.
+/// Frames per allocation from the machine and per return to it.
 const BATCH: usize = 32;
 
-/// Free frames of a CPU, and a page of zeros for the next fault.
+/// Free frames of a CPU, and a zeroed page for the next fault.
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     page: Option<Frame>,
@@ -18,23 +18,23 @@ pub(crate) struct FramePool {
 }
 
 impl FramePool {
-    /// A frame of zeros.
+    /// Takes the zeroed frame.
     pub(crate) fn page(&mut self) -> Result<Frame, Needed> {
         self.page.take().ok_or(Needed::Page)
     }
 
-    /// Whether there is one.
+    /// Checks that there is a zeroed frame.
     pub(crate) fn has_page(&self) -> Result<(), Needed> {
         if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
     }
 
-    /// Takes back what was not needed, and is zero still.
+    /// Takes back an unused frame, which must still be zeroed.
     pub(crate) fn keep_page(&mut self, page: Frame) {
-        debug_assert!(self.page.is_none(), "there is one");
+        debug_assert!(self.page.is_none(), "the pool already has a zeroed frame");
         self.page = Some(page);
     }
 
-    /// Allocates a page of zeros if there is none.
+    /// Ensures that the pool has a zeroed frame.
     #[inline]
     pub(crate) fn refill_page<M: Machine>(&mut self, machine: &M) -> Result<(), OutOfMemory> {
         if self.page.is_none() {
@@ -43,7 +43,7 @@ impl FramePool {
         Ok(())
     }
 
-    /// A frame of zeros.
+    /// Allocates a zeroed frame.
     pub(crate) fn zeroed<M: Machine>(&mut self, machine: &M) -> Result<Frame, OutOfMemory> {
         if self.free.is_empty() {
             self.free.try_reserve(2 * BATCH)?;
@@ -53,23 +53,24 @@ impl FramePool {
         }
         let frame = self.free.pop().ok_or(OutOfMemory)?;
         if !M::ZEROED {
-            // SAFETY: the frame is ours, of this size.
+            // SAFETY: the pool owns the frame exclusively, and `address` is valid for `PAGE` bytes.
             unsafe { machine.address(frame).write_bytes(0, PAGE) };
         }
         Ok(frame)
     }
 
-    /// Gives a frame back that no CPU can go to any more.
+    /// Frees a frame.
     ///
     /// # Safety
-    /// As of [`Machine::free`].
+    /// See [`Machine::free`].
     pub(crate) unsafe fn free<M: Machine>(&mut self, machine: &M, frame: Frame) {
         if M::ZEROED || self.free.capacity() < 2 * BATCH {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller meets the contract of `Machine::free`.
             return unsafe { machine.free(&[frame]) };
         }
         if self.free.len() == 2 * BATCH {
-            // SAFETY: the callers promised it when they gave us these frames.
+            // SAFETY: frames of the pool are allocated, and their callers of `free` guaranteed that no CPU
+            // can access them.
             unsafe { machine.free(&self.free[BATCH..]) };
             self.free.truncate(BATCH);
         }
@@ -77,10 +78,10 @@ impl FramePool {
         self.free.push(frame);
     }
 
-    /// Gives all frames back to the machine.
+    /// Returns all frames to the machine.
     pub(crate) fn free_all<M: Machine>(&mut self, machine: &M) {
         for frame in self.free.drain(..).chain(self.page.take()) {
-            // SAFETY: the frames are ours alone.
+            // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
             unsafe { machine.free(&[frame]) };
         }
     }

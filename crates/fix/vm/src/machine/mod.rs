@@ -1,4 +1,4 @@
-//! What the embedder supplies.
+//! The interface that the embedder implements: memory, CPUs and shootdown.
 
 pub(crate) mod cpu_set;
 pub(crate) mod format;
@@ -17,130 +17,133 @@ use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
 use crate::page::{Frame, Pages};
 
-/// A kernel's, hypervisor's or emulator's memory and CPUs.
+/// The memory and CPUs of a kernel, hypervisor or emulator.
 ///
 /// # Safety
-/// * Frames that [`allocate`](Machine::allocate) gives are nobody else's until they are [freed](Machine::free).
-/// * [`address`](Machine::address) is the same for a frame at any time, and good for 4 KiB of reads and writes, at a
-///   multiple of 4096. Where programs go there within the same abstract machine, as in an emulator, they
-///   do so by atomics: this crate reads an object's frame by atomics of 64 bits while others write to it.
-/// * [`frame_meta`](Machine::frame_meta) is another one for each frame, always the same one, and zero at first.
-/// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) always return the same.
-/// * A page-table walker in software reads entries as atomics of 64 bits with `Acquire`, as this crate writes
-///   them as such.
-/// * [`shoot_down`](Machine::shoot_down) executes a full fence before it reads its set of CPUs.
-/// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) do what they say for each variant of
-///   [`Flush`]: frames are freed on their word.
-/// * [`wait_while`](Machine::wait_while) returns only after `condition` was false, and does not call it after that:
-///   locks are built of it.
-/// * The CPUs read entries as the [format](Machine::Format) does.
-/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) is what the CPUs require, or more.
-/// * [`begin_root`](Machine::begin_root) writes to the kernel's half alone.
-/// * [`epoch`](Machine::epoch) is one domain, for all spaces of the machine.
+/// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
+///   [freed](Machine::free).
+/// * [`address`](Machine::address) must always return the same address for a frame. It must be aligned to
+///   4096 and valid for 4 KiB of reads and writes. If programs access frames within the same abstract machine,
+///   as in an emulator, they must use atomics: this crate reads an object's frame by 64-bit atomics while
+///   others write to it.
+/// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, always the same one,
+///   initially zero.
+/// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) must always return the same value.
+/// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
+/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes them.
+/// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
+///   for each variant of [`Flush`]: this crate frees frames when they return.
+/// * [`wait_while`](Machine::wait_while) must not return before `condition` was false, and must not call it
+///   again after that: locks are built on it.
+/// * The CPUs must interpret entries as the [format](Machine::Format) does.
+/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must cover what the CPUs require.
+/// * [`begin_root`](Machine::begin_root) must write only to the kernel's half of the table.
+/// * [`epoch`](Machine::epoch) must return one domain for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
-    /// The fence and the clock.
+    /// The platform: fences and a clock.
     type Platform: Platform;
-    /// How page tables look.
+    /// The page-table format.
     type Format: Format;
 
-    /// Frames that are allocated have zeros. Then they are given back to the machine one by one, which
-    /// zeroes them when it has time.
+    /// Whether [`allocate`](Machine::allocate) returns zeroed frames. If so, this crate frees frames one by
+    /// one, and the machine may zero them in the background.
     const ZEROED: bool = false;
 
-    /// What [`Space::fault`](crate::Space::fault) has the CPU [flush](Machine::flush_local) before it returns `Ok`. A
-    /// RISC-V machine whose CPUs all have Svvptc may say [`FaultFlush::IfPresent`].
+    /// When [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local) before it
+    /// returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
-    /// Who may hold nodes of maps.
+    /// The epoch domain that protects tree nodes from being freed while CPUs read them.
     fn epoch(&self) -> &Domain<Self::Platform>;
 
-    /// CPUs that there can be; they are numbered from 0 on.
+    /// The maximum number of CPUs, numbered from 0.
     fn cpus(&self) -> usize;
 
-    /// Frames with whatever content: as many as the slice has, if there are as many. Returns how many.
+    /// Allocates frames with arbitrary content into the front of `frames`. Returns how many; fewer than the
+    /// slice holds means that memory is exhausted.
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
-    /// Gives frames back.
+    /// Frees frames.
     ///
     /// # Safety
-    /// They were allocated and not freed since, and no CPU can go there any more.
+    /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
-    /// Where the kernel finds a frame's content.
+    /// Returns the kernel address of a frame's content.
     fn address(&self, frame: Frame) -> NonNull<u8>;
 
-    /// What this crate keeps of a frame.
+    /// Returns the metadata of a frame.
     fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
-    /// A table of absent entries is about to become the uppermost of a space, and nobody else knows it: what all
-    /// spaces have in common is written there, once. These are entries of the kernel's half, if the format
-    /// [has it](Format::HAS_KERNEL).
+    /// Initializes the root table of a new space before it is published; all its entries are absent. The
+    /// machine writes the kernel's half here, if the format [has one](Format::HAS_KERNEL). It is called once
+    /// per space.
     fn begin_root(&self, _table: Frame) {}
 
-    /// Makes the CPUs of `on` flush `pages` of the space with the number `space` ([`Space::number`]). It
-    /// returns when none of them uses a flushed entry any more: their later accesses read the tables as they
-    /// were when this was called, or later. The calling CPU may be one of `on`.
+    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
+    /// of them uses or will use these translations: later accesses read the tables as of this call, or later.
+    /// `on` may contain the calling CPU. `space` is the [number](crate::Space::number) of the space.
     ///
-    /// The implementation must execute a full fence before it reads `on`; otherwise it misses a CPU that
-    /// activates the space at the same time, and has read the old tables. While it waits for the others, it
-    /// must answer their requests, as two CPUs may shoot down each other.
-    ///
-    /// [`Space::number`]: crate::Space::number
+    /// The implementation must execute a full fence before it reads `on`; otherwise it can miss a CPU that
+    /// activates the space at the same time and has read the old tables. While it waits for the others, it must
+    /// handle their shootdowns, as two CPUs may shoot down each other.
     ///
     /// # Safety
-    /// The caller is CPU `cpu`, and holds no lock for which another CPU waits without answering requests.
+    /// The caller must be CPU `cpu`, and must not hold a lock for which other CPUs wait without handling
+    /// shootdowns.
     unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush);
 
-    /// Waits while `condition` is true, on CPU `cpu`. Meanwhile the CPU answers the requests of other CPUs.
+    /// Waits while `condition` is true. CPU `cpu` must handle shootdowns from other CPUs meanwhile.
     ///
-    /// The default is [`Platform::wait_while`], which calls [`Platform::relax`]. That is enough if requests
-    /// are interrupts, which the CPU handles while it waits. A machine whose CPUs poll must override this, or
-    /// poll in `relax`.
+    /// The default is [`Platform::wait_while`], which calls [`Platform::relax`]. That is enough if shootdowns
+    /// arrive as interrupts. A machine whose CPUs poll for them must override this, or poll in `relax`.
     ///
     /// # Safety
-    /// The caller is that CPU, and has no lock that other CPUs wait for without answering.
+    /// The caller must be CPU `cpu`, and must not hold a lock for which other CPUs wait without handling
+    /// shootdowns.
     unsafe fn wait_while(&self, _cpu: usize, condition: impl FnMut() -> bool) {
         self.epoch().platform().wait_while(condition);
     }
 
-    /// When CPUs forget all that they know by themselves, for spaces that are
-    /// [lazy](crate::Space::set_lazy): what [`Ticks`] want, these CPUs do. None if no space may be.
+    /// Returns the ticks at which each CPU flushes its whole TLB, for [lazy](crate::Space::set_lazy) spaces.
+    /// The CPUs must follow the protocol of [`Ticks`]. `None` if lazy spaces are not supported.
     fn ticks(&self) -> Option<&Ticks> {
         None
     }
 
-    /// Has the calling CPU alone flush what [`shoot_down`](Machine::shoot_down) would have all flush: when it returns
-    /// the CPU uses none of it, and an access that comes after reads the tables as they are now.
+    /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all. When it
+    /// returns, the CPU uses none of these translations, and later accesses read the tables as of this call,
+    /// or later.
     ///
-    /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it, and
-    /// `unmap` in [lazy](crate::Space::set_lazy) spaces.
+    /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it,
+    /// and `unmap` in [lazy](crate::Space::set_lazy) spaces.
     ///
     /// # Safety
-    /// The caller is CPU `cpu`.
+    /// The caller must be CPU `cpu`.
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
-    /// A frame that was in use, and that no CPU can go to any more, is about to be used for something
-    /// else without being freed in between.
+    /// Called before this crate reuses a frame from a per-CPU pool without freeing it. No CPU can access the
+    /// frame's old content any more.
     fn frame_recycled(&self, _frame: Frame) {}
 }
 
-/// What a CPU has to flush from its TLB.
+/// What a CPU must flush from its TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// The entries for these pages in tables that stay where they are: `invlpg`, `tlbi vale1`, `sfence.vma` with an
-    /// address.
+    /// The translations of these pages; the tables remain in place: `invlpg`, `tlbi vale1`, `sfence.vma` with
+    /// an address.
     Range(Pages),
-    /// The same, and whatever the CPU has cached of the tables above these entries, as some were freed or added:
+    /// The same, and cached non-leaf entries above these pages, because tables were freed or added:
     /// `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
     ///
-    /// On RISC-V an `sfence.vma` with an address orders no entries that point to tables, so a CPU could
-    /// walk through a table after it was freed.
+    /// On RISC-V an `sfence.vma` with an address does not order non-leaf entries, so a CPU could walk through
+    /// a freed table.
     Tables(Pages),
-    /// All entries for the space.
+    /// All translations of the space.
     All,
 }
 
-/// A frame's entries.
+/// Returns the page table in a frame.
 pub(crate) fn table_at<M: Machine>(machine: &M, frame: Frame) -> NonNull<Table> {
     machine.address(frame).cast()
 }
