@@ -186,10 +186,10 @@ unsafe impl Format for X86_64 {
         }
         let mut protection = Protection::READ;
         if entry & WRITE != 0 {
-            protection = protection | Protection::WRITE;
+            protection |= Protection::WRITE;
         }
         if entry & NO_EXECUTE == 0 {
-            protection = protection | Protection::EXECUTE;
+            protection |= Protection::EXECUTE;
         }
         let (accessed, dirty) = (entry & ACCESSED != 0, entry & DIRTY != 0);
         Entry::Page { frame, protection, accessed, dirty }
@@ -253,10 +253,10 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
         }
         let mut protection = Protection::READ;
         if entry & WRITE != 0 {
-            protection = protection | Protection::WRITE;
+            protection |= Protection::WRITE;
         }
         if entry & EXECUTE != 0 {
-            protection = protection | Protection::EXECUTE;
+            protection |= Protection::EXECUTE;
         }
         let (accessed, dirty) = (entry & ACCESSED != 0, entry & DIRTY != 0);
         Entry::Page { frame, protection, accessed, dirty }
@@ -333,10 +333,10 @@ unsafe impl Format for AArch64 {
         }
         let mut protection = Protection::READ;
         if entry & READ_ONLY == 0 {
-            protection = protection | Protection::WRITE;
+            protection |= Protection::WRITE;
         }
         if entry & USER_NO_EXECUTE == 0 {
-            protection = protection | Protection::EXECUTE;
+            protection |= Protection::EXECUTE;
         }
         let dirty = protection.contains(Protection::WRITE);
         Entry::Page { frame, protection, accessed: entry & ACCESSED != 0, dirty }

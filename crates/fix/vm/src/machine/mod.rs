@@ -30,7 +30,8 @@ use crate::page::{Frame, Pages};
 ///   initially zero.
 /// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
-/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes them.
+/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes
+///   them as atomics.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
 /// * [`wait_while`](Machine::wait_while) must not return before `condition` was false, and must not call it
