@@ -1,9 +1,9 @@
-//! What can go wrong.
+//! Error types.
 
 use alloc::collections::TryReserveError;
 use core::fmt;
 
-/// There is no memory for what was asked. Nothing has changed.
+/// An allocation failed. The operation has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -21,29 +21,29 @@ impl From<TryReserveError> for OutOfMemory {
     }
 }
 
-/// Why a map could not be changed. Nothing has changed.
+/// Why an operation on a space failed. Unless the operation says otherwise, it has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapError {
-    /// There is no memory for nodes of the map.
+    /// An allocation failed.
     OutOfMemory,
-    /// The range has no pages.
+    /// The range is empty.
     Empty,
-    /// Pages beyond the end of the space.
+    /// The range extends beyond the space.
     OutOfRange,
-    /// Some of the pages are not mapped, as all have to be; [guards](crate::Protection::GUARD) are not.
+    /// The range must be fully mapped and has a hole. [Guards](crate::Protection::GUARD) count as unmapped.
     Unmapped,
-    /// A [guard](crate::Protection::GUARD) was asked for where none can be: they come by
-    /// [`map`](crate::Space::map), and are of no object.
+    /// The operation does not support [guards](crate::Protection::GUARD): only [`map`](crate::Space::map)
+    /// creates them, and they cannot map an object.
     Guard,
-    /// An object cannot have pages of so great a number (`EOVERFLOW`).
+    /// The page numbers exceed the range of an object (`EOVERFLOW`).
     BeyondObject,
-    /// Where pages are and where they are to move overlap.
+    /// The old and the new range of a move overlap.
     Overlap,
-    /// Something is mapped there.
+    /// A page of the range is already mapped.
     Occupied,
-    /// There is no free range of that size.
+    /// There is no free range of the requested size.
     NoAddressSpace,
-    /// The space's [`Quota`](crate::Quota) does not allow so many pages more.
+    /// The space's [`Quota`](crate::Quota) would be exceeded.
     QuotaExceeded,
 }
 
@@ -72,10 +72,10 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// An object cannot become as long as was asked. Nothing has changed.
+/// The requested size exceeds the capacity of an object. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BeyondCapacity {
-    /// How many pages it may have, [`Object::capacity`](crate::Object::capacity).
+    /// The maximum size in pages: [`Object::capacity`](crate::Object::capacity).
     pub capacity: u64,
 }
 
@@ -87,23 +87,22 @@ impl fmt::Display for BeyondCapacity {
 
 impl core::error::Error for BeyondCapacity {}
 
-/// Why an access could not go on.
+/// Why a page fault was not resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is mapped there (SIGSEGV, `SEGV_MAPERR`).
+    /// The page is not mapped (SIGSEGV, `SEGV_MAPERR`).
     Unmapped,
-    /// What is mapped does not allow it (SIGSEGV, `SEGV_ACCERR`).
+    /// The mapping does not allow the access (SIGSEGV, `SEGV_ACCERR`).
     AccessDenied,
-    /// It is a [guard](crate::Protection::GUARD): somebody has gone beyond the end of what is next to it.
+    /// The page is a [guard](crate::Protection::GUARD): the access overran an adjacent mapping.
     Guard,
-    /// There is no frame for it.
+    /// An allocation failed.
     OutOfMemory,
-    /// The object that is mapped there ends before (SIGBUS, `BUS_ADRERR`).
+    /// The page is beyond the end of the mapped object (SIGBUS, `BUS_ADRERR`).
     BeyondEnd,
-    /// The page is on its way in or out: the access is to be tried again, after whatever the CPU has to do
-    /// meanwhile.
+    /// The page is being brought in or evicted. The CPU may do other work and must then retry the access.
     Retry,
-    /// The object's pager has failed (SIGBUS).
+    /// The object's pager failed (SIGBUS).
     PagerFailed,
 }
 

@@ -1,8 +1,8 @@
 //! An embeddable virtual-memory subsystem whose disjoint operations share nothing.
 //!
-//! A kernel, hypervisor or emulator that adopts it as its `mm/` says what frames, CPUs and page tables it
-//! has ([`Machine`], [`Format`]); this crate maps, unmaps, protects and handles faults, on any CPU at any
-//! time, and sees to it that no CPU goes to a page that it should have forgotten.
+//! A kernel, hypervisor or emulator that uses it as its `mm/` describes its frames, CPUs and page tables
+//! ([`Machine`], [`Format`]). This crate maps, unmaps, protects and handles faults, on any CPU at any
+//! time, and ensures that no CPU accesses a page through a stale translation.
 //!
 //! ```
 //! use knee_vm::hosted::Hosted;
@@ -18,7 +18,7 @@
 //! space.map(&cpu, pages, write)?;
 //!
 //! let address = pages.start * PAGE as u64;
-//! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page is there.
+//! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page becomes present.
 //! space.protect(&cpu, pages, read)?;
 //! assert_eq!(cpu.load(&space, address), Ok(42));
 //! assert_eq!(cpu.store(&space, address, 43), Err(Fault::AccessDenied));
@@ -29,51 +29,53 @@
 //! ```
 //!
 //! # How it works
-//! There is one structure: a tree of nodes, each of which is or may become a page table, as in CortenMM. The lowest node
-//! that covers a mapping stores it. In a *leaf*, whose entries are pages, each page has a state; in a
-//! *branch*, whose entries are tables, a mapping is an extent in a short list. So 128 MiB are one extent wherever they
-//! begin, and a small mapping is stored in the leaf of its pages. Page faults add tables.
+//! A space has a single structure: a tree of nodes, each of which is or may become a page table, as in
+//! CortenMM. The lowest node that covers a mapping stores it. In a *leaf*, whose entries are pages, each page
+//! has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short list. So 128 MiB
+//! are one extent at any alignment, and a small mapping is stored in the leaf of its pages. Page faults add
+//! tables.
 //!
-//! An operation descends without locks, under an epoch, to the lowest node that stores anything about its pages. It locks
-//! this node and all nodes below that cover any of the pages, in the order of their pages. The extents that it passes
-//! are in a latch of two copies: readers use one while a writer changes the other. Whoever changes
-//! a branch's extents holds the locks of all nodes below that cover the changed pages. So a fault needs the lock of one
-//! leaf, and what the branches above store about its pages stays as it is meanwhile. To change a part of an extent, an
-//! operation first hands the extent down to the child.
+//! An operation descends without locks, under an epoch, to the lowest node that stores anything about its
+//! pages. It locks this node and all nodes below that cover any of the pages, in the order of their pages.
+//! Extents are in a latch of two copies: readers use one while a writer changes the other. A writer of a
+//! branch's extents must hold the locks of all nodes below that cover the changed pages. So a fault needs the
+//! lock of one leaf only, which also freezes what the branches above store about its pages. To change a part
+//! of an extent, an operation first pushes the extent down to the child.
 //!
-//! Nothing is allocated or zeroed under a lock. An operation that finds something missing releases its locks, allocates
-//! it and begins again. It has all that it needs before it changes anything, so running out of memory
-//! changes nothing.
+//! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
+//! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
+//! leaves the space unchanged.
 //!
-//! Entries that were taken out of tables are flushed on all CPUs that may have cached them: after the locks are released,
-//! and before frames are reused and the operation returns. Operations that are about to change the same leaf wait for
-//! that.
+//! Cleared entries are flushed on all CPUs that may have cached them: after the locks are released, and
+//! before the frames are reused and the operation returns. Operations that would change the same leaf wait
+//! for this shootdown.
 //!
 //! Where the machine has [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages
-//! interrupts no CPU, and their frames and addresses come back when all CPUs have ticked.
+//! sends no IPI, and their frames and addresses become reusable after all CPUs have ticked.
 //!
-//! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and mapped pages are charged to a
-//! [quota](Quota) from the CPU's own share.
+//! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and mapped pages are charged to
+//! a [quota](Quota) from the CPU's own share.
 //!
 //! # Objects and copies
-//! An [`Object`] is memory that spaces map together: a file with its [`Pager`], or shared memory. Each mapping has one
-//! *backing*, which the object finds in an index by its pages. There is nothing per page: the place where a page is mapped
-//! is computed, and compared with the tables. To take a page away from all spaces, [`Object::evict`] looks
-//! wherever it may be mapped. A fault meanwhile looks up the object's page under the lock of its own leaf, so it comes
-//! before or after that.
+//! An [`Object`] is memory that several spaces can map: a file with its [`Pager`], or shared memory. Each
+//! mapping has one *backing*, which the object keeps in an index by page (reverse mapping). There is no
+//! record per page: the address of a page is computed from the backing, and checked against the tables. To
+//! unmap a page from all spaces, [`Object::evict`] visits all places where it may be mapped. A concurrent
+//! fault looks up the object's page under the lock of its own leaf, so it is ordered before or after that
+//! visit.
 //!
-//! A copy of a space shares its pages until one of both writes. A page knows the space in which it was first touched, and
-//! that space knows its copies: [`Space::sharers`]. Chains of copies are bounded: a space with pages from five spaces
-//! makes them its own before it is copied again.
+//! A forked copy shares its pages copy-on-write. Each page records its origin, the space that first touched
+//! it, and each origin records its copies: [`Space::sharers`]. Chains of copies are bounded: a space with
+//! pages from five origins takes ownership of them before it is copied again.
 //!
-//! # What there is not yet
-//! Large pages, and swap for what spaces have for themselves.
+//! # Not implemented
+//! Large pages, and swap for anonymous pages.
 //!
 //! # Sources
-//! CortenMM (SOSP 2025): one level, the page table is the map, and its lock protocol. RadixVM (EuroSys
-//! 2013): radix tree, and disjoint operations that share nothing. DragonFly BSD (2019, `vm_map_backing`):
-//! reverse mapping by backings, and chains of copies with an end. Linux' `mm/` and FreeBSD's `sys/vm`,
-//! `pmap`: what a virtual-memory subsystem has to do.
+//! CortenMM (SOSP 2025): a single level, where the page table is the map, and its lock protocol. RadixVM
+//! (EuroSys 2013): radix tree, and disjoint operations that share nothing. DragonFly BSD (2019,
+//! `vm_map_backing`): reverse mapping by backings, and bounded chains of copies. Linux' `mm/` and FreeBSD's
+//! `sys/vm`, `pmap`: the tasks of a virtual-memory subsystem.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -85,7 +87,7 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Its mailboxes alone: frames of the machine would have to have loom's atomics.
+/// Only the mailboxes: the frames of the machine would need loom's atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "the machine uses the rest")]
 mod hosted {
@@ -126,12 +128,12 @@ pub use space::Space;
 #[doc(hidden)]
 pub use space::audit::Audit;
 
-/// `docs/vm.md`, whose code is a test.
+/// Runs the code of `docs/vm.md` as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/vm.md")]
 struct HowToEmbed;
 
-/// The examples of the package's README are tests.
+/// Runs the examples of the package's README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

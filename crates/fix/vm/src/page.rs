@@ -1,48 +1,47 @@
-//! Pages and frames by number, and what may be done with them.
+//! Page and frame numbers, page ranges, and protections.
 
 use core::fmt;
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub const PAGE: usize = 4096;
 
-/// Bits of an address that one table resolves, in every [`Format`](crate::Format) that there is.
+/// Address bits that one table level resolves, in every [`Format`](crate::Format).
 #[cfg(not(loom))]
 pub(crate) const BITS: u32 = 9;
 
-/// Those of a model.
+/// The same, reduced for loom.
 #[cfg(loom)]
 pub(crate) const BITS: u32 = 2;
 
-/// Entries of a table.
+/// Entries per table.
 pub(crate) const ENTRIES: usize = 1 << BITS;
 
-/// A page of physical memory, by number.
+/// A physical page number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame(pub u64);
 
-/// Virtual pages by number, from `start` on and before `end`.
+/// A half-open range of virtual page numbers, `start..end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pages {
-    /// The first.
+    /// The first page.
     pub start: u64,
-    /// The one after the last.
+    /// The page after the last.
     pub end: u64,
 }
 
 impl Pages {
-    /// So many pages from `start` on.
+    /// Returns the range of `count` pages from `start`.
     ///
     /// # Panics
-    /// If the number after the last is beyond 2⁶⁴ − 1, as [`checked`](Pages::checked) says of what a program
-    /// asks for.
+    /// If `start + count` overflows. Use [`checked`](Pages::checked) for values that a program supplies.
     pub const fn new(start: u64, count: u64) -> Pages {
         match Pages::checked(start, count) {
             Some(pages) => pages,
-            None => panic!("the pages end beyond the last number of a page"),
+            None => panic!("the end of the page range overflows"),
         }
     }
 
-    /// So many pages from `start` on, if there are such numbers.
+    /// Returns the range of `count` pages from `start`, or `None` if `start + count` overflows.
     pub const fn checked(start: u64, count: u64) -> Option<Pages> {
         match start.checked_add(count) {
             Some(end) => Some(Pages { start, end }),
@@ -50,32 +49,32 @@ impl Pages {
         }
     }
 
-    /// How many.
+    /// Returns the number of pages.
     pub const fn count(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there is none.
+    /// Returns whether the range has no pages.
     pub const fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// Whether this page is one of them.
+    /// Returns whether the range contains `page`.
     pub const fn contains(self, page: u64) -> bool {
         self.start <= page && page < self.end
     }
 
-    /// Whether all of `other` are among them.
+    /// Returns whether the range contains all of `other`.
     pub const fn covers(self, other: Pages) -> bool {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// Those that are among both.
+    /// Returns the intersection with `other`, which may be empty.
     pub fn and(self, other: Pages) -> Pages {
         Pages { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
 
-    /// Whether any is among both.
+    /// Returns whether the ranges have a page in common.
     pub fn overlaps(self, other: Pages) -> bool {
         !self.and(other).is_empty()
     }
@@ -110,7 +109,7 @@ impl Protection {
     /// No access.
     pub const NONE: Protection = Protection::empty();
 
-    /// With [`READ`](Protection::READ) if any access is allowed.
+    /// Adds [`READ`](Protection::READ) if any access is allowed; a guard remains a pure guard.
     pub(crate) const fn readable(self) -> Protection {
         if self.is_empty() {
             self

@@ -1,18 +1,19 @@
-//! Accounting: how many pages may be mapped, and how many are there.
+//! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! One counter for all would be the line that all CPUs write at every map and unmap: on FreeBSD the
-//! reservation of swap was the next bottleneck after delayed invalidation, and per-CPU quotas the remedy
-//! (Macy, 2018). So what is free of a limit is in *shares*, one for each CPU, and in a *rest*. A CPU
-//! charges its own share and gives back to it, by one atomic in a line of its own.
+//! With a single counter, every map and unmap on every CPU would write one cache line. On FreeBSD the
+//! reservation of swap was the next bottleneck after delayed invalidation, and per-CPU quotas fixed it (Macy,
+//! 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU charges its
+//! own share and gives back to it, with one atomic operation on its own cache line.
 //!
-//! Only when its share does not do, it locks the rest and takes from that, with something on top so that
-//! it seldom comes again. When the rest does not do either, it *closes* all shares and puts what they
-//! had into the rest. While they are closed everybody else has to come to the lock. So what is free is in
-//! one hand at that moment, and less than asked for if the charge fails: no sum over shares that change
-//! meanwhile could tell.
+//! If its share is too small, the CPU locks the rest and takes pages from there, plus a surplus so that it
+//! seldom needs the lock again. If the rest is too small as well, it *closes* all shares and moves their
+//! pages into the rest. While the shares are closed, all other CPUs need the lock. So at that moment one CPU
+//! holds all unused pages, and a charge fails only if they were too few. A sum over shares that change
+//! concurrently could not establish that.
 //!
-//! Orderings: the shares are numbers, by which nobody finds anything else. That a closed share stays as
-//! it was follows from the order of changes to one atomic. The rest is changed under the lock.
+//! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. That nobody
+//! changes a closed share follows from the modification order of that atomic. The rest is changed under the
+//! lock.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,13 +26,13 @@ use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
 use crate::per_cpu;
 
-/// A closed share, which is not to be changed: there is no limit as high.
+/// A closed share, which only the CPU that closed it may change. It is above all limits.
 const CLOSED: u64 = 1 << 63;
 
-/// How many pages the spaces of a group may have mapped, all together: a strict limit.
+/// A strict limit on the number of pages that a group of spaces may map in total.
 ///
-/// All mapped pages count, whatever their protection and whether they are present: each of them may have
-/// to have a frame some day. A space belongs to a group [from its beginning](crate::Space::with_quota).
+/// All mapped pages count, whatever their protection and whether or not they are present, because each may
+/// need a frame later. A space joins a group [when it is created](crate::Space::with_quota).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,20 +57,20 @@ const CLOSED: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct Quota {
     limit: u64,
-    /// What is free and was granted to a CPU. Anybody may change any.
+    /// Unused pages granted to each CPU. Any CPU may change any share.
     shares: Box<[Padded<AtomicU64>]>,
     rest: Padded<Rest>,
 }
 
-/// What is free and in no share.
+/// Unused pages that are in no share.
 #[derive(Debug, Default)]
 struct Rest {
     locked: AtomicBool,
-    /// Changed under the lock.
+    /// Changed only under the lock.
     pages: AtomicU64,
 }
 
-/// The rest, locked.
+/// Guard of the locked rest.
 struct Locked<'a>(&'a Rest);
 
 impl<'a> Locked<'a> {
@@ -94,10 +95,10 @@ impl Drop for Locked<'_> {
 }
 
 impl Quota {
-    /// A limit of so many pages, of which none is used. No limit is above 2⁶³ - 1 pages.
+    /// Creates an unused quota of `limit` pages, capped at 2⁶³ − 1, with a share for each CPU of `machine`.
     ///
     /// # Errors
-    /// There is no memory for shares of the machine's CPUs.
+    /// [`OutOfMemory`] if the shares cannot be allocated.
     pub fn new<M: Machine>(machine: &M, limit: u64) -> Result<Quota, OutOfMemory> {
         Quota::with_shares(machine.cpus(), limit)
     }
@@ -108,29 +109,30 @@ impl Quota {
         Ok(Quota { limit, shares: per_cpu::for_each(cpus)?, rest: Padded(rest) })
     }
 
-    /// The limit.
+    /// Returns the limit in pages.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How many pages are used. Exact if nobody maps or unmaps meanwhile.
+    /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that move while we look may be seen twice, or not at all.
+        // Pages that move between shares concurrently may be counted twice, or not at all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }
 
-    /// CPUs that it has shares for.
+    /// Returns the number of CPUs with shares.
     pub(crate) fn cpus(&self) -> usize {
         self.shares.len()
     }
 
-    /// Takes pages for CPU `cpu`, beside those that spaces take: for what else the group uses. The platform is
-    /// what the CPU waits on if it comes to the limit.
+    /// Charges `pages` to the share of `cpu`, for uses of the group other than mappings, which spaces charge
+    /// themselves. Near the limit the CPU may wait for a lock on `platform`.
     ///
     /// # Errors
-    /// [`MapError::QuotaExceeded`] if fewer were free at some moment. Nothing is taken then.
+    /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Nothing
+    /// is charged then.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -157,8 +159,8 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // On top, as much as leaves the same to others if all come. At the limit it is nothing: to take it
-        // from others again would cost more than to come again.
+        // The surplus leaves as much for every other CPU. Near the limit it rounds to zero: reclaiming it
+        // from the shares would cost more than locking again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {
@@ -168,7 +170,8 @@ impl Quota {
         if left.is_some() { Ok(()) } else { Err(MapError::QuotaExceeded) }
     }
 
-    /// Gives back pages that any CPU has [taken](Quota::charge), to CPU `cpu`.
+    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the share of `cpu`. The CPU
+    /// may wait for a lock on `platform`.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -180,7 +183,8 @@ impl Quota {
         }
     }
 
-    /// Gives back pages that any CPU has [taken](Quota::charge), for any CPU to take.
+    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the rest, from which any CPU
+    /// may take them. The CPU may wait for a lock on `platform`.
     #[cold]
     pub fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
         let rest = Locked::new(&self.rest.0, platform);
@@ -188,7 +192,7 @@ impl Quota {
     }
 }
 
-/// Pages that were charged, and that are given back unless they come to be [used](Charge::keep).
+/// Charged pages, which are given back on drop unless they are [kept](Charge::keep).
 #[derive(Debug)]
 pub(crate) struct Charge<'a, P: Platform> {
     account: &'a Account,
@@ -198,7 +202,7 @@ pub(crate) struct Charge<'a, P: Platform> {
 }
 
 impl<P: Platform> Charge<'_, P> {
-    /// The pages are mapped.
+    /// Keeps the charge, because the pages are now mapped.
     #[inline]
     pub(crate) fn keep(mut self) {
         self.pages = 0;
@@ -212,11 +216,12 @@ impl<P: Platform> Drop for Charge<'_, P> {
     }
 }
 
-/// What is counted of a space.
+/// The accounting of a space.
 #[derive(Debug)]
 pub(crate) struct Account {
     quota: Option<Arc<Quota>>,
-    /// Pages that came on a CPU without those that went there, modulo 2⁶⁴: each changes only its own.
+    /// For each CPU, the pages that it made present minus those that it removed, modulo 2⁶⁴. Each CPU writes
+    /// only its own count.
     resident: Box<[Padded<AtomicU64>]>,
 }
 
@@ -225,7 +230,7 @@ impl Account {
         Ok(Account { quota, resident: per_cpu::for_each(cpus)? })
     }
 
-    /// Takes pages from the quota, if there is one.
+    /// Charges the quota, if there is one.
     #[inline]
     pub(crate) fn charge<'a, P: Platform>(
         &'a self,
@@ -247,29 +252,29 @@ impl Account {
         }
     }
 
-    /// The quota.
+    /// Returns the quota, if there is one.
     pub(crate) fn quota(&self) -> Option<&Arc<Quota>> {
         self.quota.as_ref()
     }
 
-    /// So many pages have become present, on the calling CPU.
+    /// Counts pages that became present. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn add_resident(&self, cpu: usize, pages: u64) {
         let count = &self.resident[cpu].0;
         count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
-    /// So many are not any more, on the calling CPU.
+    /// Counts pages that are no longer present. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn sub_resident(&self, cpu: usize, pages: u64) {
         self.add_resident(cpu, pages.wrapping_neg());
     }
 
-    /// How many are present; exact if nobody changes that meanwhile.
+    /// Returns the number of present pages. It is exact if no CPU changes it concurrently.
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);
-        // Who looks meanwhile may see a page go that it has not seen come.
+        // A concurrent sum may count the removal of a page on one CPU and miss its arrival on another.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }
@@ -286,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_one_counter_to_who_is_alone(
+        fn a_quota_used_by_one_thread_is_one_counter(
             limit in 0_u64..2000,
             operations in prop::collection::vec((0_usize..4, 0_u64..300, any::<bool>()), 1..200)
         ) {
@@ -308,10 +313,10 @@ mod tests {
         }
     }
 
-    /// Each thread has at most `MOST` pages, and the limit is just enough for that: whatever others do,
-    /// `MOST` minus what one has are free at any moment.
+    /// Each thread holds at most `MOST` pages, and the limit allows exactly that. So at any moment a thread
+    /// can charge `MOST` minus what it holds, whatever the others do.
     #[test]
-    fn nobody_is_refused_what_is_free_at_all_times_and_the_limit_holds() {
+    fn charges_within_the_unused_pages_succeed_and_the_limit_holds() {
         const THREADS: u64 = 4;
         const MOST: u64 = 7;
         const ROUNDS: u32 = if cfg!(miri) { 1000 } else { 20_000 };
@@ -327,7 +332,7 @@ mod tests {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
-                        // Not the CPU that has charged them, as with memory that is passed on.
+                        // Not necessarily the CPU that charged them, as with memory freed on another CPU.
                         let (cpu, pages) = ((random >> 8) % THREADS, (random >> 32) % MOST + 1);
                         let give = mine.min(pages);
                         used.fetch_sub(give, SeqCst);
@@ -335,10 +340,10 @@ mod tests {
                         mine -= give;
                         let pages = pages.min(MOST - mine);
                         let charged = quota.charge((random >> 16 & 3) as usize, pages, platform);
-                        assert_eq!(charged, Ok(()), "{pages} were free");
+                        assert_eq!(charged, Ok(()), "{pages} pages were unused");
                         mine += pages;
                         let all = used.fetch_add(pages, SeqCst) + pages;
-                        assert!(all <= THREADS * MOST, "{all} pages");
+                        assert!(all <= THREADS * MOST, "{all} pages exceed the limit");
                     }
                     used.fetch_sub(mine, SeqCst);
                     quota.give_back(thread as usize, mine, platform);
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_is_asked_for_at_the_limit_is_refused_to_all() {
+    fn concurrent_charges_stop_exactly_at_the_limit() {
         let quota = Quota::with_shares(3, 1000).unwrap();
         let (platform, granted) = (System::detect(), AtomicU64::new(0));
         thread::scope(|scope| {
@@ -362,12 +367,12 @@ mod tests {
                 });
             }
         });
-        assert_eq!(granted.load(SeqCst), 1000, "all of it was granted, and no more");
+        assert_eq!(granted.load(SeqCst), 1000, "exactly the limit was granted");
         assert_eq!(quota.used(), 1000);
     }
 
     #[test]
-    fn there_is_a_highest_limit() {
+    fn limits_are_capped_below_the_closed_mark() {
         let (quota, platform) = (Quota::with_shares(1, u64::MAX).unwrap(), System::detect());
         assert_eq!(quota.limit(), CLOSED - 1);
         assert_eq!(quota.charge(0, CLOSED - 1, &platform), Ok(()));
@@ -375,12 +380,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resident_is_the_sum_of_what_came_and_went_on_any_cpu() {
+    fn resident_pages_are_summed_over_all_cpus() {
         let account = Account::new(2, None).unwrap();
         account.add_resident(0, 5);
         account.sub_resident(1, 3);
         assert_eq!(account.resident(), 2);
         account.sub_resident(1, 3);
-        assert_eq!(account.resident(), 0, "one has gone that is not seen to have come");
+        assert_eq!(account.resident(), 0, "a negative sum reads as zero");
     }
 }

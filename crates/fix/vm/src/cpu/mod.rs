@@ -1,4 +1,4 @@
-//! What a CPU has for itself: its part in the epoch, and what operations will need.
+//! Per-CPU state: the epoch handle, and pools of preallocated memory.
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
@@ -16,9 +16,8 @@ use crate::page::Frame;
 use crate::tree::node::{Branch, Leaf, Node};
 use crate::tree::pool::TreePool;
 
-/// A CPU of a machine. It stays on its thread, as kernels have one in the data of each CPU.
-///
-/// So it is not `Send`:
+/// A CPU of a machine. Kernels keep one in the per-CPU data of each CPU. It must stay on its CPU, so it is
+/// not `Send`:
 ///
 /// ```compile_fail,E0277
 /// fn is_send<T: Send>() {}
@@ -34,7 +33,7 @@ pub struct Cpu<'m, M: Machine> {
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
-/// What a CPU has allocated before it was known whether operations will need it.
+/// A CPU's pools of memory, allocated before operations need it.
 #[derive(Debug, Default)]
 pub(crate) struct PerCpuPool {
     pub(crate) tree: TreePool,
@@ -44,13 +43,14 @@ pub(crate) struct PerCpuPool {
 }
 
 impl<'m, M: Machine> Cpu<'m, M> {
-    /// The CPU of this number.
+    /// Creates the state of CPU `number`.
     ///
     /// # Panics
     /// If the machine has no such CPU.
     ///
     /// # Safety
-    /// Nobody else is this CPU at the same time, and what has it runs on it.
+    /// No other `Cpu` with this number may exist at the same time, and this one must be used only on that
+    /// CPU.
     pub unsafe fn new(machine: &'m M, number: usize) -> Cpu<'m, M> {
         assert!(number < machine.cpus(), "the machine has {} CPUs", machine.cpus());
         let epoch = machine.epoch().register();
@@ -58,36 +58,36 @@ impl<'m, M: Machine> Cpu<'m, M> {
         Cpu { machine, number, epoch, pool, stays_on_its_thread: PhantomData }
     }
 
-    /// Its number.
+    /// Returns the CPU number.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &'m M {
         self.machine
     }
 
-    /// The fence and the clock of the machine.
+    /// Returns the machine's platform: fences and a clock.
     pub(crate) fn platform(&self) -> &'m M::Platform {
         self.machine.epoch().platform()
     }
 
-    /// Begins a section of the machine's [epoch](Machine::epoch), in which the CPU may read what it shares with
-    /// others: what is retired meanwhile is not freed before the guard is dropped. The CPU does not call
+    /// Enters a read-side critical section of the machine's [epoch](Machine::epoch). Objects retired
+    /// meanwhile are not freed before the guard is dropped. The CPU must not call
     /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within it.
     #[inline]
     pub fn pin(&self) -> Guard<'_, M::Platform> {
         self.epoch.pin()
     }
 
-    /// Calls `with` with what there is, which it uses within the call.
+    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows them.
     #[inline]
     pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())
     }
 
-    /// Allocates what was missing. Without locks, and outside of the epoch.
+    /// Allocates what an operation needs. The caller must hold no locks and no epoch guard.
     #[cold]
     pub(crate) fn refill(&self, needed: Needed) -> Result<(), OutOfMemory> {
         let PerCpuPool { tree, frames, blocks, backings } = &mut *self.pool.borrow_mut();
@@ -102,35 +102,36 @@ impl<'m, M: Machine> Cpu<'m, M> {
         }
     }
 
-    /// Allocates a page of zeros if there is none, and there is memory for it.
+    /// Ensures that the pool has a zeroed page, if memory allows.
     #[inline]
     pub(crate) fn refill_zero_page(&self) {
-        // Most faults need one, and those that do not should not fail for it.
+        // Most faults need one. Those that do not must not fail for lack of it.
         let _ = self.pool.borrow_mut().frames.refill_page(self.machine);
     }
 
-    /// Gives a frame back that no CPU can go to any more.
+    /// Frees a frame.
     ///
     /// # Safety
-    /// As of [`Machine::free`].
+    /// See [`Machine::free`].
     pub(crate) unsafe fn free(&self, frame: Frame) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller meets the contract of `Machine::free`.
         unsafe { self.pool.borrow_mut().frames.free(self.machine, frame) };
     }
 
-    /// Has a node freed when nobody looks at it any more.
+    /// Retires a node: it is freed after a grace period.
     ///
     /// # Safety
-    /// It came from a box, and was taken out of its tree.
+    /// The node must come from a box, and must be detached from its tree. It must not be retired twice.
     pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
-        // SAFETY: the caller promises it. A node of level 0 is a leaf.
+        // SAFETY: the caller detached the node, which came from a box. A node of level 0 is a leaf, others
+        // are branches, so `free` matches its type.
         unsafe {
             let free = if node.as_ref().level() == 0 { Leaf::free } else { Branch::free };
             self.epoch.retire_entry(Node::entry(node), free);
         }
     }
 
-    /// Has what operations replaced freed when nobody can read it any more.
+    /// Retires what operations have replaced: it is freed after a grace period.
     #[inline]
     pub(crate) fn defer(&self) {
         self.pool.borrow_mut().tree.defer(&self.epoch);
@@ -142,7 +143,7 @@ impl<M: Machine> Drop for Cpu<'_, M> {
         self.defer();
         let PerCpuPool { tree, frames, .. } = self.pool.get_mut();
         for frame in tree.drain_tables() {
-            // SAFETY: the frames are ours alone.
+            // SAFETY: the pool owns the frame exclusively, and no CPU can access it.
             unsafe { self.machine.free(&[frame]) };
         }
         frames.free_all(self.machine);

@@ -1,4 +1,4 @@
-//! How the TLBs of a hosted machine behave, by architecture.
+//! TLB behaviour of the hosted machine per architecture.
 
 use crate::machine::format::{AArch64, Format, RiscV, X86_64};
 
@@ -6,33 +6,33 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An architecture that the [hosted machine](super::Hosted) models: the format of its page tables, and what its
-/// TLBs may keep.
+/// An architecture that the [hosted machine](super::Hosted) models: its page-table format, and what its TLBs
+/// cache.
 ///
-/// Every model caches as much as its manual allows and for as long as it allows, so that a missing flush
+/// Each model caches as much as the manual allows, for as long as it allows, so that a missing flush
 /// shows on the first access. Translations are tagged with the number of their space, and
-/// stay when a CPU goes to another space, as with PCIDs and ASIDs that are never reused.
+/// survive a switch to another space, as with PCIDs and ASIDs that are never reused.
 pub trait Architecture: Format + sealed::Sealed {
-    /// Whether a page fault drops the translation that it came from, and the CPU walks the tables before it
-    /// raises one. Otherwise a cached entry that denies the access stays, and every access faults, until software
-    /// invalidates it.
+    /// Whether the CPU walks the tables before it raises a page fault, and the fault drops the cached
+    /// translation. Otherwise a cached entry that denies the access stays, and every such access faults until
+    /// software invalidates the entry.
     #[doc(hidden)]
     const FAULT_DROPS_ENTRY: bool;
-    /// Whether a walk that ends at an absent entry is cached, and faults until software invalidates it.
+    /// Whether absent entries are cached. If so, accesses fault until software invalidates the entry.
     #[doc(hidden)]
     const CACHES_ABSENT: bool;
-    /// Whether a flush of [`Flush::Range`](crate::Flush::Range) leaves what is cached of tables. On x86-64 `invlpg` drops
-    /// that for all addresses.
+    /// Whether cached non-leaf entries survive a [`Flush::Range`](crate::Flush::Range). On x86-64, `invlpg`
+    /// drops them for all addresses.
     #[doc(hidden)]
     const CACHES_TABLES: bool;
 
-    /// Whether this entry for a page matches in all address spaces.
+    /// Returns whether this page entry matches in all address spaces.
     #[doc(hidden)]
     fn is_global(entry: u64) -> bool;
 }
 
-/// Intel, "Software Developer's Manual", volume 3, 4.10: a page fault drops the translation of its page, absent
-/// entries are never cached.
+/// Intel, "Software Developer's Manual", volume 3, 4.10: a page fault drops the translation of its page, and
+/// absent entries are never cached.
 impl Architecture for X86_64 {
     const FAULT_DROPS_ENTRY: bool = true;
     const CACHES_ABSENT: bool = false;
@@ -43,8 +43,8 @@ impl Architecture for X86_64 {
     }
 }
 
-/// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached. One that lacks a permission may be, and
-/// a permission fault leaves it there. `tlbi vale1` leaves what is cached of tables.
+/// Arm, "Architecture Reference Manual", D8.16: absent entries are never cached. An entry that lacks a
+/// permission may be cached, and survives a permission fault. `tlbi vale1` keeps cached non-leaf entries.
 impl Architecture for AArch64 {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = false;
@@ -56,8 +56,8 @@ impl Architecture for AArch64 {
     }
 }
 
-/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached, absent ones too, until a fence. A fence with an address
-/// orders entries for pages alone.
+/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached until a fence, even an
+/// absent one. A fence with an address orders only leaf entries.
 impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = true;

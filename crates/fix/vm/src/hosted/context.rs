@@ -1,4 +1,4 @@
-//! What an MMU needs of an address space.
+//! The interface between the hosted MMU and an address space.
 
 use crate::cpu::Cpu;
 use crate::error::Fault;
@@ -6,10 +6,10 @@ use crate::machine::Machine;
 use crate::page::{Frame, Pages, Protection};
 use crate::space::Space;
 
-/// What an MMU needs of an address space: its tables, which CPUs use them, and its handler of page faults.
+/// What an MMU needs from an address space: its tables, its set of active CPUs, and its page-fault handler.
 ///
-/// [`Space`] has all of it. Address spaces of other designs implement it to run on a [`Hosted`](super::Hosted)
-/// machine.
+/// [`Space`] implements it. Other designs of address spaces may implement it to run on a
+/// [`Hosted`](super::Hosted) machine.
 pub trait MmuContext<'m, M: Machine> {
     /// See [`Space::number`].
     fn number(&self) -> u64;
@@ -26,7 +26,7 @@ pub trait MmuContext<'m, M: Machine> {
     /// See [`Space::deactivate`].
     ///
     /// # Safety
-    /// As of [`Space::deactivate`].
+    /// See [`Space::deactivate`].
     unsafe fn deactivate(&self, cpu: &Cpu<'m, M>);
 
     /// See [`Space::fault`].
@@ -55,7 +55,7 @@ impl<'m, M: Machine> MmuContext<'m, M> for Space<'m, M> {
     }
 
     unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
-        // SAFETY: the caller promises what `Space::deactivate` requires.
+        // SAFETY: the caller meets the contract of `Space::deactivate`.
         unsafe { self.deactivate(cpu) };
     }
 

@@ -1,4 +1,4 @@
-//! Frames that are free.
+//! Frame allocator: per-CPU free lists.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,25 +8,25 @@ use knee_sync::shim::Padded;
 use crate::page::Frame;
 
 thread_local! {
-    /// The CPU that the thread became last: where frames come from and go to.
+    /// The thread's current CPU, whose free list it uses.
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The thread is this CPU from now on.
+/// Sets the calling thread's CPU.
 pub(super) fn set_cpu(number: usize) {
     CPU.set(number);
 }
 
-/// A list of frames for each CPU, as kernels have them: what a CPU frees it takes again, while it is in its cache
-/// and in nobody else's. What one lacks it gets from others.
+/// A free list per CPU, as in kernels: a CPU reuses the frames that it freed, while they are in its cache
+/// only. A CPU whose list is too short steals from others.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// Who has this may lock several lists.
+    /// The holder may lock several lists.
     sharing: Mutex<()>,
 }
 
 impl Frames {
-    /// So many frames from 0 on, the same number for each of so many CPUs.
+    /// Distributes frames `0..frames` equally over `cpus` CPUs.
     pub(super) fn new(frames: usize, cpus: usize) -> Frames {
         let cpus = cpus.max(1);
         let first = |cpu: usize| (frames * cpu / cpus) as u64;
@@ -41,18 +41,18 @@ impl Frames {
         self.lists[cpu].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The list of the thread's CPU. Of another machine's CPU it may be any.
+    /// The index of the calling CPU's list. For a CPU of another machine it may be any list.
     fn own(&self) -> usize {
         CPU.get() % self.lists.len()
     }
 
-    /// How many there are. Exact if nobody takes or gives any meanwhile.
+    /// Returns the number of free frames. It is exact if no CPU allocates or frees concurrently.
     pub(super) fn count(&self) -> usize {
         let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         (0..self.lists.len()).map(|cpu| self.list(cpu).len()).sum()
     }
 
-    /// Takes so many as there are, at most all of these; says how many.
+    /// Allocates frames into the front of `frames`, as many as are free, and returns how many.
     pub(super) fn take(&self, frames: &mut [Frame]) -> usize {
         let mut list = self.list(self.own());
         if list.len() < frames.len() {
@@ -64,9 +64,9 @@ impl Frames {
         pop(&mut list, frames)
     }
 
-    /// Half of what others have or more, until there are so many in the thread's own list: those from the `next` on
-    /// after it. By who may lock others beside. All that were looked at stay locked, so that what is given
-    /// meanwhile is not missed.
+    /// Steals half of each other list, or more, until `list` has `count` frames. It starts at the list `next`
+    /// places after the caller's own. The caller must hold `sharing`. The visited lists stay locked until the
+    /// end, so that no frame freed meanwhile is missed.
     #[cold]
     fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
         if list.len() >= count || next == self.lists.len() {
@@ -74,18 +74,18 @@ impl Frames {
         }
         let mut others = self.list((self.own() + next) % self.lists.len());
         let part = (others.len() / 2).max(count - list.len()).min(others.len());
-        // Those that it will not take soon.
+        // From the front, which the other CPU pops last.
         list.extend(others.drain(..part));
         self.share(list, count, next + 1);
     }
 
-    /// These are free.
+    /// Frees frames to the calling CPU's list.
     pub(super) fn give(&self, frames: &[Frame]) {
         self.list(self.own()).extend_from_slice(frames);
     }
 }
 
-/// Takes so many as there are from a list, at most all of these; says how many.
+/// Pops frames into the front of `frames`, as many as `list` has, and returns how many.
 fn pop(list: &mut Vec<Frame>, frames: &mut [Frame]) -> usize {
     let count = frames.len().min(list.len());
     let rest = list.len() - count;
@@ -102,12 +102,12 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_cpu_takes_again_what_it_has_given() {
+    fn a_cpu_reuses_the_frames_that_it_freed() {
         let frames = Frames::new(100, 2);
         let mut some = [Frame(0); 8];
         set_cpu(1);
         assert_eq!(frames.take(&mut some), 8);
-        assert!(some.iter().all(|frame| frame.0 >= 50), "they are of its own half");
+        assert!(some.iter().all(|frame| frame.0 >= 50), "the frames are from its own half");
         frames.give(&some);
         let mut again = [Frame(0); 8];
         assert_eq!(frames.take(&mut again), 8);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_may_have_all_frames() {
+    fn each_cpu_can_allocate_all_frames() {
         let frames = Frames::new(101, 3);
         for cpu in 0..3 {
             set_cpu(cpu);
@@ -130,14 +130,14 @@ mod tests {
                 }
             }
             let numbers: BTreeSet<_> = all.iter().map(|frame| frame.0).collect();
-            assert!(numbers.into_iter().eq(0..101), "each once");
+            assert!(numbers.into_iter().eq(0..101), "each frame is allocated once");
             assert_eq!(frames.count(), 0);
             frames.give(&all);
         }
     }
 
     #[test]
-    fn no_frame_is_lost_or_had_twice_while_cpus_share() {
+    fn no_frame_is_lost_or_allocated_twice_while_cpus_steal() {
         let frames = Frames::new(64, 4);
         thread::scope(|scope| {
             for cpu in 0..4 {

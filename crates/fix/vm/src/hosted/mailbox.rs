@@ -1,4 +1,4 @@
-//! Messages to a CPU, and its TLB.
+//! Shootdown mailboxes of CPUs, and their TLBs.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
@@ -10,37 +10,37 @@ use super::tlb::Tlb;
 use crate::machine::Flush;
 use crate::machine::cpu_set::CpuSet;
 
-/// What one CPU wants another to forget.
+/// A shootdown request.
 struct Message {
     space: u64,
     pages: Flush,
-    /// Where to say that it is done: in the frame of somebody who waits for it.
+    /// The acknowledgement counter, on the stack of the waiting requester.
     answers: *const AtomicU64,
 }
 
-/// What waits for a CPU.
+/// Pending requests to a CPU.
 #[derive(Default)]
 struct Inbox {
-    /// There is such a CPU, and it answers. One that is not there knows nothing.
+    /// The CPU is online and acknowledges requests. The TLB of an offline CPU is empty.
     there: bool,
     messages: Vec<Message>,
 }
 
-// SAFETY: `answers` is an atomic that stays until it is answered.
+// SAFETY: `answers` points to an atomic that the requester keeps alive until it is acknowledged.
 unsafe impl Send for Inbox {}
 
-/// A CPU, as others know it.
+/// The part of a CPU that other CPUs access, and its TLB.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Mailbox {
-    /// There are messages.
+    /// There are pending messages.
     full: AtomicBool,
     inbox: Mutex<Inbox>,
-    /// The CPU's own.
+    /// Accessed only by the CPU's own thread.
     tlb: Tlb,
 }
 
-// SAFETY: the TLB is used by the CPU's thread alone, as the functions below say.
+// SAFETY: all functions that access the TLB require the caller to be the CPU's thread.
 unsafe impl Sync for Mailbox {}
 
 impl Mailbox {
@@ -48,30 +48,31 @@ impl Mailbox {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The CPU comes. Whether it was not there.
+    /// Brings the CPU online. Returns whether it was offline.
     pub(super) fn come(&self) -> bool {
         !std::mem::replace(&mut self.inbox().there, true)
     }
 
-    /// The CPU goes, and knows nothing from now on.
+    /// Takes the CPU offline: flushes its TLB and acknowledges pending requests.
     ///
     /// # Safety
-    /// By its thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn go(&self) {
         self.tlb.flush_all();
         let mut inbox = self.inbox();
         inbox.there = false;
         if !is_mutant!("hosted_goes_unanswered") {
-            // SAFETY: said by the caller.
+            // SAFETY: the caller is the CPU's thread.
             unsafe { self.answer_in(&mut inbox) };
         }
     }
 
-    /// The CPU forgets a space, has `leave` say so, and answers who did not know it. Nobody who has known
-    /// [posts](Mailbox::post) anything afterwards.
+    /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
+    /// acknowledges requests that were posted before. Requesters that check the set [post](Mailbox::post)
+    /// nothing afterwards.
     ///
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn leave(&self, space: u64, leave: impl FnOnce()) {
         if !is_mutant!("hosted_leaves_knowing") {
             self.tlb.flush(space, Flush::All);
@@ -79,15 +80,16 @@ impl Mailbox {
         let mut inbox = self.inbox();
         leave();
         if !is_mutant!("hosted_leaves_unanswered") {
-            // SAFETY: said by the caller.
+            // SAFETY: the caller is the CPU's thread.
             unsafe { self.answer_in(&mut inbox) };
         }
     }
 
-    /// Posts a message; whether there is anybody to answer it. `wants` is whether the CPU has to know it now.
+    /// Posts a request, and returns whether the CPU will acknowledge it. An offline CPU gets none. `wants` is
+    /// called under the lock, and returns whether the CPU still needs the request.
     ///
     /// # Safety
-    /// `answers` stays until it has been counted up.
+    /// If this returns true, `answers` must stay valid until the CPU has incremented it.
     pub(super) unsafe fn post(
         &self,
         space: u64,
@@ -105,43 +107,44 @@ impl Mailbox {
         is_posted
     }
 
-    /// Does what the messages say.
+    /// Handles pending requests.
     ///
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     #[inline]
     pub(super) unsafe fn handle_ipis(&self) {
         if self.full.load(Acquire) {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller is the CPU's thread.
             unsafe { self.answer_all() };
         }
     }
 
     /// # Safety
-    /// As above.
+    /// The caller must be the CPU's thread.
     #[cold]
     unsafe fn answer_all(&self) {
-        // SAFETY: as above.
+        // SAFETY: the caller is the CPU's thread.
         unsafe { self.answer_in(&mut self.inbox()) };
     }
 
     /// # Safety
-    /// As above.
+    /// The caller must be the CPU's thread.
     unsafe fn answer_in(&self, inbox: &mut Inbox) {
         self.full.swap(false, AcqRel);
         for Message { space, pages, answers } in inbox.messages.drain(..) {
             if !is_mutant!("hosted_answers_only") {
                 self.tlb.flush(space, pages);
             }
-            // SAFETY: who waits for it is there. Release: our accesses by what is forgotten came before.
+            // SAFETY: the requester keeps the counter alive until it is incremented. Release: this CPU's
+            // accesses through the flushed entries happen before.
             unsafe { &*answers }.fetch_add(1, order!(Release, "hosted_answer"));
         }
     }
 
-    /// Waits while `condition` is true. Others may wait for this CPU meanwhile.
+    /// Waits while `condition` is true, and handles requests from other CPUs meanwhile.
     ///
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn wait_while(
         &self,
         platform: &impl Platform,
@@ -149,40 +152,40 @@ impl Mailbox {
     ) {
         platform.wait_while(|| {
             if !is_mutant!("hosted_waits_deaf") {
-                // SAFETY: said by the caller.
+                // SAFETY: the caller is the CPU's thread.
                 unsafe { self.handle_ipis() };
             }
             condition()
         });
     }
 
-    /// Flushes pages from the CPU's own TLB.
+    /// Flushes `pages` of `space` from the CPU's TLB.
     ///
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn flush(&self, space: u64, pages: Flush) {
         self.tlb.flush(space, pages);
     }
 
-    /// Flushes the CPU's own TLB.
+    /// Flushes the CPU's whole TLB.
     ///
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn flush_all(&self) {
         self.tlb.flush_all();
     }
 
     /// # Safety
-    /// By the CPU's thread.
+    /// The caller must be the CPU's thread.
     pub(super) unsafe fn tlb(&self) -> &Tlb {
         &self.tlb
     }
 }
 
-/// Has the CPUs of `on` forget pages of a space, and returns when they have.
+/// Flushes `pages` of `space` on the CPUs in `on`, and returns when all have acknowledged it.
 ///
 /// # Safety
-/// By the thread of `cpu`.
+/// The caller must be the thread of `cpu`.
 pub(super) unsafe fn shoot_down(
     mailboxes: &[Mailbox],
     platform: &impl Platform,
@@ -191,26 +194,26 @@ pub(super) unsafe fn shoot_down(
     space: u64,
     pages: Flush,
 ) {
-    // What was taken out of the tables comes before the look at who may know it.
+    // Orders the change of the tables before the read of the set. Pairs with the fence in `CpuSet::add`.
     if !is_mutant!("hosted_unfenced") {
         fence(SeqCst);
     }
     let answers = AtomicU64::new(0);
     let mut asked = 0;
     for other in on.iter().filter(|&other| other != cpu) {
-        // SAFETY: `answers` is there until all have answered.
+        // SAFETY: `answers` lives until all CPUs have acknowledged, as the wait below ensures.
         let is_asked = unsafe {
-            // It may have left since we looked.
+            // The CPU may have left since `iter` read the set.
             mailboxes[other].post(space, pages, &answers, || on.contains(other))
         };
         asked += u64::from(is_asked);
     }
     if on.contains(cpu) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller is the thread of `cpu`.
         unsafe { mailboxes[cpu].flush(space, pages) };
     }
-    // Acquire: what others did by what they have forgotten came before.
+    // Acquire: accesses by other CPUs through the flushed entries happen before.
     let waits = || answers.load(order!(Acquire, "hosted_answered")) < asked;
-    // SAFETY: said by the caller.
+    // SAFETY: the caller is the thread of `cpu`.
     unsafe { mailboxes[cpu].wait_while(platform, waits) };
 }

@@ -1,21 +1,21 @@
-//! A machine in a process: frames are memory, CPUs are threads, and the MMU is software.
+//! A machine in a process: frames are heap memory, CPUs are threads, and the MMU is software.
 //!
-//! Its CPUs read the same tables as hardware would, each has a TLB of its own, and a shootdown is a
-//! message to each CPU that may know the pages, which it answers at its next access or operation. So
-//! everything runs and is tested in plain user space, and emulators and simulators have an MMU.
+//! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message to
+//! each CPU that may cache the pages, and the CPU acknowledges it at its next access or operation. So
+//! everything can be run and tested in user space, and emulators and simulators can use it as their MMU.
 //!
-//! Each frame has a generation, which goes on when the frame is freed, and a TLB's entry has that of
-//! the time when it was made. A CPU that goes to a frame by an entry that it should have forgotten
-//! notices, and panics: that is a bug in what removes pages.
+//! Each frame has a generation, which is incremented when the frame is freed. A TLB entry records the
+//! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch and
+//! panics: that is a missing flush.
 //!
-//! The machine is x86-64, unless [`with_architecture`](Hosted::with_architecture) says otherwise. AArch64 keeps
-//! a translation that denies an access until it is flushed, RISC-V keeps absent entries too, and both keep what
-//! they have found of tables until [`Flush::Tables`]. A CPU whose handler does not flush such an entry
-//! panics as well, after 64 faults without an end, and so does one that would use a global translation of another
-//! space.
+//! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
+//! architecture. AArch64 caches translations that deny an access until they are flushed. RISC-V also caches
+//! absent entries. Both cache non-leaf entries until [`Flush::Tables`]. A CPU also panics after 64
+//! consecutive faults on an entry that its handler does not flush, and when it would use a global translation
+//! of another space.
 //!
-//! A CPU that has been in a space has to answer. A thread that waits for another one, or does something else for
-//! long, while it is a CPU [rests](Processor::offline), or those who unmap wait for it for ever:
+//! A CPU that has activated a space must acknowledge shootdowns. A thread that blocks, or is busy elsewhere,
+//! while it is a CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
 //!
 //! ```
 //! # use knee_vm::hosted::Hosted;
@@ -87,21 +87,22 @@ pub struct Hosted<A: Architecture = X86_64> {
     ticks: Ticks,
 }
 
-// SAFETY: frames belong to whoever has allocated them, or are shared by CPUs as atomics.
+// SAFETY: a frame is accessed only by the CPU that allocated it, or by several CPUs through atomics. Frame
+// lists and mailboxes synchronize themselves.
 unsafe impl<A: Architecture> Sync for Hosted<A> {}
 // SAFETY: as above.
 unsafe impl<A: Architecture> Send for Hosted<A> {}
 
 impl Hosted {
-    /// An x86-64 machine with this many frames of 4 KiB and CPUs. The process gets the memory when it is first
-    /// written to.
+    /// Creates an x86-64 machine with `frames` frames of 4 KiB and `cpus` CPUs. The operating system commits
+    /// the memory on first write.
     pub fn new(frames: usize, cpus: usize) -> Hosted {
         Hosted::with_architecture(frames, cpus)
     }
 }
 
 impl<A: Architecture> Hosted<A> {
-    /// As [`new`](Hosted::new), for any architecture.
+    /// Like [`new`](Hosted::new), for any architecture.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -115,9 +116,9 @@ impl<A: Architecture> Hosted<A> {
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
     pub fn with_architecture(frames: usize, cpus: usize) -> Hosted<A> {
-        let layout =
-            Layout::from_size_align(frames.max(1) * PAGE, PAGE).expect("it is addressable");
-        // SAFETY: it is not empty.
+        let layout = Layout::from_size_align(frames.max(1) * PAGE, PAGE)
+            .expect("the memory size fits the address space");
+        // SAFETY: the layout has at least one page.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) });
         let memory = memory.unwrap_or_else(|| handle_alloc_error(layout));
         Hosted {
@@ -129,11 +130,11 @@ impl<A: Architecture> Hosted<A> {
             generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
             free: Frames::new(frames, cpus),
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
-            ticks: Ticks::new(cpus).expect("there is memory"),
+            ticks: Ticks::new(cpus).expect("enough memory for the ticks"),
         }
     }
 
-    /// Frames that are free, but for those that CPUs keep for themselves.
+    /// Returns the number of free frames, without those in per-CPU pools.
     pub fn free_frames(&self) -> usize {
         self.free.count()
     }
@@ -142,16 +143,16 @@ impl<A: Architecture> Hosted<A> {
         self.generations[frame.0 as usize].load(Acquire)
     }
 
-    /// A word of a frame.
+    /// Returns a word of a frame, by index.
     fn word(&self, frame: Frame, word: usize) -> &AtomicU64 {
         assert!(word < PAGE / 8);
-        // SAFETY: it is within the frame, and a multiple of eight from its beginning.
+        // SAFETY: the word is within the frame and aligned, and the memory lives as long as `self`.
         unsafe { self.address(frame).cast::<AtomicU64>().add(word).as_ref() }
     }
 }
 
-// SAFETY: frames are taken from lists under locks; their memory stays where it is; `shoot_down` waits
-// until each CPU has answered; and a CPU that is there has said so to `ticks`.
+// SAFETY: frames come from locked free lists, and their memory never moves. `shoot_down` waits
+// until each CPU has acknowledged. Online CPUs are registered with `ticks`.
 unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
@@ -181,7 +182,7 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
         assert!(frame.0 < self.metas.len() as u64, "the machine has no frame {frame:?}");
-        // SAFETY: it is within the memory.
+        // SAFETY: the assertion keeps the offset within the allocation.
         unsafe { self.memory.add(frame.0 as usize * PAGE) }
     }
 
@@ -212,7 +213,7 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
 
 impl<A: Architecture> Drop for Hosted<A> {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout, and nobody has any of it any more.
+        // SAFETY: the memory was allocated with this layout, and all borrows of the machine have ended.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }

@@ -1,7 +1,7 @@
-//! Every order of what mailboxes do: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
+//! Loom models of the mailboxes: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
 //!
-//! Two CPUs have a space of two pages. Who goes to a page by its TLB while another, who has had it forgotten,
-//! takes it for his own is found by loom; and so is who waits for a CPU that answers no more.
+//! Two CPUs share a space of two pages. Loom finds an access through a stale TLB entry that races with the
+//! new owner of the page, and a CPU that waits forever for an acknowledgement.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,29 +14,29 @@ use crate::machine::Flush;
 use crate::machine::cpu_set::CpuSet;
 use crate::page::{Frame, Pages, Protection};
 
-/// Switches that no CPU asks for. Without a limit the models hold as well, in five times the time.
+/// Loom's preemption bound. The models also pass without a bound, in five times the time.
 const PREEMPTIONS: usize = 5;
 
 const SPACE: u64 = 1;
 
-/// What entries of the table are.
+/// Values of table entries.
 const ABSENT: u64 = 0;
 const PRESENT: u64 = 1;
 
 struct World {
     mailboxes: [Mailbox; 2],
     active: CpuSet,
-    /// By page.
+    /// One entry per page.
     table: [AtomicU64; 2],
     memory: [Guarded<u64>; 2],
 }
 
-// SAFETY: loom has one thread.
+// SAFETY: loom runs all its threads on one OS thread.
 unsafe impl Send for World {}
-// SAFETY: as above; and it sees who has the memory when.
+// SAFETY: as above. `Guarded` makes loom detect concurrent accesses to the memory.
 unsafe impl Sync for World {}
 
-/// One of the two, on its thread.
+/// One of the two CPUs, on its thread.
 struct Processor {
     world: Arc<World>,
     number: usize,
@@ -62,7 +62,7 @@ impl Processor {
         unsafe { self.mailbox().leave(SPACE, leave) };
     }
 
-    /// Goes to a page, if it is there.
+    /// Accesses a page, if it is mapped.
     fn access(&self, page: usize) {
         // SAFETY: as above.
         unsafe { self.mailbox().handle_ipis() };
@@ -79,7 +79,7 @@ impl Processor {
         }
         let is_there = self.world.table[page].load(Acquire) == PRESENT;
         if is_there {
-            // SAFETY: as above.
+            // SAFETY: this is the CPU's thread.
             let tlb = unsafe { self.mailbox().tlb() };
             tlb.insert(Translation {
                 space: SPACE,
@@ -93,7 +93,7 @@ impl Processor {
         is_there
     }
 
-    /// Has the page forgotten by both, and takes it.
+    /// Unmaps the page, shoots it down on both CPUs, and then owns its memory.
     fn unmap(&self, page: usize) {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
@@ -104,12 +104,12 @@ impl Processor {
     }
 
     fn take(&self, page: usize) {
-        // SAFETY: loom sees whether another does so at the same time.
+        // SAFETY: loom reports a concurrent access.
         self.world.memory[page].with(|word| unsafe { *word += 1 });
     }
 }
 
-/// Tries all orders of the two, who are there when they begin.
+/// Explores all interleavings of the two CPUs, which start online.
 fn check(
     one: impl Fn(&Processor) + Sync + Send + Copy + 'static,
     other: impl Fn(&Processor) + Sync + Send + Copy + 'static,
@@ -130,9 +130,9 @@ fn check(
     });
 }
 
-/// It answers nobody any more: neither who has posted a message before, nor who has looked before.
+/// Neither a message posted before the CPU left nor a requester that read the set before may wait forever.
 #[test]
-fn nobody_waits_for_who_has_left_the_space() {
+fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(
         |one| one.unmap(0),
         |other| {
@@ -143,7 +143,7 @@ fn nobody_waits_for_who_has_left_the_space() {
 }
 
 #[test]
-fn who_comes_back_to_the_space_is_waited_for() {
+fn a_shootdown_waits_for_a_cpu_that_reactivated_the_space() {
     check(
         |one| one.unmap(0),
         |other| {
@@ -157,7 +157,7 @@ fn who_comes_back_to_the_space_is_waited_for() {
 }
 
 #[test]
-fn who_is_asked_has_forgotten_when_he_answers() {
+fn an_acknowledged_shootdown_has_flushed_the_tlb() {
     check(
         |one| one.unmap(0),
         |other| {
@@ -169,7 +169,7 @@ fn who_is_asked_has_forgotten_when_he_answers() {
 }
 
 #[test]
-fn nobody_waits_for_who_rests() {
+fn a_shootdown_does_not_wait_for_an_offline_cpu() {
     check(
         |one| one.unmap(0),
         |other| {
@@ -183,7 +183,7 @@ fn nobody_waits_for_who_rests() {
 }
 
 #[test]
-fn two_who_wait_for_each_other_both_answer() {
+fn concurrent_shootdowns_acknowledge_each_other() {
     check(
         |one| {
             one.access(0);

@@ -1,4 +1,4 @@
-//! A CPU, as the thread knows it that is one.
+//! A CPU of the hosted machine: its MMU, and its handling of shootdowns.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,31 +16,31 @@ use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
 
-/// Faults in a row that a CPU may raise from cached entries while its handler says that the access may be tried again.
-/// One is enough, as the handler invalidates the entry; but others may take the page away in between.
+/// Consecutive faults that a CPU may raise from cached entries although its handler reported success. One
+/// suffices if the handler flushes the entry, but other CPUs may unmap the page in between.
 const MOST_CACHED_FAULTS: u32 = 64;
 
-/// What made a CPU raise a page fault.
+/// Why a CPU raised a page fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// The tables as they were during the access.
+    /// The current tables deny the access.
     Tables,
-    /// An entry that the CPU had cached before.
+    /// A cached entry denies the access.
     Cache,
 }
 
-/// A CPU of a [`Hosted`] machine, which its thread is.
+/// A CPU of a [`Hosted`] machine, run by the thread that owns it.
 pub struct Processor<'m, A: Architecture = X86_64> {
     machine: &'m Hosted<A>,
     cpu: Cpu<'m, Hosted<A>>,
 }
 
 impl<A: Architecture> Hosted<A> {
-    /// The CPU of this number, on the calling thread. It answers others when it goes to memory or begins an
-    /// operation; a thread that does something else for long [rests](Processor::offline).
+    /// Brings CPU `number` online on the calling thread. It acknowledges shootdowns when it accesses memory
+    /// or begins an operation. A thread that does neither for long must go [offline](Processor::offline).
     ///
     /// # Panics
-    /// If there is no such CPU, or it is there already.
+    /// If the machine has no such CPU, or it is already online.
     pub fn cpu(&self, number: usize) -> Processor<'_, A> {
         Processor::new(self, number)
     }
@@ -50,10 +50,10 @@ impl<'m, A: Architecture> Processor<'m, A> {
     fn new(machine: &'m Hosted<A>, number: usize) -> Processor<'m, A> {
         let mailbox = machine.mailboxes.get(number);
         let mailbox = mailbox.unwrap_or_else(|| panic!("the machine has no CPU {number}"));
-        assert!(mailbox.come(), "CPU {number} is there already");
+        assert!(mailbox.come(), "CPU {number} is already online");
         machine.ticks.cpu_online(number);
         super::frames::set_cpu(number);
-        // SAFETY: it was not there, and a CPU is whatever thread has it.
+        // SAFETY: the CPU was offline, so no other `Cpu` has this number; its thread is the one that owns it.
         let cpu = unsafe { Cpu::new(machine, number) };
         Processor { machine, cpu }
     }
@@ -62,8 +62,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         &self.machine.mailboxes[self.cpu.number()]
     }
 
-    /// The word at this address. Where the page is on its way ([`Fault::Retry`]) it tries again until it is there, as
-    /// a program does.
+    /// Loads the word at `address` in `space`. On [`Fault::Retry`] it retries until the page is present, as a
+    /// program does.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -79,7 +79,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
     }
 
-    /// Writes the word at this address; waits as [`load`](Processor::load) does.
+    /// Stores `value` at `address` in `space`, and retries like [`load`](Processor::load).
     ///
     /// # Errors
     /// See [`Fault`].
@@ -106,11 +106,11 @@ impl<'m, A: Architecture> Processor<'m, A> {
     ) -> Result<R, Fault> {
         assert!(address.is_multiple_of(8), "words are at multiples of eight");
         let page = address / PAGE as u64;
-        // Faults in a row that cached entries raised.
+        // Consecutive faults raised from cached entries.
         let mut cached_faults = 0;
         loop {
             self.handle_ipis();
-            // SAFETY: this is the CPU's thread, as a `Cpu` stays on its own.
+            // SAFETY: this is the CPU's thread, because `Cpu` is not `Send`.
             let cached = unsafe { self.mailbox().tlb() }.find(space.number(), page);
             let translation = match cached {
                 Some(cached) if cached.protection.contains(access) => cached,
@@ -120,15 +120,20 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 },
             };
             let result = with(self.machine.word(translation.frame, address as usize % PAGE / 8));
-            // Nobody frees the frame before we answer, which we do not do in between.
+            // The frame cannot be freed before this CPU acknowledges the shootdown, which it does not do in
+            // between.
             let is_stale = self.machine.generation(translation.frame) != translation.generation;
-            assert!(!is_stale, "CPU {} has kept page {page:#x} too long", self.cpu.number());
+            assert!(
+                !is_stale,
+                "CPU {} accesses page {page:#x} through a stale TLB entry",
+                self.cpu.number()
+            );
             return Ok(result);
         }
     }
 
-    /// Translates a page of which the TLB has no translation for this access, or raises a page fault: none if the
-    /// access may be tried again. `is_cached` is whether the TLB has one that denies it.
+    /// Handles a TLB miss: translates the page, or raises a page fault. Returns `None` if the access must be
+    /// retried. `is_cached` is whether the TLB has an entry that denies the access.
     #[cold]
     fn miss(
         &self,
@@ -181,7 +186,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         }
         // SAFETY: this is the CPU's thread.
         let tlb = unsafe { self.mailbox().tlb() };
-        // Tables that are not cached are there: whoever frees them waits for our answer.
+        // Tables reached from the root are not freed meanwhile: that needs an acknowledgement from this CPU.
         let generation = |table| if A::CACHES_TABLES { self.machine.generation(table) } else { 0 };
         let find_table = || tlb.find_table(space.number(), page, A::LEVELS);
         let cached = A::CACHES_TABLES.then(find_table).flatten();
@@ -192,8 +197,9 @@ impl<'m, A: Architecture> Processor<'m, A> {
             None => (A::LEVELS, root),
         };
         for level in (0..levels).rev() {
-            // SAFETY: tables are freed when all CPUs have answered, which we do not do in between. Those that
-            // should have been flushed are frames of the machine, which are read as atomics.
+            // SAFETY: a table is freed only after all CPUs have acknowledged its flush, which this CPU does
+            // not do in between. Even a stale cached table is a frame of the machine, whose memory stays
+            // valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page >> (BITS * u32::from(level));
             let entry = entries[index as usize % ENTRIES].load(Acquire);
@@ -212,7 +218,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
-                    // The entry may have gone since: then whoever took it out waits for our answer.
+                    // The entry may have been cleared since; then the unmapper waits for an acknowledgement
+                    // from this CPU.
                     let translation = Translation {
                         space: space.number(),
                         page,
@@ -241,22 +248,22 @@ impl<'m, A: Architecture> Processor<'m, A> {
         Err(Source::Tables)
     }
 
-    /// The CPU goes to another space: it forgets this one, and nobody who changes that waits for it until it is
-    /// there again.
+    /// Leaves `space`: flushes and deactivates it. Shootdowns of the space do not wait for this CPU until its
+    /// next access there.
     pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
-        // SAFETY: this is the CPU's thread, which knows nothing of the space then.
+        // SAFETY: this is the CPU's thread, and its TLB has no entries of the space when `deactivate` runs.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
 
-    /// Answers others that wait for this CPU.
+    /// Handles pending shootdowns from other CPUs.
     #[inline]
     pub fn handle_ipis(&self) {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().handle_ipis() };
     }
 
-    /// The timer has interrupted the CPU, which forgets all that it knows: what spaces that are
-    /// [lazy](crate::Space::set_lazy) wait for.
+    /// Simulates a timer interrupt, which flushes the CPU's whole TLB. [Lazy](crate::Space::set_lazy) spaces
+    /// wait for it.
     pub fn tick(&self) {
         self.handle_ipis();
         // SAFETY: this is the CPU's thread.
@@ -269,8 +276,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         self.machine.ticks.cpu_offline(self.cpu.number());
     }
 
-    /// Calls `with` while the CPU is not there: nobody waits for it, and afterwards it knows nothing. So a thread that
-    /// is a CPU waits for others by `cpu.offline(|| thread.join())`.
+    /// Takes the CPU offline during `with`: shootdowns do not wait for it, and its TLB is empty afterwards.
+    /// Use it to wait for other threads: `cpu.offline(|| thread.join())`.
     pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
         struct Back<'a, 'm, A: Architecture>(&'a Processor<'m, A>);
         impl<A: Architecture> Drop for Back<'_, '_, A> {
@@ -285,8 +292,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
     }
 }
 
-/// What the operations of an address space want. Each time it is asked for the CPU answers others first: so one that
-/// only maps answers as well.
+/// The [`Cpu`] that operations of address spaces take. Each dereference first handles pending shootdowns, so
+/// a CPU that only maps pages handles them as well.
 impl<'m, A: Architecture> Deref for Processor<'m, A> {
     type Target = Cpu<'m, Hosted<A>>;
 

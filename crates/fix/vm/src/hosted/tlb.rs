@@ -1,20 +1,20 @@
-//! What a CPU caches of page tables.
+//! The TLB of a CPU, with its page-walk cache.
 
 use std::cell::Cell;
 
 use crate::machine::Flush;
 use crate::page::{BITS, Frame, Pages, Protection};
 
-/// Entries, each for pages with the same lowest bits of their numbers.
+/// Entries of the direct-mapped TLB, indexed by the low bits of the page number.
 const ENTRIES: usize = 256;
 
-/// Entries for tables.
+/// Entries of the page-walk cache.
 const TABLES: usize = 64;
 
-/// A flush of more pages than this drops all entries of the space, which is faster than to look for each.
+/// A flush of more pages than this drops all entries of the space, which is faster than a lookup per page.
 const ONE_BY_ONE: u64 = 64;
 
-/// A translation.
+/// A cached translation of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Translation {
     /// The address-space identifier: the number of the space whose tables the walk went through.
@@ -22,14 +22,14 @@ pub(super) struct Translation {
     pub(super) page: u64,
     pub(super) frame: Frame,
     pub(super) protection: Protection,
-    /// Hardware uses it in all spaces.
+    /// The entry matches in all spaces.
     pub(super) is_global: bool,
-    /// The frame's when the translation was made.
+    /// The frame's generation when the translation was cached.
     pub(super) generation: u64,
 }
 
 impl Translation {
-    /// One that allows nothing: the entry of the page was absent.
+    /// A cached absent entry, which allows no access.
     pub(super) const fn absent(space: u64, page: u64) -> Translation {
         let (frame, protection) = (Frame(0), Protection::NONE);
         Translation { space, page, frame, protection, is_global: false, generation: 0 }
@@ -39,13 +39,13 @@ impl Translation {
 /// No space has number 0.
 const EMPTY: Translation = Translation::absent(0, 0);
 
-/// An entry above those of pages, which has pages `index << 9 * level` and so on.
+/// A cached non-leaf entry. It covers `1 << 9 * level` pages from `index << 9 * level`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CachedTable {
     pub(super) space: u64,
     pub(super) level: u8,
     pub(super) index: u64,
-    /// The table that it points to, with its generation then, or none.
+    /// The table that it points to, with its generation at that time; `None` for an absent entry.
     pub(super) table: Option<(Frame, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl CachedTable {
     }
 }
 
-/// A translation lookaside buffer, and a cache of the tables that walks have found.
+/// A translation lookaside buffer and a page-walk cache.
 #[derive(Debug)]
 pub(super) struct Tlb {
     pages: Box<[Cell<Translation>]>,
@@ -81,11 +81,11 @@ impl Tlb {
     }
 
     fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
-        // Neighbours of one level do not replace each other, nor do those on the way to one page.
+        // Neighbours of one level do not evict each other, nor do the levels of one walk.
         &self.tables[(index as usize + 16 * usize::from(level)) % TABLES]
     }
 
-    /// What is cached of the lowest entry above that of a page.
+    /// Returns the lowest cached non-leaf entry that covers `page`.
     pub(super) fn find_table(&self, space: u64, page: u64, levels: u8) -> Option<CachedTable> {
         (1..levels).find_map(|level| {
             let index = page >> (BITS * u32::from(level));
@@ -99,6 +99,8 @@ impl Tlb {
         self.table_entry(cached.level, cached.index).set(cached);
     }
 
+    /// Looks up a translation.
+    ///
     /// # Panics
     /// If hardware would use a global translation of another space.
     #[inline]

@@ -23,9 +23,9 @@ use crate::page::{Frame, Pages};
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
 ///   [freed](Machine::free).
 /// * [`address`](Machine::address) must always return the same address for a frame. It must be aligned to
-///   4096 and valid for 4 KiB of reads and writes. If programs access frames within the same abstract machine,
-///   as in an emulator, they must use atomics: this crate reads an object's frame by 64-bit atomics while
-///   others write to it.
+///   4096 and valid for 4 KiB of reads and writes. If programs access frames within the same abstract
+///   machine, as in an emulator, they must use atomics: this crate reads an object's frame by 64-bit atomics
+///   while others write to it.
 /// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, always the same one,
 ///   initially zero.
 /// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) must always return the same value.
