@@ -90,7 +90,7 @@ pub struct Hosted<A: Architecture = X86_64> {
 // SAFETY: a frame is accessed only by the CPU that allocated it, or by several CPUs through atomics. Frame
 // lists and mailboxes synchronize themselves.
 unsafe impl<A: Architecture> Sync for Hosted<A> {}
-// SAFETY: as above.
+// SAFETY: the memory is owned by the machine and not tied to a thread.
 unsafe impl<A: Architecture> Send for Hosted<A> {}
 
 impl Hosted {

@@ -58,15 +58,15 @@ impl Processor {
 
     fn leave(&self) {
         let leave = || self.world.active.remove(self.number);
-        // SAFETY: as above.
+        // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().leave(SPACE, leave) };
     }
 
     /// Accesses a page, if it is mapped.
     fn access(&self, page: usize) {
-        // SAFETY: as above.
+        // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().handle_ipis() };
-        // SAFETY: as above.
+        // SAFETY: this is the CPU's thread.
         let known = unsafe { self.mailbox().tlb() }.find(SPACE, page as u64);
         if known.is_some() || self.walk(page) {
             self.take(page);
@@ -98,7 +98,7 @@ impl Processor {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
         let pages = Flush::Range(Pages::new(page as u64, 1));
-        // SAFETY: as above.
+        // SAFETY: this is the CPU's thread.
         unsafe { shoot_down(mailboxes, &Model, self.number, active, SPACE, pages) };
         self.take(page);
     }

@@ -51,7 +51,7 @@ const DIRTY: u8 = 2;
 // SAFETY: only the exclusive owner of the frame writes the cells, or the holder of the lock of an entry that
 // maps it. Later readers synchronize with it by that lock.
 unsafe impl Sync for FrameMeta {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`; the origin is an opaque handle, never dereferenced here.
 unsafe impl Send for FrameMeta {}
 
 impl FrameMeta {
