@@ -1,14 +1,13 @@
-//! Where an object is mapped.
+//! The reverse mapping: where an object is mapped.
 //!
-//! One *attachment* for each mapping, not for each page of it: which page of which space has the object's
-//! page `n` is computed, and whoever wants to know looks there, as it may not be present or be another by
-//! now (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
+//! An *attachment* stands for one mapping, not for each of its pages. The page of a space that maps page
+//! `n` of the object is computed, and the PTE there may be absent or map another frame by now, so that
+//! callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
 //!
-//! Attachments are in *shards*, one for each CPU up to a number: those that map the same object on different
-//! CPUs share nothing. In a shard they are in a treap by their first page that knows the last page of each
-//! subtree (Seidel and Aragon, "Randomized search trees", 1996; interval trees as in Cormen et al., 14.3), so
-//! that who looks for one page does not see those that map other parts. It is made of the attachments
-//! themselves and allocates nothing.
+//! Attachments are in *shards*, one per CPU up to a limit, so that CPUs that map the same object share no
+//! cache line. A shard is a treap ordered by first page, augmented with the largest end of each subtree
+//! (Seidel and Aragon, "Randomized search trees", 1996; interval trees as in Cormen et al., 14.3), so
+//! that a lookup skips attachments of other parts. The treap is intrusive and allocates nothing.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -26,18 +25,18 @@ use crate::page::Pages;
 use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
-/// Who visits all begins anew so often for copies that have come meanwhile, and then they wait.
+/// [`Attachments::visit_all`] throttles forks after this many passes that concurrent forks have outdated.
 const PASSES: u32 = 4;
 
-/// More shards than this make a walk longer and little else better.
+/// Beyond this many shards, walks take longer and contention hardly drops.
 const MOST_SHARDS: usize = 16;
 
-/// Pages of an object that are mapped together.
+/// A run of an object's pages, mapped at consecutive pages of a space.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    /// Of the object.
+    /// Pages of the object.
     indexes: Range<u64>,
-    /// Where the first of them is.
+    /// The page of the space that maps the first of them.
     page: u64,
     tree: NonNull<Tree>,
     shard: Cell<usize>,
@@ -46,24 +45,24 @@ pub(crate) struct Attachment {
 
 type Link = Option<NonNull<Attachment>>;
 
-/// Under the lock of the shard.
+/// Links of the treap. Protected by the shard's lock.
 #[derive(Debug, Default)]
 struct Links {
     left: Link,
     right: Link,
-    /// The greatest end of those below and its own.
+    /// The largest end in this subtree.
     end: u64,
 }
 
-/// Where an object is mapped.
+/// All attachments of an object, and its reference count.
 #[derive(Debug)]
 pub(crate) struct Attachments {
     shards: Box<[Padded<Shard>]>,
-    /// Nobody has the object for itself any more: it lives as long as it is mapped.
+    /// The object's handle is gone: it lives only as long as it is mapped.
     is_closed: AtomicBool,
-    /// Shards that hold the object, and others that do.
+    /// References: one for each shard that `holds` the object, and all others.
     holders: AtomicU64,
-    /// Somebody visits all, and copies that come would have him begin anew.
+    /// A visitor has restarted too often because of new copies; forks wait for it.
     forks_throttled: AtomicBool,
 }
 
@@ -73,44 +72,44 @@ struct Shard {
     content: UnsafeCell<Content>,
 }
 
-// SAFETY: the content is used under the lock.
+// SAFETY: the content is accessed only under the lock.
 unsafe impl Sync for Shard {}
-// SAFETY: as above.
+// SAFETY: the content's attachments may be used by any thread that has the lock.
 unsafe impl Send for Shard {}
 
 #[derive(Debug, Default)]
 struct Content {
     root: Link,
-    /// How many there ever were that have [copies](Attachments::attach): who has visited all knows
-    /// whether more have come.
+    /// Counts the attached [copies](Attachments::attach), including detached ones. A visitor compares it
+    /// before and after a pass to detect new copies.
     copies: u64,
-    /// The shard counts as a holder. It stays one when it is empty, so that to map and unmap does not
-    /// write to the line of all, until the object is closed.
+    /// The shard has a reference to the object. An empty shard keeps it until the object is closed, so
+    /// that mapping and unmapping do not write the shared reference count.
     holds: bool,
 }
 
-/// An attachment that was found, whose tree is there as long as this.
+/// An attachment that a visit has found, with a reference to its tree.
 pub(crate) struct Visit<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
     indexes: Range<u64>,
     page: u64,
-    /// It may be gone by now.
+    /// Compared only: the attachment may have been freed by now.
     attachment: NonNull<Attachment>,
 }
 
 impl<M: Machine> Visit<'_, M> {
-    /// Whether it has found this one.
+    /// Whether this is a visit of `attachment`.
     pub(crate) fn is(&self, attachment: NonNull<Attachment>) -> bool {
         self.attachment == attachment
     }
 
     pub(crate) fn tree(&self) -> &Tree {
-        // SAFETY: we are a user.
+        // SAFETY: the visit has a reference to the tree.
         unsafe { self.tree.as_ref() }
     }
 
-    /// Where those of these pages are that are mapped.
+    /// The pages of the space at which those of `indexes` are mapped.
     pub(crate) fn pages(&self, indexes: &Range<u64>) -> Pages {
         let (start, end) =
             (indexes.start.max(self.indexes.start), indexes.end.min(self.indexes.end));
@@ -118,7 +117,7 @@ impl<M: Machine> Visit<'_, M> {
         Pages { start: page(start), end: page(end.max(start)) }
     }
 
-    /// The object's page that is mapped there.
+    /// The object's page that is mapped at `page`.
     pub(crate) fn index(&self, page: u64) -> u64 {
         self.indexes.start + (page - self.page)
     }
@@ -126,13 +125,14 @@ impl<M: Machine> Visit<'_, M> {
 
 impl<M: Machine> Drop for Visit<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: we are a user. That no CPU goes to its pages when its space has left is the space's promise.
+        // SAFETY: the visit has a reference to the tree. The space guarantees that no CPU accesses its
+        // pages after it has been dropped.
         unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }
 
 impl Attachment {
-    /// Pages of an object from `first` on, mapped at these pages of a space.
+    /// Pages of an object from `first` on, mapped at `pages` of the space of `tree`.
     pub(crate) fn new(pages: Pages, first: u64, tree: NonNull<Tree>) -> Attachment {
         let indexes = first..first + pages.count();
         let links = Links { end: indexes.end, ..Links::default() };
@@ -145,27 +145,27 @@ impl Attachment {
         }
     }
 
-    /// Where it is.
+    /// The pages of the space.
     pub(crate) fn pages(&self) -> Pages {
         Pages::new(self.page, self.indexes.end - self.indexes.start)
     }
 
-    /// The object's page that is mapped there.
+    /// The object's page that is mapped at `page`.
     #[inline]
     pub(crate) fn index(&self, page: u64) -> u64 {
         self.indexes.start + (page - self.page)
     }
 }
 
-/// The order in a shard: by first page, and then in any order that is always the same.
+/// The order in a shard: by first page, then by address.
 type Key = (u64, usize);
 
 fn key(attachment: NonNull<Attachment>) -> Key {
-    // SAFETY: it is in a shard whose lock the caller has.
+    // SAFETY: callers pass an attachment of a shard that they have locked, or the one that they insert.
     (unsafe { attachment.as_ref() }.indexes.start, attachment.as_ptr().addr())
 }
 
-/// What nobody knows beforehand: the finalizer of MurmurHash3.
+/// A pseudo-random priority: the finalizer of MurmurHash3, applied to the address.
 fn priority(attachment: NonNull<Attachment>) -> u64 {
     let mut hash = attachment.as_ptr().addr() as u64;
     hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -174,23 +174,23 @@ fn priority(attachment: NonNull<Attachment>) -> u64 {
 }
 
 /// # Safety
-/// The attachment is in a shard whose lock the caller has, or nobody else's; the reference is gone before the
-/// next for the same one.
+/// The caller must have locked the attachment's shard, or have exclusive access to the attachment. It
+/// must not use the returned reference after the next call for the same attachment.
 unsafe fn links<'a>(attachment: NonNull<Attachment>) -> &'a mut Links {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has exclusive access, and uses one reference at a time.
     unsafe { &mut *attachment.as_ref().links.get() }
 }
 
 /// # Safety
-/// As of [`links`], for all below; as with the functions that follow.
+/// As for [`links`], for the whole subtree. The same holds for the functions below.
 unsafe fn end(link: Link) -> u64 {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     link.map_or(0, |attachment| unsafe { links(attachment) }.end)
 }
 
-/// Sets children, and the end that follows.
+/// Sets the children of `root`, and updates the end of its subtree.
 unsafe fn join(root: NonNull<Attachment>, left: Link, right: Link) -> Link {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         let end = root.as_ref().indexes.end.max(end(left)).max(end(right));
         *links(root) = Links { left, right, end };
@@ -198,10 +198,10 @@ unsafe fn join(root: NonNull<Attachment>, left: Link, right: Link) -> Link {
     Some(root)
 }
 
-/// Those before a key, and the others.
+/// Splits a treap into the keys below `at` and the others.
 unsafe fn split(link: Link, at: Key) -> (Link, Link) {
     let Some(root) = link else { return (None, None) };
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         let &mut Links { left, right, .. } = links(root);
         if key(root) < at {
@@ -214,10 +214,10 @@ unsafe fn split(link: Link, at: Key) -> (Link, Link) {
     }
 }
 
-/// Those of both, where all of `left` are before those of `right`.
+/// Merges two treaps. All keys of `left` must be below those of `right`.
 unsafe fn merge(left: Link, right: Link) -> Link {
     let (Some(first), Some(second)) = (left, right) else { return left.or(right) };
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         if priority(first) > priority(second) {
             let &mut Links { left, right: inner, .. } = links(first);
@@ -230,7 +230,7 @@ unsafe fn merge(left: Link, right: Link) -> Link {
 }
 
 unsafe fn insert(link: Link, new: NonNull<Attachment>) -> Link {
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         let Some(root) = link.filter(|&root| priority(root) >= priority(new)) else {
             let (left, right) = split(link, key(new));
@@ -245,8 +245,8 @@ unsafe fn insert(link: Link, new: NonNull<Attachment>) -> Link {
 }
 
 unsafe fn remove(link: Link, old: NonNull<Attachment>) -> Link {
-    let root = link.expect("it is in here");
-    // SAFETY: said by the caller.
+    let root = link.expect("the attachment is in the treap");
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         let &mut Links { left, right, .. } = links(root);
         if root == old {
@@ -259,10 +259,10 @@ unsafe fn remove(link: Link, old: NonNull<Attachment>) -> Link {
     }
 }
 
-/// The first after a key that has any of these pages.
+/// The first attachment with a key above `after` that overlaps `indexes`.
 unsafe fn find_after(link: Link, after: Option<Key>, indexes: &Range<u64>) -> Link {
     let root = link?;
-    // SAFETY: said by the caller.
+    // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
         if links(root).end <= indexes.start {
             return None;
@@ -286,7 +286,7 @@ unsafe fn find_after(link: Link, after: Option<Key>, indexes: &Range<u64>) -> Li
 impl Shard {
     fn with<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut Content) -> R) -> R {
         platform.wait_while(|| self.is_locked.swap(true, Acquire));
-        // SAFETY: it is locked.
+        // SAFETY: the lock gives exclusive access to the content.
         let result = with(unsafe { &mut *self.content.get() });
         self.is_locked.store(false, Release);
         result
@@ -294,19 +294,20 @@ impl Shard {
 }
 
 impl Attachments {
-    /// None, with the caller as the only holder.
+    /// No attachments, and one reference, which is the caller's.
     pub(crate) fn new(cpus: usize) -> Result<Attachments, OutOfMemory> {
         let shards = for_each(cpus.min(MOST_SHARDS))?;
         let [is_closed, forks_throttled] = [false; 2].map(AtomicBool::new);
         Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), forks_throttled })
     }
 
-    /// Adds one, in the shard of this CPU. Its entries may be copies of those of another one, if it says so,
-    /// which are made afterwards.
+    /// Adds an attachment to the shard of `cpu`. If `is_copy`, its PTEs are copies of another
+    /// attachment's, which must be made afterwards.
     ///
     /// # Safety
-    /// It stays where it is until it is [detached](Attachments::detach), and its tree has a user as long.
-    /// The caller holds the object, or has one attached.
+    /// `new` must not move or be freed until it is [detached](Attachments::detach), and its tree must
+    /// have a reference for that time. The caller must have a reference to the object, or have an
+    /// attachment to it.
     pub(crate) unsafe fn attach(
         &self,
         cpu: usize,
@@ -315,10 +316,10 @@ impl Attachments {
         is_copy: bool,
     ) {
         let shard = cpu % self.shards.len();
-        // SAFETY: nobody else knows it yet.
+        // SAFETY: the attachment is not published yet.
         unsafe { new.as_ref() }.shard.set(shard);
         self.shards[shard].0.with(platform, |content| {
-            // SAFETY: the lock is ours, and all that is in here stays until it is detached.
+            // SAFETY: the shard is locked, and all its attachments are valid until they are detached.
             content.root = unsafe { insert(content.root, new) };
             content.copies += u64::from(is_copy);
             if !content.holds {
@@ -328,19 +329,20 @@ impl Attachments {
         });
     }
 
-    /// Takes one out, which is the caller's again. Whether nobody holds the object any more: the caller has
-    /// to free it then.
+    /// Removes an attachment, which is the caller's again. Returns true if that drops the last reference
+    /// to the object: the caller must then free it.
     ///
     /// # Safety
-    /// It was attached here, and not detached since.
+    /// `old` must be attached here.
     #[must_use]
     pub(crate) unsafe fn detach(&self, old: NonNull<Attachment>, platform: &impl Platform) -> bool {
-        // SAFETY: said by the caller.
+        // SAFETY: it is attached, as the caller promises, so it is valid.
         let shard = unsafe { old.as_ref() }.shard.get();
         let lets_go = self.shards[shard].0.with(platform, |content| {
-            // SAFETY: the lock is ours, and it is in here.
+            // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Acquire, and as `close` comes to the lock afterwards: one of us sees the other.
+            // Acquire: pairs with `close`, which sets the flag before it locks this shard. Either we see
+            // the flag, or `close` finds the shard empty.
             let lets_go = content.root.is_none() && self.is_closed.load(Acquire);
             content.holds &= !lets_go;
             lets_go
@@ -348,7 +350,8 @@ impl Attachments {
         lets_go && self.put_refs(1)
     }
 
-    /// The object lives as long as it is mapped, from now on. As with [`detach`](Attachments::detach).
+    /// Drops the handle's reference: from now on the object lives only as long as it is mapped. Returns
+    /// as [`detach`](Attachments::detach).
     #[must_use]
     pub(crate) fn close(&self, platform: &impl Platform) -> bool {
         self.is_closed.store(true, Release);
@@ -364,23 +367,23 @@ impl Attachments {
         self.put_refs(count)
     }
 
-    /// Another holder has come.
+    /// Adds a reference.
     pub(crate) fn get_ref(&self) {
         self.holders.fetch_add(1, Relaxed);
     }
 
-    /// So many are none any more. As with [`detach`](Attachments::detach).
+    /// Drops `count` references. Returns as [`detach`](Attachments::detach).
     #[must_use]
     pub(crate) fn put_refs(&self, count: u64) -> bool {
         self.holders.fetch_sub(count, AcqRel) == count
     }
 
-    /// Calls `visit` with each attachment that has any of these pages, without locks: with some more than
-    /// once, as it begins anew when copies have come meanwhile.
+    /// Calls `visit`, without locks, with each attachment that overlaps `indexes`. It may visit an
+    /// attachment more than once, because it restarts if copies were attached during a pass.
     ///
-    /// So who has seen to it that a page gets no new entries, but for copies of those that there are, and
-    /// removes what it finds, has removed all at the end: copies are attached before they are made. By one at a
-    /// time.
+    /// Use it to remove all PTEs of a page: the caller must prevent new PTEs, other than copies of
+    /// existing ones, and must remove those that it finds. None is left at the end, because a copy is
+    /// attached before its PTEs are made. At most one call may run at a time.
     pub(crate) fn visit_all<'m, M: Machine>(
         &self,
         machine: &'m M,
@@ -402,8 +405,8 @@ impl Attachments {
         self.forks_throttled.store(false, Relaxed);
     }
 
-    /// Whether who attaches copies is to wait, without locks: somebody has begun anew for others too often.
-    /// Those that have not seen it are as many as there are CPUs, at most.
+    /// Whether a fork must wait, without locks, before it attaches copies: a visitor has restarted too
+    /// often. At most one fork per CPU proceeds because it has missed the flag.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }
@@ -413,7 +416,7 @@ impl Attachments {
         self.shards.iter().map(|shard| shard.0.with(platform, |content| content.copies)).sum()
     }
 
-    /// Calls `visit` with each attachment that has any of these pages, without locks.
+    /// Calls `visit`, without locks, with each attachment that overlaps `indexes`, in one pass.
     pub(crate) fn visit_once<'m, M: Machine>(
         &self,
         machine: &'m M,
@@ -424,10 +427,10 @@ impl Attachments {
             let mut last = None;
             loop {
                 let found = shard.0.with(machine.epoch().platform(), |content| {
-                    // SAFETY: the lock is ours.
+                    // SAFETY: the shard is locked.
                     let found = unsafe { find_after(content.root, last, indexes) }?;
                     last = Some(key(found));
-                    // SAFETY: it is in here. Its tree has a user.
+                    // SAFETY: it is in the locked shard, so it is valid and its tree has a reference.
                     unsafe {
                         let Attachment { ref indexes, page, tree, .. } = *found.as_ref();
                         tree.as_ref().get_ref();
@@ -455,7 +458,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn those_are_visited_that_have_any_of_the_pages(
+        fn a_visit_finds_every_attachment_that_overlaps_the_pages(
             changes in prop::collection::vec((0_usize..4, 0_u64..100, 1_u64..30, 0_usize..40), 1..120),
             start in 0_u64..130,
             count in 0_u64..40,
@@ -471,7 +474,7 @@ mod tests {
                     let old = all.swap_remove(old);
                     // SAFETY: it is attached.
                     let is_last = unsafe { attachments.detach(old, platform) };
-                    prop_assert!(!is_last, "we hold it");
+                    prop_assert!(!is_last, "the test has a reference");
                     // SAFETY: it came from a box.
                     drop(unsafe { Box::from_raw(old.as_ptr()) });
                 } else {
@@ -479,7 +482,7 @@ mod tests {
                     let new = Attachment::new(Pages::new(1000, pages), first, tree);
                     let new = NonNull::from(Box::leak(Box::new(new)));
                     all.push(new);
-                    // SAFETY: it is freed when it is detached.
+                    // SAFETY: it is freed only after it was detached.
                     unsafe { attachments.attach(cpu, platform, new, false) };
                 }
                 let mut found = Vec::new();

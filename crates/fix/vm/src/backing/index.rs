@@ -1,4 +1,4 @@
-//! The frames of an object, by the number of their page.
+//! The frames of an object, by page index.
 
 use alloc::boxed::Box;
 use core::mem::{MaybeUninit, align_of, size_of};
@@ -14,21 +14,21 @@ use crate::error::OutOfMemory;
 use crate::needed::Needed;
 use crate::page::{BITS, ENTRIES, Frame};
 
-/// A radix tree that grows with what is in it and never shrinks: who looks for a page writes nothing, and
-/// two that add pages of different tables share nothing.
+/// A radix tree that allocates tables on demand and never shrinks. Lookups write nothing, and insertions
+/// into different tables share no cache line.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Levels of tables above those of slots.
+    /// Levels of tables above the slots.
     height: u32,
     root: NonNull<Block>,
 }
 
-// SAFETY: it is made of atomics.
+// SAFETY: the tables consist of atomics, and the index owns them.
 unsafe impl Send for Index {}
-// SAFETY: as above.
+// SAFETY: the tables consist of atomics.
 unsafe impl Sync for Index {}
 
-/// Memory of a table, zero at first.
+/// Memory of a table, zeroed.
 pub(crate) type Block = MaybeUninit<[u64; ENTRIES]>;
 
 /// Memory for a table, allocated before an operation takes locks.
@@ -38,17 +38,17 @@ pub(crate) struct BlockPool {
 }
 
 impl BlockPool {
-    /// Memory of zeros.
+    /// Takes a zeroed block.
     pub(crate) fn block(&mut self) -> Result<Box<Block>, Needed> {
         self.block.take().ok_or(Needed::Block)
     }
 
-    /// Takes back what was not needed.
+    /// Puts back an unused block.
     pub(crate) fn keep_block(&mut self, block: Box<Block>) {
         self.block = Some(block);
     }
 
-    /// Allocates memory if there is none.
+    /// Allocates a block if there is none.
     pub(crate) fn refill(&mut self) -> Result<(), OutOfMemory> {
         if self.block.is_none() {
             self.block = Some(try_box(Block::zeroed())?);
@@ -67,21 +67,21 @@ const _: () = {
     assert!(size_of::<Slots>() == size_of::<Block>() && align_of::<Slots>() == align_of::<Block>());
 };
 
-/// Where it is said which frame a page has.
+/// An entry of the index: the [state](State) of a page.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Slot(AtomicU64);
 
-/// What is said of a page.
+/// The state of a page of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// It has no frame.
     Absent,
-    /// Its frame is on its way in.
+    /// It is being brought in.
     Coming,
-    /// Its frame is on its way out, or to the pager: who wants it has to wait.
+    /// It is being evicted or written to the pager. Accesses must wait.
     Leaving(Frame),
-    /// It is there.
+    /// It is resident.
     Present(Frame),
 }
 
@@ -97,7 +97,7 @@ impl State {
 }
 
 impl Slot {
-    /// Acquire: what was done to the frame before it was said to be there.
+    /// Acquire: pairs with `set`, so that the frame's initialization is visible.
     #[inline]
     pub(crate) fn get(&self) -> State {
         let word = self.0.load(order!(Acquire, "slot_get"));
@@ -109,27 +109,28 @@ impl Slot {
         }
     }
 
-    /// Whether it was `old` and is `new` now.
+    /// Sets the state to `new` if it is `old`. Returns whether it was.
     pub(crate) fn replace(&self, old: State, new: State) -> bool {
         self.0
             .compare_exchange(old.word(), new.word(), order!(AcqRel, "slot_replace"), Relaxed)
             .is_ok()
     }
 
-    /// By whoever has made it [coming](State::Coming) or [leaving](State::Leaving).
+    /// Must be called by the CPU that set the state to [`Coming`](State::Coming) or
+    /// [`Leaving`](State::Leaving).
     pub(crate) fn set(&self, state: State) {
         self.0.store(state.word(), order!(Release, "slot_set"));
     }
 }
 
-/// The entry that stands for a page in a table of this level.
+/// The entry of a page in a table of level `level`.
 #[inline]
 fn entry(index: u64, level: u32) -> usize {
     (index >> (BITS * level)) as usize % ENTRIES
 }
 
 impl Index {
-    /// One for so many pages, none of which has a frame.
+    /// An empty index for `pages` pages.
     pub(crate) fn new(pages: u64) -> Result<Index, OutOfMemory> {
         let mut height = 0;
         while pages.checked_shr(BITS * (height + 1)).is_some_and(|rest| rest > 0)
@@ -141,26 +142,27 @@ impl Index {
         Ok(Index { height, root: NonNull::from(Box::leak(root)) })
     }
 
-    /// How many pages it has slots for.
+    /// Number of pages that have a slot.
     pub(crate) fn capacity(&self) -> u64 {
         1_u64.checked_shl(BITS * (self.height + 1)).unwrap_or(u64::MAX)
     }
 
-    /// The slot of a page below the capacity; none if there is no table for it yet.
+    /// The slot of a page, or `None` if its table does not exist yet. `index` must be below the capacity.
     #[inline]
     pub(crate) fn find(&self, index: u64) -> Option<&Slot> {
         let mut block = self.root;
         for level in (1..=self.height).rev() {
-            // SAFETY: what is above slots are tables, which stay as long as the index.
+            // SAFETY: blocks above level 0 are tables, which live as long as the index.
             let tables = unsafe { block.cast::<Tables>().as_ref() };
-            // Acquire: it was zero before it was there.
+            // Acquire: pairs with the publication in `make`, so that the block is seen zeroed.
             block = NonNull::new(tables[entry(index, level)].load(order!(Acquire, "index_find")))?;
         }
-        // SAFETY: these are slots, which stay as long as the index.
+        // SAFETY: blocks of level 0 are slots, which live as long as the index.
         Some(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// The slot of a page below the capacity, with tables from `pool`.
+    /// The slot of a page, whose missing tables are taken from `pool`. `index` must be below the
+    /// capacity.
     pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Needed> {
         let mut block = self.root;
         for level in (1..=self.height).rev() {
@@ -171,8 +173,8 @@ impl Index {
                 Some(below) => below,
                 None => {
                     let new = Box::into_raw(pool.block()?);
-                    // Release: it is zero before it is there. The other's Acquire has no mutant: Miri's
-                    // schedules seldom come there.
+                    // Release publishes the zeroed block. The Acquire on failure has no mutant, because
+                    // Miri's schedules seldom take that path.
                     match table.compare_exchange(
                         ptr::null_mut(),
                         new,
@@ -181,12 +183,12 @@ impl Index {
                     ) {
                         Ok(_) => NonNull::new(new),
                         Err(other) => {
-                            // SAFETY: we have just made it a pointer, which nobody else has.
+                            // SAFETY: `new` came from a box above and was not published.
                             pool.keep_block(unsafe { Box::from_raw(new) });
                             NonNull::new(other)
                         }
                     }
-                    .expect("it is not null")
+                    .expect("both the new and the winning block are non-null")
                 }
             };
         }
@@ -194,15 +196,16 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the slots of these pages that there are: in time for what there is, not for the pages.
+    /// Calls `with` with the slots of those of `pages` that have a table. The time is linear in the
+    /// number of tables, not of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
-        // SAFETY: the root is of this height.
+        // SAFETY: `height` is the root's, and tables live as long as the index.
         unsafe { for_each_below(self.root, self.height, 0, &pages, &mut with) };
     }
 }
 
 /// # Safety
-/// The block is of this height, its first page is `first`, and it stays meanwhile.
+/// `block` must have this height and the first page `first`, and must stay valid during the call.
 unsafe fn for_each_below(
     block: NonNull<Block>,
     height: u32,
@@ -212,7 +215,7 @@ unsafe fn for_each_below(
 ) {
     let reach = 1_u64 << (BITS * height);
     for entry in 0..ENTRIES {
-        // Above the capacity of the largest there is nothing.
+        // In the largest index, entries beyond `u64` are unused.
         let Some(start) = (entry as u64).checked_mul(reach).and_then(|at| first.checked_add(at))
         else {
             return;
@@ -220,7 +223,7 @@ unsafe fn for_each_below(
         if start.saturating_add(reach) <= pages.start || start >= pages.end {
             continue;
         }
-        // SAFETY: said by the caller; what is below stays as well.
+        // SAFETY: the caller guarantees the height and lifetime of the block, and so of those below.
         unsafe {
             if height == 0 {
                 with(start, &block.cast::<Slots>().as_ref()[entry]);
@@ -236,21 +239,21 @@ unsafe fn for_each_below(
 impl Drop for Index {
     fn drop(&mut self) {
         /// # Safety
-        /// The block has tables of this height below, and nobody uses it any more.
+        /// `block` must have this height, and nobody may use it any more.
         unsafe fn free(block: NonNull<Block>, height: u32) {
             if height > 0 {
-                // SAFETY: said by the caller.
+                // SAFETY: a block of height above 0 has tables, as the caller guarantees.
                 for below in unsafe { block.cast::<Tables>().as_ref() } {
                     if let Some(below) = NonNull::new(below.load(Relaxed)) {
-                        // SAFETY: as above.
+                        // SAFETY: the block below has one level less, and nobody uses it.
                         unsafe { free(below, height - 1) };
                     }
                 }
             }
-            // SAFETY: it was leaked by a box of this type.
+            // SAFETY: it came from a box of this type.
             drop(unsafe { Box::from_raw(block.as_ptr()) });
         }
-        // SAFETY: nobody uses the index any more.
+        // SAFETY: `drop` has exclusive access to the index.
         unsafe { free(self.root, self.height) };
     }
 }
@@ -269,7 +272,7 @@ mod tests {
         content: UnsafeCell<u32>,
     }
 
-    // SAFETY: Miri sees who uses the content when.
+    // SAFETY: slot states serialize accesses to the content; Miri checks that.
     unsafe impl Sync for Shared {}
 
     impl Shared {
@@ -284,12 +287,12 @@ mod tests {
         }
 
         fn use_content(&self) {
-            // SAFETY: said by who calls: it has made the page coming, or found it present.
+            // SAFETY: the caller has set the page's state to `Coming`, or found it `Present`.
             unsafe { *self.content.get() += 1 };
         }
     }
 
-    /// Of the second table.
+    /// A page of the second table.
     const PAGE: u64 = 600;
 
     fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
@@ -344,13 +347,13 @@ mod tests {
                 shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
                 is_over.load(Relaxed).then_some(())
             });
-            // Relaxed says nothing about the table, and it is found now or not.
+            // Relaxed does not order the table: the walk may or may not find it.
             shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
         });
     }
 
     #[test]
-    fn it_has_room_for_as_many_as_it_was_made_for() {
+    fn the_capacity_covers_the_requested_pages() {
         let mut pool = BlockPool::default();
         for (pages, capacity) in [
             (0, 512),
@@ -382,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_what_was_said() {
+    fn a_word_encodes_every_state() {
         let slot = Slot(AtomicU64::new(0));
         assert_eq!(slot.get(), State::Absent);
         for state in [

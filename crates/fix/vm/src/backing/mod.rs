@@ -1,4 +1,4 @@
-//! What provides the pages of a mapping that are not the space's own.
+//! Backings: objects that provide the pages of a mapping, and where these are mapped.
 
 pub(crate) mod attachments;
 pub(crate) mod index;
@@ -25,44 +25,46 @@ use crate::page::Pages;
 use crate::tree::Tree;
 use crate::tree::attributes::{Attributes, BackingId};
 
-/// What becomes of writes to pages of an object.
+/// Whether writes to pages of an object are visible to its other mappings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// All see them, `MAP_SHARED`.
+    /// Writes are visible to all mappings (`MAP_SHARED`).
     Shared,
-    /// The page becomes the space's own, `MAP_PRIVATE`.
+    /// A write breaks copy-on-write: the space gets a page of its own (`MAP_PRIVATE`).
     Private,
 }
 
-/// One for each mapping operation, whatever becomes of parts of it later (DragonFly's `vm_map_backing`).
+/// The object behind a mapping. There is one for each mapping operation, even if parts are unmapped,
+/// protected or moved later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
     attachment: Attachment,
     object: NonNull<ObjectCore>,
     pub(crate) sharing: Sharing,
-    /// Pages that are mapped by it. Changed under the locks of nodes that have them.
+    /// Number of pages mapped by it. Changed under the locks of their nodes.
     mapped: AtomicU64,
-    /// What a walk over [some or all](Marked) backings of a space has.
+    /// Set while it is [marked](Marked): to itself at first, then to its copy.
     copy: Cell<Option<NonNull<Backing>>>,
-    /// All that was ever mapped by it was unmapped at once. Of who has found that nothing is.
+    /// Whether one operation unmapped all of it. Set by the last unmapper.
     is_whole: Cell<bool>,
-    /// The next of such a walk.
+    /// Link of [`Marked`].
     next_marked: Cell<Option<NonNull<Backing>>>,
-    /// The next of those by which nothing is mapped.
+    /// Link of [`Backings`].
     next: Cell<Option<NonNull<Backing>>>,
 }
 
-// SAFETY: cells are used under locks, as said there.
+// SAFETY: the attachment's cells are used under its shard's lock, `copy` and `next_marked` by the only
+// marker of the space, `is_whole` and `next` by the last unmapper. The rest is atomic or constant.
 unsafe impl Sync for Backing {}
 
-/// The backing that has this id.
+/// The backing with this id.
 fn pointer(id: BackingId) -> NonNull<Backing> {
     id.pointer().cast()
 }
 
 impl Backing {
-    /// Pages of an object from `first` on, at these pages of a space.
+    /// Pages of an object from `first` on, mapped at `pages` of the space of `tree`.
     pub(crate) fn new(
         object: NonNull<ObjectCore>,
         first: u64,
@@ -82,7 +84,7 @@ impl Backing {
         }
     }
 
-    /// What stands for it in [`Attributes`].
+    /// Its id in [`Attributes`].
     pub(crate) fn id(backing: NonNull<Backing>) -> BackingId {
         BackingId::new(backing.cast())
     }
@@ -92,63 +94,64 @@ impl Backing {
         pointer(id).cast()
     }
 
-    /// The backing of pages, if they have one.
+    /// The backing of pages with these attributes, if they have one.
     ///
     /// # Safety
-    /// A page is mapped by it, and that stays so as long as the result is used.
+    /// A page must be mapped by it for as long as the result is used.
     pub(crate) unsafe fn of<'a>(attributes: Attributes) -> Option<&'a Backing> {
-        // SAFETY: a backing is there as long as pages are mapped by it, as the caller promises.
+        // SAFETY: a backing lives as long as a page is mapped by it, as the caller guarantees.
         attributes.backing.map(|id| unsafe { pointer(id).as_ref() })
     }
 
-    /// The same for another space, whose entries will be copies.
+    /// The same backing for a fork, whose PTEs will be copies.
     pub(crate) fn copied(&self, tree: NonNull<Tree>) -> Backing {
         let copy = self.at(self.index(self.pages().start), self.pages(), tree);
         copy.set_mapped(self.mapped());
         copy
     }
 
-    /// Other pages of the same object, at other pages of a space.
+    /// A mapping of the same object, from its page `first` on, at `pages` of the space of `tree`.
     pub(crate) fn at(&self, first: u64, pages: Pages, tree: NonNull<Tree>) -> Backing {
         Backing::new(self.object, first, pages, tree, self.sharing)
     }
 
-    /// Where it was mapped.
+    /// The pages at which it was mapped.
     pub(crate) fn pages(&self) -> Pages {
         self.attachment.pages()
     }
 
-    /// How many pages are mapped by it. Under the locks of all nodes that have them.
+    /// Number of pages mapped by it. The caller must have locked all nodes that have them.
     pub(crate) fn mapped(&self) -> u64 {
         self.mapped.load(Relaxed)
     }
 
-    /// As said by the caller, who has these locks.
+    /// Sets the number of pages mapped by it. The caller must have locked all nodes that have them.
     pub(crate) fn set_mapped(&self, pages: u64) {
         self.mapped.store(pages, Relaxed);
     }
 
-    /// Whether parts of it may have been unmapped by others, whose CPUs have not forgotten them yet. Nothing is
-    /// mapped by it any more.
+    /// Whether it was unmapped in parts, for some of which a shootdown may still be in progress. No page
+    /// may be mapped by it any more.
     pub(crate) fn has_gone_in_parts(&self) -> bool {
         !self.is_whole.get()
     }
 
     /// The object.
     pub(crate) fn object(&self) -> &ObjectCore {
-        // SAFETY: it is there as long as it has attachments.
+        // SAFETY: the object lives as long as it has attachments.
         unsafe { self.object.as_ref() }
     }
 
-    /// The object's page that is mapped there.
+    /// The object's page that is mapped at `page`.
     #[inline]
     pub(crate) fn index(&self, page: u64) -> u64 {
         self.attachment.index(page)
     }
 
-    /// So many pages are not mapped by it any more. Whether none is.
+    /// Subtracts `pages` pages that are not mapped by it any more. Returns whether none is left.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
-        // Who unmaps all at once has all locks: to read is enough, and parts that CPUs unmap share this line.
+        // An operation that unmaps all of it has all node locks, so a load is enough. Only partial unmaps
+        // write this line, which they share.
         let is_none =
             self.mapped.load(Relaxed) == pages || self.mapped.fetch_sub(pages, Relaxed) == pages;
         if is_none {
@@ -157,31 +160,33 @@ impl Backing {
         is_none
     }
 
-    /// Has it found by the object.
+    /// Adds it to the attachments of its object.
     ///
     /// # Safety
-    /// The caller holds the object, or it is attached to this tree's parent. It stays until it is given to
-    /// [`detach`](Backing::detach).
+    /// The caller must have a reference to the object, or the original in the parent's tree must be
+    /// attached. The backing must stay valid until it is given to [`detach`](Backing::detach).
     pub(crate) unsafe fn attach(
         backing: NonNull<Backing>,
         cpu: usize,
         platform: &impl Platform,
         is_copy: bool,
     ) {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller guarantees that it is valid, and that the object is.
         unsafe {
             let attachments = &backing.as_ref().object().attachments;
             attachments.attach(cpu, platform, backing.cast(), is_copy);
         }
     }
 
-    /// Takes it from the object, and frees it; and the object, if that was all.
+    /// Removes it from the attachments of its object, and frees it. Frees the object as well if that was
+    /// its last reference.
     ///
     /// # Safety
-    /// It is attached, came from a box, and nobody will look at it. No page is mapped by it, and all
-    /// CPUs know.
+    /// It must be attached and come from a box, and nobody may use it any more. No page may be mapped by
+    /// it, and all CPUs must have flushed those that were.
     pub(crate) unsafe fn detach<M: Machine>(backing: NonNull<Backing>, machine: &M) {
-        // SAFETY: said by the caller.
+        // SAFETY: it is attached and comes from a box, as the caller guarantees. `detach` returns true to
+        // the last reference only, whose owner must free the object.
         unsafe {
             let object = backing.as_ref().object;
             let platform = machine.epoch().platform();
@@ -197,26 +202,29 @@ impl Backing {
 /// Memory for backings, allocated before an operation takes locks.
 #[derive(Debug, Default)]
 pub(crate) struct BackingPool {
-    // Boxed, as backings stay where they are.
+    // Boxed, because backings must not move.
     #[expect(clippy::vec_box)]
     backings: Vec<Box<MaybeUninit<Backing>>>,
 }
 
 impl BackingPool {
-    /// A backing that stays where it is.
+    /// Writes `backing` to a stable address.
+    ///
+    /// # Errors
+    /// [`Needed::Backings`] if the pool is empty.
     pub(crate) fn take(&mut self, backing: Backing) -> Result<NonNull<Backing>, Needed> {
         let mut new = self.backings.pop().ok_or(Needed::Backings(1))?;
         new.write(backing);
-        // SAFETY: it is written.
+        // SAFETY: it was initialized above.
         Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
     }
 
-    /// Whether there are so many.
+    /// Succeeds if at least `count` are allocated.
     pub(crate) fn has(&self, count: usize) -> Result<(), Needed> {
         if self.backings.len() >= count { Ok(()) } else { Err(Needed::Backings(count)) }
     }
 
-    /// Allocates until there is memory for this many.
+    /// Allocates until there are `count`.
     pub(crate) fn refill(&mut self, count: usize) -> Result<(), OutOfMemory> {
         self.backings.try_reserve(count)?;
         while self.backings.len() < count {
@@ -226,7 +234,7 @@ impl BackingPool {
     }
 }
 
-/// Backings by which nothing is mapped any more.
+/// A list of backings that map no page any more.
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
     first: Option<NonNull<Backing>>,
@@ -234,21 +242,23 @@ pub(crate) struct Backings {
 
 impl Backings {
     /// # Safety
-    /// It is in no list, and is there as long as this.
+    /// `backing` must not be in a list, and must outlive this one.
     unsafe fn push(&mut self, backing: NonNull<Backing>) {
-        // SAFETY: said by the caller.
+        // SAFETY: it is valid, as the caller guarantees.
         unsafe { backing.as_ref() }.next.set(self.first);
         self.first = Some(backing);
     }
 
-    /// These pages are not mapped by what the attributes say any more. If nothing is mapped by the backing then, it
-    /// joins the list.
+    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if
+    /// no other page is mapped by it.
     ///
     /// # Safety
-    /// They were, their nodes are locked, and the backing is there as long as this.
+    /// The pages must have been mapped, and their nodes must be locked. The backing must outlive the
+    /// list.
     #[inline]
     pub(crate) unsafe fn unmapped(&mut self, attributes: Attributes, pages: u64) {
-        // SAFETY: the caller promises it.
+        // SAFETY: it was mapped until now and outlives the list, as the caller guarantees; only the last
+        // unmapper adds it.
         unsafe {
             if let Some(backing) = attributes.backing.map(pointer)
                 && backing.as_ref().unmapped(pages)
@@ -264,14 +274,14 @@ impl Backings {
 
     pub(crate) fn pop(&mut self) -> Option<NonNull<Backing>> {
         let first = self.first?;
-        // SAFETY: it is there as long as it is in the list.
+        // SAFETY: backings outlive the list, as `push` requires.
         self.first = unsafe { first.as_ref() }.next.take();
         Some(first)
     }
 }
 
-/// Backings of a space, each of them once: while the space is locked as a whole, or by the one who
-/// [moves](crate::Space::remap) pages of it.
+/// A set of backings of a space. Only one may exist at a time: the space must be locked as a whole, or
+/// the caller must be [moving](crate::Space::remap) its pages.
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     first: Option<NonNull<Backing>>,
@@ -279,13 +289,14 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// Adds the backing of pages that are mapped.
+    /// Adds the backing of mapped pages, unless it is marked already.
     ///
     /// # Safety
-    /// They are mapped, and stay so as long as this. Nobody else marks backings of the space.
+    /// The pages must stay mapped for the lifetime of the set. Nobody else may mark backings of the
+    /// space.
     pub(crate) unsafe fn add(&mut self, attributes: Attributes) {
         let Some(backing) = attributes.backing.map(pointer) else { return };
-        // SAFETY: said by the caller.
+        // SAFETY: its pages stay mapped and nobody else marks, as the caller guarantees.
         unsafe {
             if backing.as_ref().copy.get().is_none() {
                 backing.as_ref().copy.set(Some(backing));
@@ -300,11 +311,11 @@ impl Marked {
         self.count
     }
 
-    /// An object that takes no copies for a while.
+    /// An object whose visitor throttles forks, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {
-            // SAFETY: it is there as long as this.
+            // SAFETY: marked backings outlive the set, as `add` requires.
             let backing = unsafe { backing.as_ref() };
             if backing.object().attachments.forks_throttled() {
                 return Some(PinnedObject::new(backing.object(), machine));
@@ -314,22 +325,22 @@ impl Marked {
         None
     }
 
-    /// Gives each a copy.
+    /// Calls `copy` for each backing, and records the result as its copy.
     pub(crate) fn copy(&self, mut copy: impl FnMut(&Backing) -> NonNull<Backing>) {
         let mut next = self.first;
         while let Some(backing) = next {
-            // SAFETY: it is there as long as this.
+            // SAFETY: marked backings outlive the set, as `add` requires.
             let backing = unsafe { backing.as_ref() };
             backing.copy.set(Some(copy(backing)));
             next = backing.next_marked.get();
         }
     }
 
-    /// All of them, by which nothing is mapped any more.
+    /// Turns the set into a list, after all pages of these backings were unmapped.
     pub(crate) fn into_backings(mut self) -> Backings {
         let mut all = Backings::default();
         while let Some(backing) = self.pop() {
-            // SAFETY: it is in no other list, and there until somebody detaches it.
+            // SAFETY: it is in no other list, and lives until somebody detaches it.
             unsafe { all.push(backing) };
         }
         all
@@ -337,7 +348,7 @@ impl Marked {
 
     fn pop(&mut self) -> Option<NonNull<Backing>> {
         let first = self.first?;
-        // SAFETY: it is there as long as this.
+        // SAFETY: marked backings outlive the set, as `add` requires.
         let backing = unsafe { first.as_ref() };
         self.first = backing.next_marked.take();
         backing.copy.set(None);
@@ -345,20 +356,20 @@ impl Marked {
     }
 }
 
-/// Who comes next finds none marked.
+/// Clears all marks.
 impl Drop for Marked {
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }
 }
 
-/// The same of a copy of the space, for attributes that were [marked](Marked::add) and [copied](Marked::copy).
+/// The attributes of the same page in the fork.
 ///
 /// # Safety
-/// They are.
+/// The backing, if any, must be [marked](Marked::add) and [copied](Marked::copy).
 pub(crate) unsafe fn copied(attributes: Attributes) -> Attributes {
-    // SAFETY: said by the caller.
+    // SAFETY: a marked backing is valid, and it is marked, as the caller guarantees.
     let copy = |id: BackingId| unsafe { pointer(id).as_ref() }.copy.get();
-    let backing = attributes.backing.map(|id| Backing::id(copy(id).expect("it was marked")));
+    let backing = attributes.backing.map(|id| Backing::id(copy(id).expect("the backing is marked and copied")));
     Attributes { backing, ..attributes }
 }

@@ -16,14 +16,14 @@ use crate::machine::frame_pool::FramePool;
 use crate::needed::Needed;
 use crate::page::Frame;
 
-/// What there is of an object as long as anybody holds it.
+/// The part of an object that lives until its last reference is dropped.
 pub(crate) struct ObjectCore {
     pub(crate) index: Index,
-    /// How many pages it has.
+    /// Number of pages.
     pub(crate) len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
     pub(crate) attachments: Attachments,
-    /// Somebody takes pages out.
+    /// An operation that takes pages out is in progress.
     pub(crate) is_busy: AtomicBool,
 }
 
@@ -33,19 +33,20 @@ impl fmt::Debug for ObjectCore {
     }
 }
 
-/// What a fault finds.
+/// The outcome of a lookup for a fault.
 pub(crate) enum Found {
-    /// It is there.
+    /// The page is resident.
     Frame(Frame),
-    /// The pager has it.
+    /// The pager must bring the page in.
     Away,
-    /// The access can not go on.
+    /// The access cannot proceed.
     Fault(Fault),
 }
 
 impl ObjectCore {
-    /// Looks for a page, under the lock of the leaf that is to have it: who takes it out of the object looks
-    /// there afterwards.
+    /// Looks up a page, and adds a zeroed one if it is absent and there is no pager. The caller must have
+    /// locked the leaf that will map it: an operation that takes the page out of the object visits that
+    /// leaf afterwards.
     #[inline]
     pub(crate) fn find<M: Machine>(
         &self,
@@ -74,26 +75,28 @@ impl ObjectCore {
                 }
                 machine.frame_meta(frame).set_object(false);
                 frames.keep_page(frame);
-                // Somebody else has brought one, or the object ends before by now.
+                // Another CPU has added the page, or the object was truncated.
                 Err(Needed::Retry)
             }
         }
     }
 
-    /// Whether the page is one of the object after it was said to be coming. Who makes the object shorter says
-    /// so and then looks for pages, and waits for those that come: one of us sees what the other has done.
+    /// Whether the page is still within the object, to be called after its slot was set to `Coming`. A
+    /// truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
+    /// fences guarantee that it sees the slot, or that we see the new length.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         fence(SeqCst);
         index < self.len.load(Acquire)
     }
 
-    /// Whether its pager wants to know who writes.
+    /// Whether it has a pager, for which writes to its pages are tracked.
     #[inline]
     pub(crate) fn has_pager(&self) -> bool {
         self.pager.is_some()
     }
 
-    /// Whether the page has this frame, and nobody is about to take it out. As with [`find`](ObjectCore::find).
+    /// Whether the page has this frame and is not being taken out. Same locking as
+    /// [`find`](ObjectCore::find).
     pub(crate) fn has(&self, index: u64, frame: Frame) -> bool {
         self.index.find(index).is_some_and(|slot| slot.get() == State::Present(frame))
     }
@@ -101,21 +104,21 @@ impl ObjectCore {
     /// Frees an object and its frames.
     ///
     /// # Safety
-    /// It came from a box, and nobody holds it any more.
+    /// It must come from a box, and its last reference must have been dropped.
     pub(crate) unsafe fn free<M: Machine>(core: NonNull<ObjectCore>, machine: &M) {
-        // SAFETY: said by the caller.
+        // SAFETY: it comes from a box and nobody uses it, as the caller guarantees.
         let core = unsafe { Box::from_raw(core.as_ptr()) };
         core.index.for_each(0..u64::MAX, |_, slot| {
             if let State::Present(frame) = slot.get() {
                 machine.frame_meta(frame).set_object(false);
-                // SAFETY: no space has it, as none has the object.
+                // SAFETY: the object has no attachments, so no PTE maps the frame.
                 unsafe { machine.free(&[frame]) };
             }
         });
     }
 }
 
-/// An object that is held for a while.
+/// A reference to an object, dropped with the value.
 pub(crate) struct PinnedObject<'m, M: Machine> {
     machine: &'m M,
     core: NonNull<ObjectCore>,
@@ -132,14 +135,14 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
     }
 
     pub(crate) fn core(&self) -> &ObjectCore {
-        // SAFETY: we hold it.
+        // SAFETY: this has a reference.
         unsafe { self.core.as_ref() }
     }
 }
 
 impl<M: Machine> Drop for PinnedObject<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: we have held it.
+        // SAFETY: this has a reference until `put_refs`; the last one frees the object.
         unsafe {
             if self.core.as_ref().attachments.put_refs(1) {
                 ObjectCore::free(self.core, self.machine);

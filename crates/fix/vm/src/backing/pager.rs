@@ -1,32 +1,33 @@
-//! Who has the content of an object's pages.
+//! The interface to the backing store of an object.
 
 use crate::page::PAGE;
 
-/// Brings pages of an [`Object`](crate::Object) in and out: a file system, a swap device, a network.
+/// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
+/// swap device, a network.
 ///
-/// It is called without locks and outside of epochs, on the CPU that faults or evicts, and may sleep if the
-/// embedder's CPUs can. One that would rather not says [`Retry`](PagerError::Retry). It does not ask the
-/// object to give pages back, as it is asked for one, and does not panic.
+/// Methods are called on the CPU that faults or evicts, without locks and outside of read-side critical
+/// sections. They may sleep if the embedder's CPUs can, and may return [`Retry`](PagerError::Retry)
+/// instead. They must not make the object evict pages, and must not panic.
 pub trait Pager: Send + Sync {
-    /// Writes the content of this page of the object, which is zero now. Nobody else is asked for this page
-    /// meanwhile.
+    /// Fills `page`, which is zeroed, with the content of page `index` of the object. No other call for
+    /// this page runs at the same time.
     ///
     /// # Errors
     /// See [`PagerError`].
     fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError>;
 
-    /// Keeps the content of this page of the object, to which nobody writes meanwhile.
+    /// Stores `page` as the content of page `index` of the object. Nobody writes to it during the call.
     ///
     /// # Errors
-    /// See [`PagerError`]. The page stays as it is.
+    /// See [`PagerError`]. The page stays resident and unchanged.
     fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError>;
 }
 
-/// Why a page did not come or go.
+/// Why a page was not transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagerError {
-    /// It is on its way: who has asked has to come again.
+    /// The transfer is in progress; the caller must retry the access.
     Retry,
-    /// It will not come or go, for an error of the device.
+    /// The transfer failed with a device error.
     Failed,
 }
