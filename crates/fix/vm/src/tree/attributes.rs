@@ -1,22 +1,22 @@
-//! What a run of pages is.
+//! Attributes of mapped pages: protection and backing.
 
 use core::ptr::NonNull;
 
 use crate::page::Protection;
 
-/// What is the same for all pages of an extent.
+/// What all pages of an extent have in common (as the flags and file of a VMA).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// What may be done.
+    /// Permitted accesses.
     pub(crate) protection: Protection,
-    /// What provides the pages; none if they are the space's own, zero at first.
+    /// The object mapping that provides the pages; `None` for anonymous memory.
     pub(crate) backing: Option<BackingId>,
 }
 
-/// Stands for a [backing](crate::backing), which trees store and compare and never look at.
+/// An opaque handle of a [backing](crate::backing). Trees store and compare it, and never dereference it.
 ///
-/// The backing is there as long as any page is mapped by it: whoever has the lock of a node and finds the id by a page
-/// may look at it.
+/// The backing lives as long as a page is mapped by it. Code that has locked a node and read the id from
+/// one of its pages may therefore dereference it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackingId(NonNull<()>);
 
@@ -31,12 +31,12 @@ impl BackingId {
 }
 
 impl Attributes {
-    /// Memory of the space's own, zero at first.
+    /// Anonymous memory, zeroed on first access.
     pub(crate) const fn anonymous(protection: Protection) -> Attributes {
         Attributes { protection, backing: None }
     }
 
-    /// Whether nothing is to be there.
+    /// Whether these are guard pages.
     pub(crate) fn is_guard(self) -> bool {
         self.protection == Protection::GUARD
     }

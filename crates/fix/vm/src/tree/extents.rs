@@ -1,4 +1,4 @@
-//! What is mapped where, in runs.
+//! Sorted lists of mapped runs of pages.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -6,25 +6,25 @@ use alloc::vec::Vec;
 use crate::page::Pages;
 use crate::tree::attributes::Attributes;
 
-/// Pages with the same attributes.
+/// A run of pages with the same attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) pages: Pages,
     pub(crate) attributes: Attributes,
 }
 
-/// Extents in the order of their pages. None overlap, and neighbours differ. Who changes those of a branch has
-/// them here meanwhile.
+/// Extents in page order, without overlaps; adjacent ones differ in their attributes. An operation that
+/// changes a branch's extents works on such a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Extents(Vec<Extent>);
 
 impl Extents {
-    /// Has room for so many.
+    /// Reserves capacity for `room` extents in total.
     pub(crate) fn make_room(&mut self, room: usize) -> Result<(), TryReserveError> {
         self.0.try_reserve(room.saturating_sub(self.0.len()))
     }
 
-    /// How many there can be without an allocation.
+    /// The capacity.
     pub(crate) fn room(&self) -> usize {
         self.0.capacity()
     }
@@ -33,36 +33,36 @@ impl Extents {
         self.0.len()
     }
 
-    /// Makes them these, for which there is room.
+    /// Replaces the content by `others`, which must fit the capacity.
     pub(crate) fn copy(&mut self, others: impl ExactSizeIterator<Item = Extent>) {
         debug_assert!(self.room() >= others.len());
         self.0.clear();
         self.0.extend(others);
     }
 
-    /// All of them.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Extent> + '_ {
         self.0.iter().copied()
     }
 
-    /// The first that has any of these pages.
+    /// The first extent that overlaps `pages`.
     pub(crate) fn first_of(&self, pages: Pages) -> Option<Extent> {
         let (first, after) = self.places(pages);
         self.0[first..after].first().copied()
     }
 
-    /// The first that has any of these pages, and the one after the last.
+    /// The indexes of the first extent that overlaps `pages`, and of the one after the last.
     fn places(&self, pages: Pages) -> (usize, usize) {
         let first = self.0.partition_point(|extent| extent.pages.end <= pages.start);
         let count = self.0[first..].partition_point(|extent| extent.pages.start < pages.end);
         (first, first + count)
     }
 
-    /// Gives these pages other attributes, or none. There is room for two more.
+    /// Sets the attributes of `pages`, or unmaps them if `None`. The caller must have reserved room for
+    /// two more extents, as one may be split on each side.
     pub(crate) fn set(&mut self, pages: Pages, attributes: Option<Attributes>) {
         let (mut first, mut after) = self.places(pages);
         let same = |extent: &&Extent| Some(extent.attributes) == attributes;
-        // What remains of the outermost. A neighbour with the same attributes becomes part of the new.
+        // What remains of the outermost extents. A neighbour with the same attributes is merged.
         let mut new = pages;
         let mut left = self.0.get(first).filter(|_| first < after).copied();
         left = left.filter(|extent| extent.pages.start < pages.start);
@@ -101,14 +101,14 @@ impl Extents {
         self.replace(first, after, [left, middle, right]);
     }
 
-    /// Puts `new` where those from `first` on and before `after` are.
+    /// Replaces the extents `first..after` by `new`.
     fn replace(&mut self, first: usize, after: usize, new: [Option<Extent>; 3]) {
         let mut place = first;
         for extent in new.into_iter().flatten() {
             if place < after {
                 self.0[place] = extent;
             } else {
-                debug_assert!(self.0.len() < self.0.capacity(), "there is room");
+                debug_assert!(self.0.len() < self.0.capacity(), "the caller has reserved room");
                 self.0.insert(place, extent);
             }
             place += 1;
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_a_map_of_pages_is(
+        fn extents_agree_with_a_map_of_pages(
             changes in prop::collection::vec((0_u64..40, 1_u64..12, attributes()), 1..60)
         ) {
             let mut extents = Extents::default();

@@ -1,15 +1,16 @@
-//! The lock of a fork, which outlasts the locks of nodes: until no CPU can write any more by what its TLB has.
+//! The lock of a fork. It is held longer than the node locks: until no CPU can write through a stale TLB
+//! entry.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// Held while a space is copied. Others poll it without locks of nodes.
+/// Held while a space is copied. Other operations poll it without node locks.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
     /// Set with all nodes locked.
     is_locked: AtomicBool,
-    /// Operations that have waited for the lock, and do not have their nodes yet.
+    /// Number of operations that have waited for the lock and have not locked their nodes yet.
     tickets: AtomicU64,
 }
 
@@ -18,35 +19,37 @@ impl ForkLock {
         ForkLock { is_locked: AtomicBool::new(false), tickets: AtomicU64::new(0) }
     }
 
-    /// Whether a fork is in progress, and CPUs may still write to pages that the copy has. Other operations
-    /// wait: their changes would not be in the copy, and what they write next might be. Under the lock of any node, a
-    /// fork that began before is seen. Acquire: all CPUs have flushed when it is over.
+    /// Whether a fork is in progress, during which CPUs may still write to pages that the copy shares.
+    /// Other operations must wait: the copy would miss their changes, and might contain what they write
+    /// later. A caller with any node locked sees every fork that began before. Acquire: pairs with the
+    /// end of the fork, so that all TLB flushes are complete.
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked.load(order!(Acquire, "forking_load"))
     }
 
-    /// Takes the lock. With all nodes locked, and nobody else has it.
+    /// Takes the lock. The caller must have locked all nodes and found no fork in progress.
     pub(crate) fn lock(&self) -> ForkGuard<'_> {
-        // No mutant: the locks of all nodes publish it as well.
+        // No mutant: the node locks publish it as well.
         self.is_locked.store(true, Release);
         ForkGuard(self)
     }
 
-    /// No other fork begins as long as the ticket is there. An operation that has waited for a fork keeps one until it
-    /// has locked its nodes and found no fork in progress, so that forks in a row do not starve it.
+    /// Returns a ticket that keeps other forks from starting. An operation that has waited for a fork
+    /// holds it until it has locked its nodes and found no fork in progress, so that back-to-back forks
+    /// do not starve it.
     pub(crate) fn wait_ticket(&self) -> WaitTicket<'_> {
         self.tickets.fetch_add(1, Relaxed);
         WaitTicket(self)
     }
 
-    /// Whether others have a [ticket](ForkLock::wait_ticket).
+    /// Whether any operation has a [ticket](ForkLock::wait_ticket).
     pub(crate) fn has_waiters(&self) -> bool {
         self.tickets.load(Relaxed) > 0 && !is_mutant!("forks_first")
     }
 }
 
-/// As long as this is there, no other operation begins to change what is mapped or present in the space.
+/// While this exists, no other operation starts to change mapped or present pages of the space.
 pub(crate) struct ForkGuard<'a>(&'a ForkLock);
 
 impl Drop for ForkGuard<'_> {

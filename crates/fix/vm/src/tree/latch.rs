@@ -1,9 +1,10 @@
-//! The extents of a branch, as others find them without locks.
+//! A branch's extents, published to lock-free readers.
 //!
-//! A latch has two copies: a sequence lock of two copies, as Linux' `raw_write_seqcount_latch`
-//! (`include/linux/seqlock.h`). A writer, under the branch's lock, writes the copy that is not current and makes it
-//! current. A reader reads the current copy, and retries if the other has become current meanwhile. So readers never
-//! wait for a writer, and a write needs no memory and no grace period, unless the extents outgrow the latch.
+//! A latch is a seqlock over two copies, as Linux' `raw_write_seqcount_latch`
+//! (`include/linux/seqlock.h`). A writer, which has locked the branch, fills the copy that is not current
+//! and makes it current. A reader uses the current copy, and retries if the version has changed
+//! meanwhile. Readers therefore never wait for a writer, and a write needs no memory and no grace period,
+//! unless the extents outgrow the latch.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -22,7 +23,7 @@ use crate::tree::extents::Extent;
 /// Extents per block of 128 bytes.
 pub(crate) const BLOCK: usize = 4;
 
-/// An extent that may be read while it is written.
+/// An extent that readers may load while it is written.
 #[derive(Debug, Default)]
 struct AtomicExtent {
     start: AtomicU64,
@@ -32,7 +33,7 @@ struct AtomicExtent {
 }
 
 impl AtomicExtent {
-    /// Its pages; if it is being written, any.
+    /// Its pages, which may be torn during a write.
     #[inline]
     fn pages(&self) -> Pages {
         Pages { start: self.start.load(Relaxed), end: self.end.load(Relaxed) }
@@ -64,16 +65,16 @@ struct Block([AtomicExtent; BLOCK]);
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ExtentLatch {
-    /// First, so that its address is that of the latch. A cell, as others may read when it begins to
-    /// wait.
+    /// The first field, so that its address is that of the latch. A cell, because readers may still use
+    /// the latch when it is retired.
     retired: UnsafeCell<Entry>,
     made: PublishCheck,
-    /// Its lowest bit is which copy is current.
+    /// The lowest bit selects the current copy.
     version: AtomicU64,
     copies: [LatchCopy; 2],
 }
 
-/// One of the two: extents, from the first on.
+/// One copy: the first `len` extents of `blocks`.
 #[derive(Debug)]
 struct LatchCopy {
     len: AtomicU64,
@@ -91,7 +92,7 @@ impl LatchCopy {
 }
 
 impl ExtentLatch {
-    /// None, with room for this many or more.
+    /// An empty latch with capacity for at least `room` extents.
     pub(crate) fn with_room(room: usize) -> Result<ExtentLatch, TryReserveError> {
         Ok(ExtentLatch {
             retired: UnsafeCell::new(Entry::new()),
@@ -101,26 +102,26 @@ impl ExtentLatch {
         })
     }
 
-    /// What has a latch wait for the end of an epoch, without an allocation.
+    /// The entry by which the latch is retired, which needs no allocation.
     pub(crate) fn entry(latch: NonNull<ExtentLatch>) -> NonNull<Entry> {
         latch.cast()
     }
 
-    /// Frees a latch whose epoch is over.
+    /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// It is the [`entry`](ExtentLatch::entry) of one that came from a box and that nobody finds any more.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of an unpublished latch that came from a box.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: said by the caller; the entry is the first field.
+        // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
     }
 
-    /// How many there can be.
+    /// The capacity.
     pub(crate) fn room(&self) -> usize {
         self.copies[0].blocks.len() * BLOCK
     }
 
-    /// The copy that is current in a version.
+    /// The copy that is current in `version`.
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
         self.made.found();
@@ -143,15 +144,15 @@ impl ExtentLatch {
         }
     }
 
-    /// Makes these the current ones.
+    /// Publishes `extents` as the current copy.
     ///
     /// # Safety
-    /// By one at a time, who comes after the one before. There is room.
+    /// Writes must be serialized, each ordered after the one before. `extents` must fit the capacity.
     #[inline]
     pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
         let version = self.version.load(Relaxed) + 1;
-        // Who finds any of what comes now sees that the version before has come, and looks again if he
-        // has read one that was current before that.
+        // Pairs with the Acquire fence in `read`: a reader that sees any of the stores below also sees
+        // the version before this one. If it started with an older version, it retries.
         if !is_mutant!("extents_no_release") {
             fence(Release);
         }
@@ -162,59 +163,63 @@ impl ExtentLatch {
     }
 }
 
-/// The extents of a branch.
+/// A branch's pointer to its current latch.
 #[derive(Debug)]
 pub(crate) struct LatchedExtents(AtomicPtr<ExtentLatch>);
 
 impl LatchedExtents {
-    /// None, and no room for any.
+    /// No latch.
     pub(crate) fn new() -> LatchedExtents {
         LatchedExtents(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Whether there never were any, at this moment.
+    /// Whether no extents have been published so far.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
-        // Acquire: as `read` does, where that is all that is read.
+        // Acquire: as in `read`, for callers that load nothing else.
         self.0.load(order!(Acquire, "extents_load")).is_null()
     }
 
-    /// What `with` finds in them as they are at one moment; none if there never were any. Under an epoch. It
-    /// may be called with what was never so, before it is called once more.
+    /// Calls `with` with a consistent snapshot of the extents and returns its result, or `None` if none
+    /// were ever published. The caller must be pinned. `with` may run several times, with torn extents in
+    /// runs whose result is discarded.
     #[inline]
     pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
-        // SAFETY: what is replaced is freed by the epoch, under which the caller is. Acquire: it was
-        // written before it was published.
+        // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire:
+        // pairs with the publication, so that the latch is initialized.
         let copies = unsafe { self.0.load(order!(Acquire, "extents_load")).as_ref() };
         copies.map(|copies| copies.read(with))
     }
 
-    /// The current copy, under the lock. The view stays valid across one write, which is to the other copy.
+    /// The current copy. The caller must have locked the branch. The view stays valid across one write,
+    /// which fills the other copy.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         self.latch().map_or(View::EMPTY, |copies| copies.copy(copies.version.load(Relaxed)))
     }
 
-    /// What they are in. Under the lock.
+    /// The latch. The caller must have locked the branch.
     #[inline]
     pub(crate) fn latch(&self) -> Option<&ExtentLatch> {
-        // SAFETY: it is replaced under the lock, and freed by the epoch.
+        // SAFETY: it is replaced only under the lock, which the caller has, and freed after a grace
+        // period.
         unsafe { self.0.load(Relaxed).as_ref() }
     }
 
-    /// How many there can be. Under the lock.
+    /// The latch's capacity. The caller must have locked the branch.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.latch().map_or(0, ExtentLatch::room)
     }
 
-    /// Replaces them; returns those of before, which others may read still.
+    /// Publishes a new latch. Returns the old one, which the caller must retire, because readers may
+    /// still use it.
     ///
     /// # Safety
-    /// Under the lock, or by whoever alone knows the branch.
+    /// The caller must have locked the branch, or be the only one with access to it.
     pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
-        // Release: readers see what is in it. A swap, as loom takes a load before a store for what the store
-        // depends on, and tries no order with those of readers.
+        // Release publishes the latch's content. It is a swap because loom takes a store as dependent on
+        // a load before it, and would not explore its orders with readers.
         NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
     }
 }
@@ -222,12 +227,12 @@ impl LatchedExtents {
 impl Drop for LatchedExtents {
     fn drop(&mut self) {
         let copies = NonNull::new(self.0.load(Relaxed));
-        // SAFETY: it came from a box, and who drops the branch has it for himself.
+        // SAFETY: it came from a box, and `drop` has exclusive access to the branch.
         copies.into_iter().for_each(|copies| drop(unsafe { Box::from_raw(copies.as_ptr()) }));
     }
 }
 
-/// Extents in the order of their pages, or some of them that are next to each other.
+/// Extents in page order: a contiguous part of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     blocks: &'a [Block],
@@ -263,14 +268,14 @@ impl<'a> View<'a> {
         (0..self.len).map(move |place| self.extent(place).get())
     }
 
-    /// Whether none has any other page.
+    /// Whether all extents are within `pages`.
     pub(crate) fn are_in(self, pages: Pages) -> bool {
         self.is_empty()
             || pages.start <= self.extent(0).pages().start
                 && self.extent(self.len - 1).pages().end <= pages.end
     }
 
-    /// What the page is in.
+    /// The attributes of a page.
     #[inline]
     pub(crate) fn find(self, page: u64) -> Option<Attributes> {
         let after = self.places_until(|pages| pages.end <= page);
@@ -278,7 +283,7 @@ impl<'a> View<'a> {
         found.pages.contains(page).then_some(found.attributes)
     }
 
-    /// Those that have any of these pages.
+    /// The extents that overlap `pages`.
     #[inline]
     pub(crate) fn overlapping(self, pages: Pages) -> View<'a> {
         let first = self.places_until(|own| own.end <= pages.start);
@@ -286,7 +291,8 @@ impl<'a> View<'a> {
         View { len: rest.places_until(|own| own.start < pages.end), ..rest }
     }
 
-    /// How many extents at the front `is_so` holds for. It holds for none after the first for which it does not.
+    /// The partition point: the number of leading extents for which `is_so` holds. It must hold for no
+    /// extent after the first for which it does not.
     #[inline]
     fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len);
@@ -307,7 +313,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// So many extents, with gaps and of two kinds.
+    /// Up to 20 extents with gaps and two kinds of attributes.
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
         prop::collection::vec((0_u64..3, 1_u64..9, any::<bool>()), 0..20).prop_map(|parts| {
             let mut end = 0;
@@ -323,14 +329,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_last_is_found(lists in prop::collection::vec(extents(), 1..5), at in 0_u64..200) {
+        fn readers_find_the_last_write(lists in prop::collection::vec(extents(), 1..5), at in 0_u64..200) {
             let latched = LatchedExtents::new();
             prop_assert!(latched.read(|_| ()).is_none() && latched.view().is_empty());
-            // SAFETY: nobody else knows them.
+            // SAFETY: the test has exclusive access.
             let old = unsafe { latched.replace(Box::new(ExtentLatch::with_room(20).unwrap())) };
             prop_assert!(old.is_none() && latched.room() >= 20);
             for list in lists {
-                // SAFETY: as above.
+                // SAFETY: the test has exclusive access.
                 unsafe { latched.latch().unwrap().write(list.iter().copied()) };
                 prop_assert_eq!(&latched.view().iter().collect::<Vec<_>>(), &list);
                 prop_assert_eq!(latched.view().first(), list.first().copied());
@@ -346,9 +352,10 @@ mod tests {
         }
     }
 
-    /// Readers of what two values at a time are written to, which have to be of one time.
+    /// The writer alternates between lists in which every extent tells the length of the list: a torn
+    /// list differs from all of them.
     #[test]
-    fn who_reads_while_others_write_finds_what_was_written_at_once() {
+    fn a_concurrent_reader_sees_a_consistent_list() {
         const ROUNDS: usize = if cfg!(miri) { 300 } else { 20_000 };
         let latched = LatchedExtents::new();
         let list = |number: u64| {
@@ -357,7 +364,7 @@ mod tests {
                 move |place| Extent { pages: Pages::new(number + 8 * place, number), attributes };
             (0..number).map(extent).collect::<Vec<_>>()
         };
-        // SAFETY: nobody else knows them.
+        // SAFETY: no other thread has access yet.
         unsafe {
             latched.replace(Box::new(ExtentLatch::with_room(8).unwrap()));
             latched.latch().unwrap().write(list(1).into_iter());
@@ -365,7 +372,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in (1..=8).cycle().take(ROUNDS) {
-                    // SAFETY: nobody else writes.
+                    // SAFETY: this is the only writer.
                     unsafe { latched.latch().unwrap().write(list(number).into_iter()) };
                 }
             });

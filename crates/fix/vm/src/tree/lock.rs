@@ -8,15 +8,15 @@ use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Branch, Leaf, MOST_ABOVE, NodeRef, slot_at};
 
-/// Nodes that are locked: the lowest that has all that is known of some pages, and those below that
-/// have any of them.
+/// Locked nodes: the lowest node that holds all state of the pages, and its descendants that overlap
+/// them.
 pub(crate) struct Locked<'a> {
     pub(crate) top: NodeRef<'a>,
     pub(crate) pages: Pages,
 }
 
 impl Locked<'_> {
-    /// Calls `with` with the leaves that have any of the pages.
+    /// Calls `with` with each locked leaf that overlaps the pages.
     pub(crate) fn for_each_leaf(&self, mut with: impl FnMut(&Leaf)) {
         fn below(node: NodeRef<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
             match node {
@@ -29,11 +29,11 @@ impl Locked<'_> {
         below(self.top, self.pages, &mut with);
     }
 
-    /// What the page is, if it is mapped and the only one that is locked.
+    /// The attributes of the page, if it is mapped. It must be the only locked one.
     pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {
-            // SAFETY: it is locked.
+            // SAFETY: the leaf is locked.
             NodeRef::Leaf(leaf) => unsafe {
                 leaf.with_states(|states| states.get(leaf.slot(page)))
             },
@@ -41,7 +41,7 @@ impl Locked<'_> {
         }
     }
 
-    /// The frame of a page that is present.
+    /// The frame of a page, if it is present.
     pub(crate) fn frame<M: Machine>(&self, page: u64) -> Option<Frame> {
         let mut found = None;
         self.for_each_leaf(|leaf| {
@@ -59,9 +59,10 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Locks a node and those below that have any of these pages, in the order of their pages: whoever locks
-/// more than one node does so in this order.
-// The compiler would call what is recursive, for a leaf as well: two nanoseconds of sixty.
+/// Locks a node and its descendants that overlap `pages`, in preorder by page. Every operation that locks
+/// more than one node must use this order.
+// Inlined by force: the compiler would call a recursive function, for a leaf as well, which costs 2 ns of
+// 60.
 #[inline(always)]
 pub(crate) fn lock<M: Machine>(node: NodeRef<'_>, pages: Pages, platform: &M::Platform) {
     if !is_mutant!("locks_below_first") {
@@ -79,13 +80,14 @@ fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform)
     branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
 }
 
-/// Unlocks them: children first, as there may be more as soon as their parent is not locked.
-// As `lock`.
+/// Unlocks a node and its descendants that overlap `pages`. Children come first, because new ones may be
+/// added as soon as their parent is unlocked.
+// Inlined for the same reason as `lock`.
 #[inline(always)]
 fn unlock(node: NodeRef<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
-        // Where loom does not look for a switch by itself.
+        // Loom does not try a switch here by itself.
         yield_in_model();
     }
     if let NodeRef::Branch(branch) = node {
@@ -101,21 +103,21 @@ fn unlock_below(branch: &Branch, pages: Pages) {
 }
 
 impl Tree {
-    /// Locks what has all that is known of these pages. Under an epoch.
+    /// Locks the nodes that hold all state of `pages`. The caller must be pinned.
     #[inline]
     pub(crate) fn lock_pages<M: Machine>(&self, machine: &M, pages: Pages) -> Locked<'_> {
         loop {
             let (top, above) = self.lowest(pages);
             lock::<M>(top, pages, machine.epoch().platform());
             let locked = Locked { top, pages };
-            // What others have done before we had the lock.
+            // Other CPUs may have changed the tree before we got the lock: check again.
             let node = top.node();
             let is_lowest = match top {
                 NodeRef::Leaf(_) => true,
                 NodeRef::Branch(branch) => is_end(branch, pages),
             };
             let is_lowest = is_lowest || is_mutant!("lock_not_lowest");
-            // From the root down, as what branches say moves down meanwhile.
+            // Check from the root down, because extents move down concurrently.
             let mut above = above.into_iter().flatten();
             let is_below = above.any(|branch| branch.overlaps(pages));
             let is_below = is_below && !is_mutant!("lock_not_above");
@@ -125,8 +127,8 @@ impl Tree {
         }
     }
 
-    /// The lowest node that has all that is known of these pages, at this moment, and the branches above it,
-    /// the root first.
+    /// The lowest node that holds all state of `pages` at this moment, and the branches above it from the
+    /// root down.
     #[inline]
     fn lowest(&self, pages: Pages) -> (NodeRef<'_>, [Option<&Branch>; MOST_ABOVE]) {
         let (mut above, mut count) = ([None; MOST_ABOVE], 0);
@@ -136,7 +138,7 @@ impl Tree {
             if slot != slot_at(level, pages.end - 1) || branch.overlaps(pages) {
                 return (NodeRef::Branch(branch), above);
             }
-            // SAFETY: the root's level is as it was found, and that of a child is the one below.
+            // SAFETY: `level` starts as the root's, and a child is one level below its parent.
             let Some(child) = (unsafe { branch.child_of_level(level, slot) }) else {
                 return (NodeRef::Branch(branch), above);
             };
@@ -149,8 +151,8 @@ impl Tree {
     }
 }
 
-/// Whether what is known of these pages ends in this branch: some of its extents have any, or not all
-/// of them are in one child.
+/// Whether this branch is the lowest node that holds all state of `pages`: one of its extents overlaps
+/// them, or they are not all in one child.
 #[inline]
 fn is_end(branch: &Branch, pages: Pages) -> bool {
     !branch.is_one_slot(pages)

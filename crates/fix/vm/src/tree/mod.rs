@@ -1,4 +1,4 @@
-//! A space as others find it: its nodes, and who has to be told of changes.
+//! The shared state of a space: its nodes, and the CPUs that a shootdown has to interrupt.
 
 pub(crate) mod attributes;
 pub(crate) mod extents;
@@ -28,29 +28,29 @@ use crate::quota::Account;
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 
-/// The part of a space that stays where it is as long as anybody uses it.
+/// The part of a space that stays at its address until its last reference is dropped.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tree {
     root: Branch,
     number: u64,
-    /// CPUs that may know pages of it.
+    /// CPUs whose TLBs may have entries of the space.
     active: CpuSet,
     pub(crate) account: Account,
     pub(crate) fork_lock: ForkLock,
-    /// Somebody moves pages.
+    /// A [`RemapGuard`] exists.
     moving: AtomicBool,
-    /// Who unmaps a few pages interrupts nobody.
+    /// Small unmaps send no IPI; CPUs flush at their next tick.
     is_lazy: AtomicBool,
-    /// CPUs were interrupted for all that was unmapped before this time.
+    /// All CPUs have been made to flush what was unmapped before this time.
     settled: Padded<AtomicU64>,
-    /// Its space, and those that have come by a [reverse mapping](crate::backing): in a line of their own, as
-    /// all read what is above.
+    /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a line
+    /// of its own, because all operations read the fields above.
     users: Padded<AtomicU64>,
 }
 
 impl Tree {
-    /// A tree whose root has no table yet, with one user.
+    /// A tree whose root has no table yet, with one reference.
     pub(crate) fn new(level: u8, active: CpuSet, account: Account) -> Tree {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         Tree {
@@ -75,19 +75,20 @@ impl Tree {
         self.number
     }
 
-    /// All pages that there are.
+    /// All pages of the space.
     pub(crate) fn pages(&self) -> Pages {
         self.root.span()
     }
 
-    /// The CPU goes to pages of the space from now on.
+    /// Adds CPU `cpu` to the shootdown set. It must be called before the CPU accesses pages of the space.
     pub(crate) fn activate(&self, cpu: usize) {
         if !self.active.contains(cpu) {
             self.active.add(cpu);
         }
     }
 
-    /// The CPU goes there no more, and knows nothing.
+    /// Removes CPU `cpu` from the shootdown set. It must not access pages of the space any more, and its
+    /// TLB must have no entries of it.
     pub(crate) fn deactivate(&self, cpu: usize) {
         self.active.remove(cpu);
     }
@@ -100,29 +101,29 @@ impl Tree {
         self.is_lazy.store(is, Relaxed);
     }
 
-    /// CPUs that may know pages of it.
+    /// CPUs whose TLBs may have entries of the space.
     pub(crate) fn active(&self) -> &CpuSet {
         &self.active
     }
 
-    /// CPUs have forgotten all that was unmapped before this time.
+    /// Records that all CPUs have flushed what was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
         self.settled.0.fetch_max(time, AcqRel);
     }
 
-    /// Whether CPUs have forgotten what was unmapped with this ticket.
+    /// Whether all CPUs have flushed what was unmapped with this ticket.
     pub(crate) fn is_over(&self, ticket: u64, ticks: &Ticks) -> bool {
-        // Acquire: it was over before it was said.
+        // Acquire: pairs with `set_settled`, which follows the shootdown.
         ticket < self.settled.0.load(Acquire) || ticks.is_over(ticket, &self.active)
     }
 
-    /// Whether no CPU but this one may know pages of it.
+    /// Whether no other CPU's TLB may have entries of the space.
     pub(crate) fn is_single_cpu(&self, cpu: usize) -> bool {
         self.active.iter().all(|other| other == cpu)
     }
 
-    /// Waits until nobody else moves pages, as long as the result is there. Under locks of nodes, which others
-    /// that have this do not wait for.
+    /// Waits until no other remap is in progress, and excludes others until the guard is dropped. The
+    /// caller may have locked nodes, so that an operation with a guard must not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| self.moving.swap(true, Acquire));
@@ -130,22 +131,23 @@ impl Tree {
         RemapGuard(self)
     }
 
-    /// Another user has come.
+    /// Adds a reference.
     ///
     /// # Safety
-    /// There is one who does not leave meanwhile.
+    /// A reference must exist that is not dropped during the call.
     pub(crate) unsafe fn get_ref(&self) {
         self.users.0.fetch_add(1, Relaxed);
     }
 
-    /// A user leaves; the last frees it.
+    /// Drops a reference, and frees the tree with the last one.
     ///
     /// # Safety
-    /// The caller is a user of a tree that came from a box, and no CPU goes to its pages after the last.
+    /// The caller must own a reference to a tree that came from a box. No CPU may access pages of the
+    /// space after the last reference is dropped.
     pub(crate) unsafe fn put_ref<M: Machine>(tree: NonNull<Tree>, machine: &M) {
-        // SAFETY: the caller is a user.
+        // SAFETY: the caller owns a reference.
         if unsafe { tree.as_ref() }.users.0.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: it was the last.
+            // SAFETY: it was the last reference, so that nobody else uses the tree.
             unsafe {
                 free_below(machine, &tree.as_ref().root);
                 drop(Box::from_raw(tree.as_ptr()));
@@ -163,16 +165,16 @@ impl Drop for RemapGuard<'_> {
     }
 }
 
-/// Frees what a branch has.
+/// Frees a branch's table, descendants and frames.
 ///
 /// # Safety
-/// Nobody uses the branch or anything below.
+/// Nobody may use the branch or its descendants.
 unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
     for child in branch.children(branch.span()) {
         let node = branch.pointer(branch.slot(child.node().span().start));
         match child {
             NodeRef::Branch(child) => {
-                // SAFETY: it was made by a box, and the caller says that nobody uses it.
+                // SAFETY: the child came from a box, and nobody uses it, as the caller guarantees.
                 unsafe {
                     free_below(machine, child);
                     drop(Box::from_raw(node.cast::<Branch>().as_ptr()));
@@ -182,7 +184,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                 let entries = leaf.table().into_iter().flatten();
                 let frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
-                        // What lingers as well: CPUs have left.
+                        // Flush-pending frames as well, as no CPU uses the space.
                         Entry::Page { frame, .. }
                         | Entry::ProtNone(frame)
                         | Entry::FlushPending(frame) => Some(frame),
@@ -190,19 +192,20 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                     });
                 for frame in frames {
                     if machine.frame_meta(frame).release() {
-                        // SAFETY: the caller says that nobody uses it, and no other entry has it.
+                        // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
+                        // no other entry has it.
                         unsafe { machine.free(&[frame]) };
                     }
                 }
                 if leaf.table().is_some() {
-                    // SAFETY: as above.
+                    // SAFETY: the table is the leaf's, which nobody uses.
                     unsafe { machine.free(&[leaf.table_frame()]) };
                 }
-                // SAFETY: as above.
+                // SAFETY: the leaf came from a box, and nobody uses it.
                 drop(unsafe { Box::from_raw(node.cast::<Leaf>().as_ptr()) });
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the table is the branch's, which nobody uses.
     unsafe { machine.free(&[branch.table_frame()]) };
 }

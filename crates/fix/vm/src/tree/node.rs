@@ -1,4 +1,4 @@
-//! The tree of a space: a node for each table that there is or may be.
+//! The nodes of a space's tree: one for each page table, present or not allocated yet.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -18,99 +18,102 @@ use crate::tree::attributes::Attributes;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::PageStates;
 
-/// What all nodes have.
+/// The common part of all nodes.
 ///
-/// Under the lock: what is said to be, and for pages of the node's span the content of all nodes above,
-/// as who changes that has the locks of all nodes below that have any of these pages.
+/// The lock protects the node's own state. Within its span, it also freezes the extents of its ancestors:
+/// changing these requires the locks of all descendants that overlap the pages.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
-    /// First, so that its address is that of the node. A cell, as others may look at the node when it begins to
-    /// wait.
+    /// The first field, so that its address is that of the node. A cell, because others may still use the
+    /// node when it is retired.
     retired: UnsafeCell<Entry>,
     locked: AtomicBool,
-    /// 0 for a leaf.
+    /// The level of its table; 0 for a leaf.
     level: u8,
-    /// Under the lock: it is not part of the tree any more.
+    /// It was removed from the tree. Protected by the lock.
     detached: Cell<bool>,
-    /// The first page.
+    /// The first page of its span.
     first: u64,
     parent: Option<NonNull<Branch>>,
-    /// Null for a leaf that has none yet. It is set once, under the lock.
+    /// Null for a leaf without a table. Set once, under the lock.
     table: AtomicPtr<Table>,
     /// The table's frame.
     frame: Cell<Frame>,
-    /// The next of those that the same one has taken out of the tree. The one's own.
+    /// Link in a private list of detached nodes, used only by the operation that has detached them.
     next_pruned: Cell<Option<NonNull<Node>>>,
 }
 
-/// A node whose entries are pages.
+/// A node whose table maps pages.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Leaf {
     node: Node,
-    /// Under the lock.
+    /// Protected by the lock.
     states: Guarded<PageStates>,
-    /// Under the lock: entries that are not absent.
+    /// Number of entries that are not absent. Protected by the lock.
     present: Cell<u32>,
-    /// Somebody has changed entries, and CPUs have not forgotten the old ones yet. Set under the lock.
+    /// Entries have changed, and TLBs may still have the old ones. Set under the lock.
     flushing: AtomicBool,
-    /// Under the lock: entries that are on their way out.
+    /// Number of flush-pending entries. Protected by the lock.
     flush_pending: Cell<u32>,
-    /// The next leaf of those that the same one has changed. The one's own.
+    /// Link in a TLB gather's list of leaves, used only by the operation that owns the gather.
     next: Cell<Option<NonNull<Leaf>>>,
 }
 
-/// A node whose entries are tables.
+/// A node whose table points to tables.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Branch {
     node: Node,
-    /// What covers more than one child, or was not yet handed down to one. Changed under the lock.
+    /// Extents that cover more than one child, or were not handed down to one yet. Changed under the
+    /// lock.
     extents: LatchedExtents,
-    /// A bit for each child that there is. Under the lock.
+    /// A bitmap of existing children. Protected by the lock.
     used: [AtomicU64; ENTRIES.div_ceil(64)],
-    /// Set under the lock, read under an epoch.
+    /// Set under the lock, read by pinned CPUs without it.
     children: [AtomicPtr<Node>; ENTRIES],
 }
 
-/// A node, as what it is.
+/// A reference to a node of either kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NodeRef<'a> {
     Leaf(&'a Leaf),
     Branch(&'a Branch),
 }
 
-// SAFETY: cells are used under the lock, the rest are atomics.
+// SAFETY: cells are protected by the lock or private to one operation, as their fields document; the rest
+// is atomic or constant.
 unsafe impl Sync for Leaf {}
-// SAFETY: as above.
+// SAFETY: as for `Leaf`.
 unsafe impl Sync for Branch {}
-// SAFETY: as above; parents are there as long as their children.
+// SAFETY: as for `Sync`; `parent` stays valid, as parents outlive their children.
 unsafe impl Send for Leaf {}
-// SAFETY: as above.
+// SAFETY: as for `Leaf`.
 unsafe impl Send for Branch {}
 
-/// Branches above a node, at most: five levels have all addresses of 57 bits.
+/// The maximum number of branches above a node: five levels cover 57-bit addresses.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Of who waits for a lock, before he looks again: one microsecond, and some in the end. Who has found a lock taken is
-/// beside somebody who wants it again and again mostly, and each look takes that one its line.
+/// Pauses between attempts to take a contended lock: the first about 1 µs, growing to `MOST_PAUSES`. A
+/// contended lock is usually taken again by the same CPU, and every poll takes the cache line away from
+/// it.
 const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
-/// The entry of a table of this level that stands for a page of its span.
+/// The entry of `page` in a table of level `level`.
 #[inline]
 pub(crate) fn slot_at(level: u8, page: u64) -> usize {
     (page >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
-/// Pages that one entry of a table of this level covers.
+/// Number of pages that one entry of a table of level `level` covers.
 pub(crate) const fn entry_span(level: u8) -> u64 {
     1 << (BITS * level as u32)
 }
 
 impl Node {
-    /// A node that its maker has locked.
+    /// A new node, locked by its creator.
     fn new(level: u8, first: u64, parent: Option<NonNull<Branch>>) -> Node {
         Node {
             retired: UnsafeCell::new(Entry::new()),
@@ -125,7 +128,7 @@ impl Node {
         }
     }
 
-    /// The pages that it is about.
+    /// The pages that the node covers.
     pub(crate) fn span(&self) -> Pages {
         Pages::new(self.first, entry_span(self.level + 1))
     }
@@ -134,13 +137,13 @@ impl Node {
         self.level
     }
 
-    /// The entry that stands for a page of the span.
+    /// The entry of a page of the span.
     #[inline]
     pub(crate) fn slot(&self, page: u64) -> usize {
         slot_at(self.level, page)
     }
 
-    /// Whether one entry stands for all these pages of the span.
+    /// Whether one entry covers all these pages of the span.
     #[inline]
     pub(crate) fn is_one_slot(&self, pages: Pages) -> bool {
         self.slot(pages.start) == self.slot(pages.end - 1)
@@ -153,8 +156,9 @@ impl Node {
         }
     }
 
-    /// Looks less and less often, so that whoever has the node's lines goes on with them meanwhile: two that take
-    /// turns pay for each line at each turn (T. E. Anderson, 1990). So who waits is not served in order.
+    /// Polls with exponential backoff, so that the holder can keep using the node's cache lines; two CPUs
+    /// that alternate would move each line every time (T. E. Anderson, 1990). Waiters are therefore not
+    /// served in order.
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
         let (mut rounds, mut pauses) = (0_u32, FEWEST_PAUSES);
@@ -162,27 +166,27 @@ impl Node {
             || test_and_set(&self.locked, order!(Acquire, "node_lock_slowly"))
         {
             (1..pauses).for_each(|_| pause());
-            // The platform lets others run where we have waited for long.
+            // After a long wait, the platform runs other threads.
             platform.relax(rounds);
             rounds = rounds.saturating_add(pauses);
             pauses = (4 * pauses).min(MOST_PAUSES);
         }
     }
 
-    /// By whoever has locked it.
+    /// Must be called by the holder of the lock.
     #[inline]
     pub(crate) fn unlock(&self) {
-        debug_assert!(self.locked.load(Relaxed), "nobody else unlocks it");
+        debug_assert!(self.locked.load(Relaxed), "only the holder unlocks a node");
         self.locked.store(false, order!(Release, "node_unlock"));
     }
 
-    /// Under the lock.
+    /// The caller must have the lock.
     #[inline]
     pub(crate) fn is_detached(&self) -> bool {
         self.detached.get()
     }
 
-    /// Puts it into the list of who has taken it out of the tree.
+    /// Sets the link of the list of detached nodes.
     pub(crate) fn set_next(&self, next: Option<NonNull<Node>>) {
         self.next_pruned.set(next);
     }
@@ -191,16 +195,17 @@ impl Node {
         self.next_pruned.take()
     }
 
-    /// What has a node wait for the end of an epoch, without an allocation.
+    /// The entry by which the node is retired, which needs no allocation.
     pub(crate) fn entry(node: NonNull<Node>) -> NonNull<Entry> {
         node.cast()
     }
 
-    /// The table, once there is one.
+    /// The table, or `None` if there is none yet.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
-        // SAFETY: it stays as long as the node. No mutant: callers have the lock under which it was set, or have
-        // found a branch that had it before it was published.
+        // SAFETY: the table lives as long as the node. The Acquire has no mutant: callers have the lock
+        // under which the table was set, or have found a branch that had its table before it was
+        // published.
         unsafe { self.table.load(Acquire).as_ref() }
     }
 
@@ -208,26 +213,27 @@ impl Node {
         self.frame.get()
     }
 
-    /// Gives it a table of absent entries.
+    /// Sets the table, whose entries must be absent.
     ///
     /// # Safety
-    /// Under the lock, or by whoever alone knows the node; it has none. The frame is the node's from now
-    /// on, and `at` is its content.
+    /// The caller must have the lock, or be the only one with access to the node, which must not have a
+    /// table. `frame` becomes the node's, and `at` must be the address of its content.
     pub(crate) unsafe fn set_table(&self, frame: Frame, at: NonNull<Table>) {
         self.frame.set(frame);
         self.table.store(at.as_ptr(), Release);
     }
 
-    /// The extent of a branch above that has this page. Under this node's lock, and under an epoch.
+    /// The attributes of a page in an ancestor's extents. The caller must have this node's lock and be
+    /// pinned.
     ///
-    /// From the root down, as what branches say moves down meanwhile, and is below before it is gone from
-    /// above: who looks the other way passes it.
+    /// Searches from the root down: extents are copied to a child before they are removed from its
+    /// parent, so a top-down search always finds them. A bottom-up search could miss them.
     #[inline]
     pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
         self.above_from_root().find_map(|branch| branch.find(page))
     }
 
-    /// The branches above, the root first.
+    /// The ancestors, from the root down.
     #[inline]
     fn above_from_root(&self) -> impl Iterator<Item = &Branch> {
         let mut branches = [None; MOST_ABOVE];
@@ -244,22 +250,22 @@ impl Node {
 
     #[inline]
     pub(crate) fn above(&self) -> Option<&Branch> {
-        // SAFETY: branches stay as long as their children.
+        // SAFETY: branches outlive their children.
         self.parent.map(|parent| unsafe { parent.as_ref() })
     }
 }
 
 impl Leaf {
-    /// Frees a leaf whose epoch is over.
+    /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// It is the [`entry`](Node::entry) of a leaf that came from a box and that nobody finds any more.
+    /// `entry` must be the [`entry`](Node::entry) of an unpublished leaf that came from a box.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: said by the caller; the entry is the first field.
+        // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
     }
 
-    /// Under the lock: whether nothing is mapped or present here.
+    /// Whether no page is mapped or present. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.get() == 0
             && self.flush_pending.get() == 0
@@ -278,17 +284,17 @@ impl Leaf {
         }
     }
 
-    /// Calls `with` with what is mapped, by slots.
+    /// Calls `with` with the states of the pages, by slot.
     ///
     /// # Safety
-    /// Under the lock; `with` does not come back here.
+    /// The caller must have the lock. `with` must not call this method on the same leaf.
     #[inline]
     pub(crate) unsafe fn with_states<R>(&self, with: impl FnOnce(&mut PageStates) -> R) -> R {
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller has the lock, and `with` does not re-enter.
         self.states.with(|states| with(unsafe { &mut *states }))
     }
 
-    /// What a page is. Under the lock, and under an epoch.
+    /// The attributes of a page. The caller must have the lock and be pinned.
     #[inline]
     pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
         // SAFETY: the caller has the lock.
@@ -296,7 +302,7 @@ impl Leaf {
         own.or_else(|| self.find_above(page))
     }
 
-    /// Those of these pages that are present, with their entries and frames. Under the lock.
+    /// The present pages among `pages`, with their entries and frames. The caller must have the lock.
     #[inline]
     pub(crate) fn present_in<F: Format>(
         &self,
@@ -315,7 +321,7 @@ impl Leaf {
         })
     }
 
-    /// The slots of those of these pages that are in the span.
+    /// The slots of `pages` within the span.
     #[inline]
     pub(crate) fn slots(&self, pages: Pages) -> Range<usize> {
         let pages = pages.and(self.span());
@@ -323,18 +329,20 @@ impl Leaf {
         first..first + pages.count() as usize
     }
 
-    /// Whether CPUs may know entries that are not there any more, or allowed more. Whoever has pages here
-    /// for something else has to wait for the end of that. Acquire: it is over everywhere then.
+    /// Whether TLBs may still have stale or more permissive entries for pages of the leaf. An operation
+    /// that is about to reuse such pages must wait. Acquire: pairs with the end of the flush, so that it
+    /// is complete on all CPUs.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))
     }
 
-    /// Entries are about to change. `others` are leaves of which the caller has said that as well; returns
-    /// them with this one.
+    /// Marks the leaf as being flushed, before its entries change. `others` are leaves that the caller
+    /// has marked already. Returns the list with this leaf.
     ///
     /// # Safety
-    /// Under the lock, and it is not [flushing](Leaf::is_flushing) but for the caller.
+    /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing), except for the
+    /// caller.
     pub(crate) unsafe fn begin_flush(
         &self,
         others: Option<NonNull<Leaf>>,
@@ -347,24 +355,25 @@ impl Leaf {
         Some(NonNull::from(self))
     }
 
-    /// CPUs have forgotten; returns the other leaves.
+    /// Ends a flush, after all CPUs have flushed. Returns the rest of the list.
     ///
     /// # Safety
-    /// By who has begun.
+    /// The caller must be the operation that called [`begin_flush`](Leaf::begin_flush).
     pub(crate) unsafe fn end_flush(&self) -> Option<NonNull<Leaf>> {
         let others = self.next.take();
         self.flushing.store(false, order!(Release, "flushing_end"));
         others
     }
 
-    /// Under the lock: entries that are on their way out. They are of whoever flushes.
+    /// Number of flush-pending entries. The caller must have the lock. Those of a flushing leaf belong to
+    /// the operation that flushes it.
     pub(crate) fn flush_pending(&self) -> &Cell<u32> {
         &self.flush_pending
     }
 
-    /// Those of these pages that are on their way out, with their frames. Under the lock. If the leaf is not
-    /// being [flushed](Leaf::is_flushing) they *linger*: they were unmapped lazily, and CPUs may know them until
-    /// they tick.
+    /// The flush-pending pages among `pages`, with their frames. The caller must have the lock. If the
+    /// leaf is not being [flushed](Leaf::is_flushing), they *linger*: they were unmapped lazily, and TLBs
+    /// may have them until the CPUs tick.
     #[inline]
     pub(crate) fn flush_pending_in<F: Format>(
         &self,
@@ -381,14 +390,14 @@ impl Leaf {
         })
     }
 
-    /// Under the lock: entries that are not absent.
+    /// Number of entries that are not absent. The caller must have the lock.
     pub(crate) fn present(&self) -> &Cell<u32> {
         &self.present
     }
 }
 
 impl Branch {
-    /// A branch that is to [begin](Branch::begin).
+    /// A branch without a place, to be [placed](Branch::begin).
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, 0, None),
@@ -398,48 +407,48 @@ impl Branch {
         }
     }
 
-    /// Frees a branch whose epoch is over, as [`Leaf::free`] does.
+    /// Frees a branch after its grace period.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Leaf::free`].
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: said by the caller; the entry is the first field.
+        // SAFETY: the entry is the first field, and the branch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Branch>().as_ptr()) });
     }
 
-    /// Under the lock: whether nothing is said here, and there is no child.
+    /// Whether it has no extents and no children. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
     }
 
-    /// The root of a tree, which is not locked.
+    /// The unlocked root of a new tree.
     pub(crate) fn root(level: u8) -> Branch {
         let root = Branch { node: Node::new(level, 0, None), ..Branch::blank() };
         root.node.unlock();
         root
     }
 
-    /// Makes a blank branch one of this place, locked.
+    /// Gives a blank branch its place in a tree, and locks it.
     pub(crate) fn begin(&mut self, level: u8, first: u64, parent: NonNull<Branch>) {
         self.node = Node::new(level, first, Some(parent));
     }
 
-    /// Under the lock.
+    /// The extents. The caller must have the lock.
     #[inline]
     pub(crate) fn extents(&self) -> View<'_> {
         self.extents.view()
     }
 
-    /// Where they are.
+    /// The latch of the extents.
     #[inline]
     pub(crate) fn latched(&self) -> &LatchedExtents {
         &self.extents
     }
 
-    /// Whether extents have any of these pages. Under an epoch, as what follows.
+    /// Whether an extent overlaps `pages`. The caller must be pinned.
     #[inline]
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
-        // Not inline, as most branches have never had any on the way down.
+        // Not inlined: most branches on the way down have never had extents.
         #[inline(never)]
         fn overlap(extents: &LatchedExtents, pages: Pages) -> bool {
             extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
@@ -447,29 +456,29 @@ impl Branch {
         !self.extents.is_unused() && overlap(&self.extents, pages)
     }
 
-    /// What extents say of a page.
+    /// The attributes of `page` in the extents. The caller must be pinned.
     #[inline]
     pub(crate) fn find(&self, page: u64) -> Option<Attributes> {
         self.extents.read(|extents| extents.find(page)).flatten()
     }
 
-    /// Under an epoch.
+    /// The child at `slot`. The caller must be pinned.
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Option<NodeRef<'_>> {
         // SAFETY: it is this branch's level.
         unsafe { self.child_of_level(self.node.level, slot) }
     }
 
-    /// The same, of who has come to know this branch's level on the way, which spares a look at the branch.
+    /// As [`child`](Branch::child), for a caller that knows the level, which saves loading it.
     ///
     /// # Safety
-    /// It is its level.
+    /// `level` must be this branch's level.
     #[inline]
     pub(crate) unsafe fn child_of_level(&self, level: u8, slot: usize) -> Option<NodeRef<'_>> {
         debug_assert_eq!(level, self.node.level);
         let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
-        // SAFETY: `add` and `remove` see to it that it is there, for as long as somebody under an epoch
-        // may have found it. A child of a branch of level 1 is a leaf.
+        // SAFETY: `add` requires that the child stays valid until a grace period after `remove`, and the
+        // caller is pinned or has the lock. Children of a branch of level 1 are leaves.
         Some(unsafe {
             match level {
                 1 => NodeRef::Leaf(node.cast().as_ref()),
@@ -478,32 +487,37 @@ impl Branch {
         })
     }
 
-    /// A child, for who frees it. Under the lock.
+    /// The child at `slot`, to be freed. The caller must have the lock.
+    ///
+    /// # Panics
+    /// If there is no child.
     pub(crate) fn pointer(&self, slot: usize) -> NonNull<Node> {
-        NonNull::new(self.children[slot].load(Relaxed)).expect("it is there")
+        NonNull::new(self.children[slot].load(Relaxed)).expect("the child exists")
     }
 
-    /// Makes a node a child.
+    /// Publishes a child.
     ///
     /// # Safety
-    /// Under the lock. The node is a leaf if this is of level 1, and else a branch, of the level below;
-    /// it was made for this slot, there is none, and it stays until it is removed and an epoch is over.
+    /// The caller must have the lock, and `slot` must be empty. `child` must have been made for this
+    /// slot: a leaf if this branch is of level 1, otherwise a branch of the level below. It must stay
+    /// valid until it was removed and a grace period has passed.
     pub(crate) unsafe fn add(&self, slot: usize, child: NonNull<Node>) {
         self.children[slot].store(child.as_ptr(), order!(Release, "child_add"));
         let used = &self.used[slot / 64];
         used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
     }
 
-    /// Takes a child out, which is detached then. Others may have found it, and look at it until their epochs end.
+    /// Removes a child, marks it detached and unlocks it. Others may have found it, and may read it until
+    /// a grace period has passed.
     ///
     /// # Safety
-    /// Under both locks; it is there and empty. Its lock is given back.
+    /// The caller must have the locks of both. The child must exist and be empty.
     pub(crate) unsafe fn remove(&self, slot: usize) -> NonNull<Node> {
         let child = self.pointer(slot);
         self.children[slot].store(ptr::null_mut(), Relaxed);
         let used = &self.used[slot / 64];
         used.store(used.load(Relaxed) & !(1 << (slot % 64)), Relaxed);
-        // SAFETY: the caller has its lock.
+        // SAFETY: the caller has the child's lock.
         unsafe {
             child.as_ref().detached.set(true);
             child.as_ref().unlock();
@@ -511,8 +525,8 @@ impl Branch {
         child
     }
 
-    /// Children that have any of these pages, in their order. Under the lock, or by whoever has the
-    /// space for itself.
+    /// The children that overlap `pages`, in page order. The caller must have the lock, or exclusive
+    /// access to the space.
     pub(crate) fn children(&self, pages: Pages) -> impl Iterator<Item = NodeRef<'_>> {
         let pages = pages.and(self.node.span());
         let slots = match pages.is_empty() {
@@ -523,7 +537,7 @@ impl Branch {
         words.flat_map(move |word| {
             let first = 64 * word;
             let mut bits = self.used[word].load(Relaxed);
-            // Those before the first slot, and those from the end on.
+            // Mask out children before the first slot and after the last.
             bits &= u64::MAX << slots.start.saturating_sub(first);
             if slots.end < first + 64 {
                 bits &= (1 << (slots.end - first)) - 1;
@@ -537,7 +551,8 @@ impl Branch {
     }
 }
 
-/// The first leaf that has any of these pages, at a node and below. Under an epoch, without locks.
+/// The first leaf that overlaps `pages`, in the subtree of `node`. The caller must be pinned, and needs
+/// no lock.
 pub(crate) fn first_leaf(node: NodeRef<'_>, pages: Pages) -> Option<&Leaf> {
     let pages = pages.and(node.node().span());
     match node {
