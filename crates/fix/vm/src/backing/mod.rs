@@ -370,6 +370,7 @@ impl Drop for Marked {
 pub(crate) unsafe fn copied(attributes: Attributes) -> Attributes {
     // SAFETY: a marked backing is valid, and it is marked, as the caller guarantees.
     let copy = |id: BackingId| unsafe { pointer(id).as_ref() }.copy.get();
-    let backing = attributes.backing.map(|id| Backing::id(copy(id).expect("the backing is marked and copied")));
+    let backing =
+        attributes.backing.map(|id| Backing::id(copy(id).expect("it is marked and copied")));
     Attributes { backing, ..attributes }
 }

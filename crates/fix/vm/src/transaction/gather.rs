@@ -1,4 +1,5 @@
-//! What was taken out of tables and may still be in TLBs, as Linux's `mmu_gather`.
+//! TLB gathers: translations that were removed from tables and may still be in TLBs, as Linux's
+//! `mmu_gather`.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -12,33 +13,35 @@ use crate::page::{Frame, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
-/// If more present pages than these are unmapped lazily, CPUs are interrupted at once.
+/// The maximum number of present pages that a lazy unmap leaves to the next ticks. Above it, the unmap
+/// sends a shootdown at once.
 const MOST_LINGERING: usize = 64;
 
-/// Pages that CPUs have to flush, the leaves of these pages, and frames that are free after the flush, in a list through
-/// their metadata.
+/// Pages that CPUs have to flush, their leaves, and a list, linked through frame metadata, of the frames
+/// to free after the flush.
 ///
-/// Locks are released before CPUs are interrupted, as a CPU that spins on a lock could not answer. So a leaf has a flag
-/// that it is being flushed, and an operation that is about to change the leaf waits. Otherwise it could map a page
-/// again while a CPU still reaches the old one by its TLB, or report pages as unmapped that a CPU can still access.
+/// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
+/// IPI. Therefore a flag of each leaf tells that it is being flushed, and an operation that is about to
+/// change the leaf waits. Otherwise, that operation could map a page again while a CPU still reaches the
+/// old frame through its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
 pub(crate) struct TlbGather {
     first: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
-    /// Where moved pages arrive.
+    /// The destination of moved pages.
     arriving: Option<Pages>,
     /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked.
     is_lazy: bool,
-    /// How many linger.
+    /// Number of entries left flush-pending.
     lingering: usize,
-    /// The ticket of the last of these.
+    /// The latest ticket of the lingering entries.
     ticket: u64,
-    /// Other spaces have some of the frames, too.
+    /// Some of the frames are shared with other spaces.
     is_shared: bool,
-    /// CPUs have ticked.
+    /// All CPUs have ticked since the unmap: no shootdown is needed.
     is_forgotten: bool,
-    /// Entries for frames of objects that were taken out: these frames are not ours.
+    /// Number of removed entries of objects' frames, which this gather must not free.
     objects: u64,
 }
 
@@ -58,19 +61,21 @@ impl TlbGather {
         }
     }
 
-    /// A gather for a lazy unmap: CPUs may flush at their next tick.
+    /// A gather for a lazy unmap: remote TLBs may be flushed at their next tick.
     pub(crate) fn lazy() -> TlbGather {
         TlbGather { is_lazy: true, ..TlbGather::new() }
     }
 
-    /// A gather of what [lingers](Leaf::flush_pending_in), to [settle](TlbGather::settle).
+    /// A gather for [lingering](Leaf::flush_pending_in) entries, to be added by
+    /// [`settle`](TlbGather::settle).
     pub(crate) fn of_lingering() -> TlbGather {
         TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
 
-    /// An entry of a leaf that is locked, and that is not being flushed for others, has changed.
+    /// Records that the entry of `page` changes. The leaf must be locked, and not being flushed for
+    /// others.
     fn flush(&mut self, leaf: &Leaf, page: u64) {
-        // SAFETY: that is what it takes.
+        // SAFETY: the caller has locked the leaf, which is not being flushed for others.
         self.leaves = unsafe { leaf.begin_flush(self.leaves) };
         if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
             return;
@@ -79,13 +84,13 @@ impl TlbGather {
         self.pages.end = self.pages.end.max(page + 1);
     }
 
-    /// Takes what is present of these pages out of a leaf's table. The leaf is locked,
-    /// and not being flushed for others.
+    /// Removes the present pages among `pages` from a leaf's table. The leaf must be locked, and not
+    /// being flushed for others.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
         self.take_if(machine, leaf, pages, |_, _| true);
     }
 
-    /// The same for those pages whose frames are `wanted`.
+    /// As [`take`](TlbGather::take), for the pages for which `wanted` returns true.
     #[inline]
     pub(crate) fn take_if<M: Machine>(
         &mut self,
@@ -104,8 +109,9 @@ impl TlbGather {
             let is_shared = meta.is_shared() && !is_mutant!("takes_shared_at_once");
             let lingers = self.is_lazy && self.lingering < MOST_LINGERING;
             if !is_object && (is_shared || lingers) {
-                // Whose list it is in is not ours to say, and who has it last must not free it before
-                // our CPUs have forgotten it: the entry keeps it until then. Who is lazy has no list.
+                // A shared frame must not go on our list, whose link another space may be using, and its
+                // last owner must not free it before our shootdown completes. The flush-pending entry
+                // keeps its reference until then. Lazy unmaps use no list.
                 self.is_shared |= is_shared;
                 self.lingering += 1;
                 entry.store(M::Format::flush_pending(frame), Relaxed);
@@ -125,7 +131,7 @@ impl TlbGather {
             }
         }
         if let Some(ticks) = machine.ticks().filter(|_| self.is_lazy && !self.is_shared) {
-            // Of all that was taken before it is read.
+            // Read after the entries were removed, so that the ticket covers all of them.
             self.ticket = ticks.ticket();
             for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
                 machine.frame_meta(frame).set_ticket(self.ticket);
@@ -133,8 +139,9 @@ impl TlbGather {
         }
     }
 
-    /// Moves the frame of a page that is present to another entry, which is absent. As with
-    /// [`take`](TlbGather::take), for both leaves. All that are moved are exclusive, and no others are taken.
+    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked, and not
+    /// being flushed for others. The frame must not be shared, unless it is an object's, and the gather must
+    /// contain only moves.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, u64),
@@ -147,31 +154,32 @@ impl TlbGather {
         from_entries[leaf.slot(page)].store(ABSENT, Relaxed);
         leaf.present().set(leaf.present().get() - 1);
         self.flush(leaf, page);
-        // Nobody goes there by the new entry while others may by the old one.
+        // The new entry stays not-present until the old translation has been flushed.
         to_entries[to.slot(new)].store(M::Format::flush_pending(frame), Relaxed);
         to.present().set(to.present().get() + 1);
         to.flush_pending().set(to.flush_pending().get() + 1);
-        // SAFETY: it is locked, and not being flushed for others.
+        // SAFETY: the leaf is locked, and not being flushed for others.
         self.leaves = unsafe { to.begin_flush(self.leaves) };
         let arriving = self.arriving.get_or_insert(Pages::new(new, 1));
         (arriving.start, arriving.end) = (arriving.start.min(new), arriving.end.max(new + 1));
     }
 
-    /// Has pages that were moved be present.
+    /// Makes moved pages present at their destination.
     fn complete_moves<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf, pages: Pages) {
         let _guard = cpu.pin();
         leaf.lock(cpu.machine().epoch().platform());
         let pages = pages.and(leaf.span());
-        let Some(entries) = leaf.table() else { unreachable!("its entries leave") };
+        let Some(entries) = leaf.table() else { unreachable!("pending entries need a table") };
         for page in pages.start..pages.end {
             let entry = &entries[leaf.slot(page)];
             let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) else {
                 continue;
             };
-            let attributes = leaf.attributes(page).expect("it is mapped there");
+            let attributes =
+                leaf.attributes(page).expect("a moved page is mapped at its destination");
             let mut protection = attributes.protection;
             if cpu.machine().frame_meta(frame).is_object() {
-                // Whether it may be written to is found out when somebody does.
+                // Mapped read-only: the next write fault decides whether the page is writable.
                 protection = protection.difference(Protection::WRITE);
             }
             entry.store(M::Format::page_or_prot_none(frame, protection), Release);
@@ -180,11 +188,10 @@ impl TlbGather {
         leaf.unlock();
     }
 
-    /// Lets go of the pages of a leaf that were on their way out, which CPUs have forgotten; returns how
-    /// many.
+    /// Releases the flush-pending frames of a leaf. Returns their number.
     ///
     /// # Safety
-    /// That is so, and they are of the caller.
+    /// The entries must belong to this gather, and all CPUs must have flushed them.
     unsafe fn release_pending<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
         let mut count = 0;
         leaf.lock(cpu.machine().epoch().platform());
@@ -195,7 +202,8 @@ impl TlbGather {
                 entry.store(ABSENT, Relaxed);
                 leaf.flush_pending().set(leaf.flush_pending().get() - 1);
                 leaf.present().set(leaf.present().get() - 1);
-                // SAFETY: said by the caller.
+                // SAFETY: the entry was cleared above, and all CPUs have flushed it, as the caller
+                // guarantees.
                 unsafe { release(cpu, frame) };
                 count += 1;
             }
@@ -204,8 +212,8 @@ impl TlbGather {
         count
     }
 
-    /// Takes writing away from what is present in a leaf, for which `share` is called with the slot and
-    /// the entry of today. As with [`take`](TlbGather::take).
+    /// Write-protects the present pages of a leaf for a fork, and shares their frames. Calls `share` with
+    /// each slot and the entry that the copy gets. The leaf as with [`take`](TlbGather::take).
     pub(crate) fn share<M: Machine>(
         &mut self,
         machine: &M,
@@ -215,7 +223,7 @@ impl TlbGather {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         for (slot, entry) in entries.iter().enumerate() {
             let new = match M::Format::read(entry.load(Relaxed), 0) {
-                // An object's, which may be written to if it is shared, by both.
+                // An object's frame stays writable in both if the mapping is shared.
                 Entry::Page { frame, protection, .. } if machine.frame_meta(frame).is_object() => {
                     M::Format::page(frame, protection)
                 }
@@ -244,8 +252,8 @@ impl TlbGather {
         }
     }
 
-    /// Takes away from what is present of these pages what may not be done any more: `allowed` says of a page, its
-    /// frame and what could be done what still may. As with [`take`](TlbGather::take).
+    /// Restricts the present pages among `pages`. `allowed` maps a page, its frame and its current
+    /// protection to the protection that is still permitted. The leaf as with [`take`](TlbGather::take).
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -258,7 +266,7 @@ impl TlbGather {
             else {
                 continue;
             };
-            // What it allows beyond that comes with the next fault.
+            // Only restricts: the next fault grants additional permissions.
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
                 entry.store(
@@ -273,7 +281,7 @@ impl TlbGather {
         }
     }
 
-    /// Takes those of these pages that [linger](Leaf::flush_pending_in) in a leaf that is locked, and not being
+    /// Adds the pages that [linger](Leaf::flush_pending_in) in a leaf, which must be locked and not being
     /// flushed for others.
     pub(crate) fn settle<M: Machine>(
         &mut self,
@@ -290,8 +298,9 @@ impl TlbGather {
         }
     }
 
-    /// If it is lazy, and all are pages of the space's own: leaves them until CPUs have ticked after the time that
-    /// is returned, and has this CPU forget them. If not, it is still to [finish](TlbGather::finish).
+    /// Completes a lazy unmap without a shootdown, if the gather is lazy and has only lingering frames:
+    /// flushes this CPU's TLB, and returns the ticket. The frames stay until all CPUs have ticked after
+    /// it. Otherwise returns `None`, and the caller must [finish](TlbGather::finish) the gather.
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
@@ -307,26 +316,26 @@ impl TlbGather {
             };
         }
         while let Some(leaf) = leaves {
-            // SAFETY: leaves stay as long as their space, and we have begun.
+            // SAFETY: leaves live as long as their space, and this gather began the flush.
             unsafe { leaves = leaf.as_ref().end_flush() };
         }
         Some(self.ticket)
     }
 
-    /// Has CPUs forget it all, and gives the frames back.
+    /// Shoots down all entries, and frees the frames. The caller must not have locked any node.
     ///
     /// # Safety
-    /// The frames are in no table.
+    /// The frames must not be in any table, except for flush-pending entries of this gather.
     #[inline]
     pub(crate) unsafe fn finish<M: Machine>(self, tree: &Tree, cpu: &Cpu<'_, M>) {
         if !self.pages.is_empty() {
-            // SAFETY: said by the caller.
+            // SAFETY: the caller guarantees the same.
             unsafe { self.flush_all(tree, cpu) };
         }
     }
 
     /// # Safety
-    /// As of [`finish`](TlbGather::finish).
+    /// As for [`finish`](TlbGather::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
         let flush = || tree.shoot_down(cpu, Flush::Range(self.pages));
         if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
@@ -335,10 +344,11 @@ impl TlbGather {
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);
         while let Some(leaf) = leaves {
-            // SAFETY: leaves stay as long as their space, and we have begun.
+            // SAFETY: leaves live as long as their space, and this gather began the flush.
             unsafe {
                 let leaf = leaf.as_ref();
-                // Only we have entries here that leave.
+                // All flush-pending entries of these leaves belong to this gather, so that nobody else
+                // changes the count.
                 if leaf.flush_pending().get() > 0 {
                     match self.arriving {
                         Some(pages) => self.complete_moves(cpu, leaf, pages),
@@ -358,7 +368,7 @@ impl TlbGather {
             if is_mutant!("frames_stay") {
                 continue;
             }
-            // SAFETY: no table has it, and no CPU remembers it.
+            // SAFETY: the frame is in no table, and all CPUs have flushed it.
             unsafe { cpu.free(frame) };
         }
         if is_mutant!("flush_last") {
@@ -368,13 +378,13 @@ impl TlbGather {
     }
 }
 
-/// Lets go of a frame that an entry had.
+/// Drops the reference of an entry to its frame, and frees the frame with the last one.
 ///
 /// # Safety
-/// The entry has it no more, and no CPU goes there by it.
+/// The entry must have been cleared, and no CPU may access the frame through it.
 pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
     if cpu.machine().frame_meta(frame).release() && !is_mutant!("shared_frames_stay") {
-        // SAFETY: no entry has it.
+        // SAFETY: it was the last reference, so that no entry has the frame.
         unsafe { cpu.free(frame) };
     }
 }

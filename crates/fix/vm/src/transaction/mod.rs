@@ -1,7 +1,7 @@
 //! Operations on locked pages: the loop that every change of a tree goes through.
 //!
-//! An attempt locks the nodes of its pages, and runs the operation's step if nothing is in the way. Else it ends with
-//! what has to happen first, which the driver does without locks before it tries again:
+//! An attempt locks the nodes of its pages, and runs the operation's step if nothing is in the way.
+//! Otherwise it returns what has to happen first, and the driver does that without locks before it retries:
 //!
 //! ```text
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
@@ -9,15 +9,15 @@
 //!   │    │ ──── a leaf is being flushed ───────> WaitFlush ─ poll the leaf ───────────────────┤
 //!   │    │ ──── unmapped pages linger ─────────> Settle ──── shoot down, free the frames ─────┤
 //!   │    v                                                                                    │
-//!   │  step ─── it has to allocate ────────────> Need ────── give the fork lock back, refill ─┤
+//!   │  step ─── it needs memory ───────────────> Need ────── drop the fork lock, refill ──────┤
 //!   │    │                                                                                    │
 //!   │    v                                                                                    │
 //!   │  Done                                                                                   │
 //!   └─────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Polling CPUs answer the shootdowns of others. That is why all this happens without locks: a CPU that spins on a lock
-//! could not answer, and the one that holds it may be waiting for the answer.
+//! A polling CPU handles the shootdown IPIs of others. It must not hold locks meanwhile: a CPU that spins on
+//! one of them cannot handle IPIs, and the polling CPU may be waiting for its acknowledgement.
 
 pub(crate) mod gather;
 mod shootdown;
@@ -37,8 +37,11 @@ use crate::tree::node::Leaf;
 use crate::tree::query::stale_leaf;
 
 impl Tree {
-    /// Calls `step` with the pages locked until it has all the memory that it needs, and when no CPU knows what was
-    /// there before. A step that returns an error has changed nothing.
+    /// Calls `step` with the pages locked and no stale TLB entries for them, and repeats it until it has
+    /// all the memory it needs. A step that returns an error must not have changed anything.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if that memory cannot be allocated.
     #[inline]
     pub(crate) fn locked<M: Machine, R>(
         &self,
@@ -50,8 +53,9 @@ impl Tree {
         transaction.run(step).map(|(result, _)| result)
     }
 
-    /// The same with all nodes, and nobody else begins to change anything until what is returned is dropped: from
-    /// the first attempt on, so that there are few flushes to wait for.
+    /// As [`locked`](Tree::locked), with all nodes locked. No other operation starts to change anything
+    /// until the returned guard is dropped. That holds from the first attempt on, so that there are few
+    /// flushes to wait for.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
@@ -65,7 +69,7 @@ impl Tree {
     }
 }
 
-/// An operation on some pages of a tree.
+/// An operation on a range of pages of a tree.
 struct Transaction<'a, 'c, 'm, M: Machine> {
     tree: &'a Tree,
     cpu: &'c Cpu<'m, M>,
@@ -77,36 +81,36 @@ struct Transaction<'a, 'c, 'm, M: Machine> {
 enum Mode {
     /// Other operations may run on other pages.
     Shared,
-    /// It takes the fork lock, with all nodes locked.
+    /// The operation takes the fork lock, with all nodes locked.
     Exclusive,
 }
 
-/// What an operation has of the fork lock between two attempts.
+/// An operation's hold on the fork lock between two attempts.
 enum Hold<'a> {
     Nothing,
-    /// It has waited, and goes before forks that begin later.
+    /// It has waited, and precedes forks that begin later.
     Ticket(#[expect(dead_code, reason = "others see it until it is dropped")] WaitTicket<'a>),
-    /// The lock.
+    /// It has the lock.
     Guard(ForkGuard<'a>),
 }
 
-/// What an attempt comes to.
+/// The outcome of an attempt.
 enum Attempt<'a, R> {
-    /// Somebody else has the fork lock.
+    /// Another operation has the fork lock.
     WaitFork,
     /// Others have waited for an earlier fork, and go first.
     WaitTurn,
-    /// CPUs may know what this leaf had before, and somebody waits for them.
+    /// TLBs may have stale entries for this leaf, and another operation is flushing them.
     WaitFlush(&'a Leaf),
-    /// CPUs may know what was unmapped lazily: this is what to flush and free.
+    /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these.
     Settle(TlbGather),
-    /// The step has to allocate this.
+    /// The step needs this memory.
     Need(Needed),
     Done(R),
 }
 
 impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
-    /// Does what attempts come to, until one is done.
+    /// Attempts the operation, and resolves what is in the way, until an attempt is done.
     #[inline]
     fn run<R>(
         self,
@@ -119,17 +123,19 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
             match self.attempt(&mut hold, &mut step) {
                 Attempt::WaitFork => self.wait_while(|| fork_lock.is_locked()),
                 Attempt::WaitTurn => self.wait_while(|| fork_lock.has_waiters()),
-                // The pin keeps the leaf, which may be taken out of the tree meanwhile.
+                // The pin keeps the leaf valid, even if it is removed from the tree.
                 Attempt::WaitFlush(leaf) => self.wait_while(|| leaf.is_flushing()),
                 Attempt::Settle(gather) => {
                     drop(pin);
-                    // SAFETY: what lingers is of pages that are not mapped.
+                    // SAFETY: lingering entries belong to unmapped pages, and are only in flush-pending
+                    // state.
                     unsafe { gather.finish(self.tree, self.cpu) };
                 }
                 Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
-                    // Whoever could free memory may be waiting for the lock. The ticket keeps the place.
+                    // Drop the guard: an operation that could free memory may be waiting for it. Keep the
+                    // place by a ticket.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
                         hold = Hold::Ticket(fork_lock.wait_ticket());
@@ -149,7 +155,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         }
     }
 
-    /// Locks the nodes, and calls `step` if nothing is in the way. Under an epoch.
+    /// Locks the nodes, and calls `step` if nothing is in the way. The caller must be pinned.
     #[inline]
     fn attempt<R>(
         &self,
@@ -172,7 +178,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
             if is_exclusive && !has_waited && tree.fork_lock.has_waiters() {
                 return Attempt::WaitTurn;
             }
-            // Before the flush is over: so no other operation begins one.
+            // Taken before the flush is over, so that no other operation begins one.
             let is_late = flushing.is_some() && is_mutant!("forks_last");
             *hold = match is_exclusive && !is_late {
                 true => Hold::Guard(tree.fork_lock.lock()),
@@ -194,7 +200,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: a `Cpu` stays on its CPU, and between attempts there are no locks.
+        // SAFETY: a `Cpu` stays on its CPU, and no locks are held between attempts.
         unsafe { self.cpu.machine().wait_while(self.cpu.number(), condition) };
     }
 }

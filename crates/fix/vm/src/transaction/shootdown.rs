@@ -1,4 +1,4 @@
-//! Flushes of other CPUs' TLBs for a tree.
+//! TLB shootdowns for a tree.
 
 use crate::cpu::Cpu;
 use crate::machine::ticks::Ticks;
@@ -6,13 +6,13 @@ use crate::machine::{Flush, Machine};
 use crate::tree::Tree;
 
 impl Tree {
-    /// Has CPUs flush what they know of these pages. Without locks.
+    /// Makes all CPUs of the space flush `pages`. The caller must not hold locks.
     pub(crate) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Flush) {
         // SAFETY: a `Cpu` stays on its CPU; the caller has no locks.
         unsafe { cpu.machine().shoot_down(cpu.number(), self.active(), self.number(), pages) };
     }
 
-    /// Has CPUs flush all that was unmapped until now. Without locks.
+    /// Makes all CPUs flush everything that was unmapped before the call. The caller must not hold locks.
     pub(crate) fn settle<M: Machine>(&self, cpu: &Cpu<'_, M>, ticks: &Ticks) {
         let now = ticks.now();
         self.shoot_down(cpu, Flush::All);

@@ -110,7 +110,7 @@ impl ExtentLatch {
     /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](ExtentLatch::entry) of an unpublished latch that came from a box.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that nobody can find any more.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
@@ -313,7 +313,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// Up to 20 extents with gaps and two kinds of attributes.
+    /// Fewer than 20 extents, with gaps and two kinds of attributes.
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
         prop::collection::vec((0_u64..3, 1_u64..9, any::<bool>()), 0..20).prop_map(|parts| {
             let mut end = 0;

@@ -259,7 +259,7 @@ impl Leaf {
     /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](Node::entry) of an unpublished leaf that came from a box.
+    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that nobody can find any more.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });

@@ -1,4 +1,4 @@
-//! What is mapped in the pages of one table.
+//! The attributes of the pages of one leaf.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -8,23 +8,23 @@ use core::ops::Range;
 use crate::page::ENTRIES;
 use crate::tree::attributes::Attributes;
 
-/// The code of a page where nothing is mapped.
+/// The code of an unmapped page.
 const NOTHING: u16 = 0;
 
-/// The state of each page, as an index into the palette in two bytes. To change a run of pages is to write them, and
-/// to query one is a load. In a table of 512 pages that is faster than a list of runs, and takes a quarter of
-/// the table's own size.
+/// The state of each page, as a two-byte index into a palette of attributes. Changing a run of pages is a
+/// fill, and a query is one load. For 512 pages this is faster than a list of runs, and takes a quarter
+/// of the size of the table.
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// How many pages are mapped. Leaves stay when all their pages are unmapped, and are not scanned then.
+    /// Number of mapped pages. Leaves outlive their last mapped page, and need no scan then.
     mapped: usize,
-    /// The attributes of code `n` are at index `n - 1`. It is written only for new attributes: pages are not counted by
-    /// attributes, as the counts of two tables may share a line.
+    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes write to the palette. It
+    /// has no reference counts, because those of two leaves might share a cache line.
     palette: StatePalette,
 }
 
-/// The different attributes of the pages of a table.
+/// The distinct attributes of a leaf's pages.
 #[derive(Debug, Default)]
 pub(crate) struct StatePalette(Vec<Attributes>);
 
@@ -46,14 +46,15 @@ impl PageStates {
         PageStates { states: [NOTHING; ENTRIES], mapped: 0, palette: StatePalette(Vec::new()) }
     }
 
-    /// What is mapped.
+    /// The attributes of the page, or `None` if it is unmapped.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<Attributes> {
         let code = usize::from(self.states[slot]);
         Some(self.palette.0[code.checked_sub(1)?])
     }
 
-    /// The same in other memory, which has [room](PageStates::palette_len) for it, with what `change` makes of the attributes.
+    /// A copy that uses `palette`, whose capacity must be at least
+    /// [`palette_len`](PageStates::palette_len), and whose attributes are mapped by `change`.
     pub(crate) fn copy(
         &self,
         mut palette: StatePalette,
@@ -64,18 +65,18 @@ impl PageStates {
         PageStates { states: self.states, mapped: self.mapped, palette }
     }
 
-    /// How many attributes the palette has, some of which no page may have.
+    /// Number of attributes in the palette, including those that no page has.
     pub(crate) fn palette_len(&self) -> usize {
         self.palette.0.len()
     }
 
-    /// Whether nothing is mapped in any of these.
+    /// Whether all of these pages are unmapped.
     #[inline]
     pub(crate) fn is_free(&self, slots: Range<usize>) -> bool {
         self.mapped == 0 || self.states[slots].iter().all(|&code| code == NOTHING)
     }
 
-    /// How many of these are mapped, and no guards.
+    /// Number of these pages that are mapped and are not guards.
     pub(crate) fn mapped(&self, slots: Range<usize>) -> usize {
         if self.mapped == 0 {
             return 0;
@@ -85,7 +86,8 @@ impl PageStates {
         self.states[slots].iter().filter(|&&code| code != NOTHING && code != guard).count()
     }
 
-    /// The room that the palette needs before `more` can be added; none if it has enough.
+    /// The capacity that a new palette needs before `more` attributes can be added, or `None` if the
+    /// current one has room.
     #[inline]
     pub(crate) fn room_needed(&mut self, more: usize) -> Option<usize> {
         if self.has_room(more) { None } else { self.room_needed_slowly(more) }
@@ -96,7 +98,7 @@ impl PageStates {
         self.palette.0.capacity() - self.palette.0.len() >= more
     }
 
-    /// The same after attributes that no page has were removed.
+    /// As `room_needed`, after it has removed unused attributes.
     #[cold]
     fn room_needed_slowly(&mut self, more: usize) -> Option<usize> {
         self.forget_unused();
@@ -111,20 +113,20 @@ impl PageStates {
         &self.palette.0
     }
 
-    /// Whether no page is of an object, or a guard.
+    /// Whether no page has a backing or is a guard.
     #[inline]
     pub(crate) fn are_plain(&self) -> bool {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// What the first of these is, and how many are the same from there on.
+    /// The attributes of the first of these pages, and the number of pages from there on that share them.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];
         Some((attributes, self.states[slots].iter().take_while(|&&other| other == code).count()))
     }
 
-    /// Calls `with` for each run of these that are mapped, with its length.
+    /// Calls `with` for each run of mapped pages, with its attributes and length.
     pub(crate) fn for_each_run(
         &self,
         slots: Range<usize>,
@@ -155,7 +157,7 @@ impl PageStates {
         palette.truncate(kept);
     }
 
-    /// Replaces the palette by one with more room; returns the old one, empty.
+    /// Moves to a palette with a larger capacity. Returns the old one, empty.
     pub(crate) fn make_room(&mut self, mut palette: StatePalette) -> StatePalette {
         debug_assert!(palette.0.is_empty() && palette.capacity() >= self.palette.0.len());
         palette.0.extend_from_slice(&self.palette.0);
@@ -164,7 +166,7 @@ impl PageStates {
         old
     }
 
-    /// Maps these, where nothing is mapped. The palette has room for one more.
+    /// Maps these pages, all of which must be unmapped. The palette must have room for one more.
     #[inline]
     pub(crate) fn set(&mut self, slots: Range<usize>, attributes: Attributes) {
         let code = self.code(attributes);
@@ -172,19 +174,19 @@ impl PageStates {
         self.states[slots].fill(code);
     }
 
-    /// The code of these attributes.
+    /// The code of these attributes, which are added if they are new.
     #[inline]
     fn code(&mut self, attributes: Attributes) -> u16 {
         let palette = &mut self.palette.0;
         let place = palette.iter().position(|&kind| kind == attributes).unwrap_or_else(|| {
-            debug_assert!(palette.len() < palette.capacity(), "there is room");
+            debug_assert!(palette.len() < palette.capacity(), "the caller has reserved room");
             palette.push(attributes);
             palette.len() - 1
         });
         place as u16 + 1
     }
 
-    /// Unmaps these; returns how many were mapped.
+    /// Unmaps these pages. Returns the number that were mapped.
     #[inline]
     pub(crate) fn clear(&mut self, slots: Range<usize>) -> usize {
         if self.mapped == 0 {
@@ -197,8 +199,8 @@ impl PageStates {
         count
     }
 
-    /// Changes what is mapped in these; there is [room](PageStates::room_needed) for as many
-    /// [kinds](PageStates::palette_len) more.
+    /// Changes the attributes of those of these pages that are mapped. The palette must have
+    /// [room](PageStates::room_needed) for as many attributes as [it has](PageStates::palette_len).
     pub(crate) fn change(
         &mut self,
         slots: Range<usize>,
@@ -236,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_what_an_array_of_attributes_is(
+        fn page_states_agree_with_an_array_of_attributes(
             changes in prop::collection::vec((0_usize..40, 1_usize..12, 0_usize..4, 0_u8..3), 1..80)
         ) {
             let mut states = PageStates::new();

@@ -19,38 +19,38 @@ use crate::tree::latch::ExtentLatch;
 use crate::tree::node::{Branch, Leaf};
 use crate::tree::page_states::StatePalette;
 
-/// A branch has at most this many extents in most cases.
+/// Most branches have at most this many extents.
 const FEW: usize = 8;
 
-/// What a CPU has allocated for trees.
+/// Memory that a CPU has allocated for trees.
 #[derive(Debug, Default)]
 pub(crate) struct TreePool {
-    // Boxed, as nodes stay where they are.
+    // Boxed, because nodes must not move.
     #[expect(clippy::vec_box)]
     leaves: Vec<Box<MaybeUninit<Leaf>>>,
     branches: Vec<Box<Branch>>,
     tables: Vec<Frame>,
-    /// A branch's extents while an operation changes them.
+    /// The working copy of a branch's extents during a change.
     extents: Extents,
-    // Boxed, as they are published by their address.
+    // Boxed, because latches are published by address.
     #[expect(clippy::vec_box)]
     latches: Vec<Box<ExtentLatch>>,
     palettes: Vec<StatePalette>,
-    /// Latches that were replaced, and that readers may use until a grace period is over. The capacity is at least
-    /// the length of `latches`.
+    /// Replaced latches, to be retired because readers may still use them. The capacity is at least the
+    /// length of `latches`.
     retired: Vec<NonNull<ExtentLatch>>,
 }
 
 impl TreePool {
-    /// A leaf that is locked.
+    /// Takes a leaf, locked.
     pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
         let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
-        // SAFETY: it is written.
+        // SAFETY: it was initialized above.
         Ok(NonNull::from(Box::leak(unsafe { leaf.assume_init() })))
     }
 
-    /// A branch with a table that is locked.
+    /// Takes a branch with a table, locked.
     pub(crate) fn branch<M: Machine>(
         &mut self,
         machine: &M,
@@ -63,17 +63,18 @@ impl TreePool {
         let mut branch = self.branches.pop().ok_or(Nodes::BRANCH)?;
         branch.begin(parent.level() - 1, first, NonNull::from(parent));
         let frame = self.table()?;
-        // SAFETY: nobody else knows the branch, which has no table; the frame is zeroed and ours.
+        // SAFETY: the branch is not published and has no table; the frame is zeroed and belongs to the
+        // pool.
         unsafe { branch.set_table(frame, table_at(machine, frame)) };
         Ok(NonNull::from(Box::leak(branch)))
     }
 
-    /// A frame of absent entries.
+    /// Takes a table of absent entries.
     pub(crate) fn table(&mut self) -> Result<Frame, Needed> {
         self.tables.pop().ok_or(Nodes::TABLE)
     }
 
-    /// Succeeds if this many are allocated.
+    /// Succeeds if at least this many are allocated.
     pub(crate) fn has_nodes(&self, nodes: Nodes) -> Result<(), Needed> {
         let have = self.leaves.len() >= nodes.leaves
             && self.branches.len() >= nodes.branches
@@ -81,7 +82,7 @@ impl TreePool {
         if have { Ok(()) } else { Err(Needed::Nodes(nodes)) }
     }
 
-    /// Calls `with` with extents that are the caller's for the time, if they have this room.
+    /// Lends the working copy to `with`. Fails if its capacity is below `room`.
     pub(crate) fn with_extents<R>(
         &mut self,
         room: usize,
@@ -94,7 +95,7 @@ impl TreePool {
         result
     }
 
-    /// The smallest latch with this room, without extents.
+    /// Takes the smallest latch with capacity for at least `room` extents. It is empty.
     pub(crate) fn latch(&mut self, room: usize) -> Result<Box<ExtentLatch>, Needed> {
         let fit = self.latches.iter().enumerate().filter(|(_, latch)| latch.room() >= room);
         let least = fit.min_by_key(|(_, latch)| latch.room());
@@ -102,7 +103,7 @@ impl TreePool {
         Ok(self.latches.swap_remove(place))
     }
 
-    /// Frees latches that were not needed, except one for a branch with few extents.
+    /// Frees unused latches, except one for a branch with few extents.
     #[inline]
     pub(crate) fn free_rest(&mut self) {
         match &self.latches[..] {
@@ -112,7 +113,7 @@ impl TreePool {
         }
     }
 
-    /// Succeeds if there is this room for extents, and this many latches have it.
+    /// Succeeds if the working copy and at least `latches` latches have a capacity of at least `room`.
     pub(crate) fn has_extents(&self, latches: usize, room: usize) -> Result<(), Needed> {
         let have = || self.latches.iter().filter(|latch| latch.room() >= room).count();
         match self.extents.room() >= room && (latches == 0 || have() >= latches) {
@@ -121,26 +122,27 @@ impl TreePool {
         }
     }
 
-    /// An empty palette with this room.
+    /// Takes an empty palette with a capacity of at least `room`.
     pub(crate) fn palette(&mut self, room: usize) -> Result<StatePalette, Needed> {
         let place = self.palettes.iter().position(|palette| palette.capacity() >= room);
         let place = place.ok_or(Needed::Palettes { count: 1, room })?;
         Ok(self.palettes.swap_remove(place))
     }
 
-    /// Succeeds if this many palettes have this room.
+    /// Succeeds if at least `count` palettes have a capacity of at least `room`.
     pub(crate) fn has_palettes(&self, count: usize, room: usize) -> Result<(), Needed> {
         let have = self.palettes.iter().filter(|palette| palette.capacity() >= room).count();
         if have >= count { Ok(()) } else { Err(Needed::Palettes { count, room }) }
     }
 
-    /// Keeps a latch that was replaced by one of the pool's until [`defer`](TreePool::defer).
+    /// Keeps a replaced latch until [`defer`](TreePool::defer). A latch of the pool must have replaced
+    /// it.
     pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
-        debug_assert!(self.retired.len() < self.retired.capacity(), "there is as much room");
+        debug_assert!(self.retired.len() < self.retired.capacity(), "refill reserves the room");
         self.retired.extend(old);
     }
 
-    /// Allocates nodes until there are this many.
+    /// Allocates nodes until there are `nodes`.
     pub(crate) fn refill_nodes<M: Machine>(
         &mut self,
         machine: &M,
@@ -163,14 +165,15 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates latches with this room until there are `latches`, and makes room for a branch's extents.
+    /// Allocates latches with a capacity of `room` until there are `latches`, and gives the working copy
+    /// that capacity.
     pub(crate) fn refill_extents(
         &mut self,
         latches: usize,
         room: usize,
     ) -> Result<(), OutOfMemory> {
         self.extents.make_room(room)?;
-        // A smaller latch does not satisfy the request.
+        // Smaller latches do not satisfy the request.
         self.latches.retain(|latch| latch.room() >= room);
         let missing = latches.saturating_sub(self.latches.len());
         self.latches.try_reserve(missing)?;
@@ -181,9 +184,9 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates `count` palettes with this room.
+    /// Allocates `count` palettes with a capacity of `room`.
     pub(crate) fn refill_palettes(&mut self, count: usize, room: usize) -> Result<(), OutOfMemory> {
-        // A smaller palette does not satisfy the next request either.
+        // Smaller palettes do not satisfy the request.
         self.palettes.clear();
         self.palettes.try_reserve(count)?;
         for _ in 0..count {
@@ -192,16 +195,16 @@ impl TreePool {
         Ok(())
     }
 
-    /// Frees what was retired after a grace period.
+    /// Hands retired latches to the epoch, which frees them after a grace period.
     #[inline]
     pub(crate) fn defer<P: Platform>(&mut self, epoch: &Handle<'_, P>) {
         while let Some(old) = self.retired.pop() {
-            // SAFETY: it came from a box, and was replaced: nobody finds it any more.
+            // SAFETY: it came from a box, and was replaced, so that no new reader can find it.
             unsafe { epoch.retire_entry(ExtentLatch::entry(old), ExtentLatch::free) };
         }
     }
 
-    /// Tables that were not used.
+    /// Takes all unused tables.
     pub(crate) fn drain_tables(&mut self) -> impl Iterator<Item = Frame> {
         self.tables.drain(..)
     }

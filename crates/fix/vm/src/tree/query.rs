@@ -1,4 +1,4 @@
-//! What is mapped, in nodes that are locked and below.
+//! Queries for mapped pages in locked subtrees.
 
 use knee_sync::Platform;
 use knee_sync::shim::is_mutant;
@@ -8,10 +8,10 @@ use crate::page::Pages;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 
-/// Whether anything is mapped there, in a node that is locked or below.
+/// Whether any of these pages is mapped. The subtree must be locked for `pages`.
 pub(crate) fn is_used(node: NodeRef<'_>, pages: Pages) -> bool {
     match node {
-        // SAFETY: it is locked.
+        // SAFETY: the leaf is locked.
         NodeRef::Leaf(leaf) => unsafe {
             leaf.with_states(|states| !states.is_free(leaf.slots(pages)))
         },
@@ -21,11 +21,11 @@ pub(crate) fn is_used(node: NodeRef<'_>, pages: Pages) -> bool {
     }
 }
 
-/// How many of these pages are mapped and no guards, in a node that is locked and below.
+/// Number of these pages that are mapped and are not guards. The subtree must be locked for `pages`.
 #[inline]
 pub(crate) fn mapped(node: NodeRef<'_>, pages: Pages) -> u64 {
     match node {
-        // SAFETY: it is locked.
+        // SAFETY: the leaf is locked.
         NodeRef::Leaf(leaf) => unsafe {
             leaf.with_states(|states| states.mapped(leaf.slots(pages)) as u64)
         },
@@ -41,7 +41,8 @@ fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
     own + below
 }
 
-/// What these pages are, all of which are mapped, in a node that is locked and below.
+/// The runs of `pages` with their attributes. All must be mapped, and the subtree of `top` must be locked
+/// for them.
 pub(crate) fn runs_of(
     top: NodeRef<'_>,
     mut pages: Pages,
@@ -53,10 +54,10 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The first of these pages, and those after it that are said to be the same in the same place.
+/// The first of these pages and those after it that the same node stores with the same attributes.
 fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
-        // SAFETY: it is locked.
+        // SAFETY: the leaf is locked.
         NodeRef::Leaf(leaf) => unsafe {
             leaf.with_states(|states| {
                 let (attributes, count) = states.run(leaf.slots(pages))?;
@@ -73,8 +74,8 @@ fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     }
 }
 
-/// The first of these pages that are mapped in a node or below, and those after it that are mapped
-/// in the same place. Under an epoch; without locks but for that of a leaf.
+/// The first run of mapped pages among `pages` that one node stores. The caller must be pinned. Takes no
+/// locks except, one at a time, those of leaves.
 pub(crate) fn first_mapped(
     node: NodeRef<'_>,
     pages: Pages,
@@ -84,7 +85,7 @@ pub(crate) fn first_mapped(
     match node {
         NodeRef::Leaf(leaf) => {
             leaf.lock(platform);
-            // SAFETY: it is locked.
+            // SAFETY: the leaf is locked.
             let found = unsafe {
                 leaf.with_states(|states| {
                     let is_free = |page: &u64| states.get(leaf.slot(*page)).is_none();
@@ -99,7 +100,7 @@ pub(crate) fn first_mapped(
         NodeRef::Branch(branch) => {
             let own = branch.latched().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
-            // Children have none of the extent's pages.
+            // Children have no page of the extent.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
             if before.is_empty() {
                 return own;
@@ -112,8 +113,8 @@ pub(crate) fn first_mapped(
     }
 }
 
-/// A leaf of which CPUs may know what was there before: it is being flushed, or some of these pages linger. At a
-/// node that is locked or below.
+/// A leaf that is being flushed, or in which some of these pages linger, so that TLBs may have stale
+/// entries. The subtree must be locked for `pages`.
 #[inline]
 pub(crate) fn stale_leaf<M: Machine>(node: NodeRef<'_>, pages: Pages) -> Option<&Leaf> {
     match node {

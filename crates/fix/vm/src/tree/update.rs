@@ -1,4 +1,4 @@
-//! Updates of extents and page states, with memory that was allocated before.
+//! Updates of extents and page states, with preallocated memory.
 
 use core::iter;
 use core::sync::atomic::Ordering::Release;
@@ -16,7 +16,7 @@ use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
 use crate::tree::page_states::PageStates;
 use crate::tree::pool::TreePool;
 
-/// Adds the child that has this page, locked.
+/// Adds the child that covers `page`, locked.
 pub(crate) fn add_child<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -29,20 +29,22 @@ pub(crate) fn add_child<M: Machine>(
         1 => pool.leaf(first, branch)?.cast(),
         _ => {
             let child = pool.branch(machine, first, branch)?;
-            // SAFETY: we have just made it.
+            // SAFETY: it was just created and is not published.
             let frame = unsafe { child.as_ref() }.table_frame();
             let entries = branch.table().expect("branches have tables");
             entries[slot].store(M::Format::table(frame), Release);
             child.cast()
         }
     };
-    // SAFETY: the pool made the node that belongs there; the caller has the lock and has found none.
+    // SAFETY: the pool made the node for this slot. The caller has the branch's lock, and found the slot
+    // empty.
     unsafe { branch.add(slot, child) };
     Ok(())
 }
 
-/// Makes a change of these pages possible that does not run out of memory half way: hands what covers them down to
-/// the child that they are all in, and counts the latches that the change will need.
+/// Ensures that a change of the locked pages cannot run out of memory halfway. If an extent extends
+/// beyond the pages, and one child covers all of them, hands the extent down. Then checks that the pool
+/// has the latches that the change needs.
 pub(crate) fn prepare<M: Machine>(
     machine: &M,
     locked: &Locked<'_>,
@@ -61,7 +63,7 @@ pub(crate) fn prepare<M: Machine>(
     pool.has_extents(extents.count, extents.room)
 }
 
-/// Moves the extents of a branch that have pages of one child to the child.
+/// Moves the extents that overlap one child's span from the branch to the child.
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -82,9 +84,10 @@ fn hand_down<M: Machine>(
     if is_mutant!("hands_down_late") {
         change_extents(branch, 0, pool, |list| list.set(span, None))?;
     }
-    // The child has them first: who goes down the tree without locks finds them in one place at least.
+    // The child gets them first, so that a lock-free reader on its way down finds them in at least one
+    // place.
     match child {
-        // SAFETY: the child is locked, as it has pages that its parent was locked for.
+        // SAFETY: the child is locked: it overlaps the pages for which its parent was locked.
         NodeRef::Leaf(leaf) => unsafe {
             leaf.with_states(|states| -> Result<(), Needed> {
                 make_room(states, moved.len(), pool)?;
@@ -106,7 +109,7 @@ fn hand_down<M: Machine>(
     change_extents(branch, 0, pool, |list| list.set(span, None))
 }
 
-/// Gives a leaf that is locked its table.
+/// Gives a locked leaf its table.
 #[cold]
 pub(crate) fn add_table<'a, M: Machine>(
     machine: &M,
@@ -115,16 +118,16 @@ pub(crate) fn add_table<'a, M: Machine>(
     pool: &mut TreePool,
 ) -> Result<&'a Table, Needed> {
     let frame = pool.table()?;
-    // SAFETY: it has none, and the frame is zeroed and ours.
+    // SAFETY: the leaf is locked and has no table. The frame is zeroed, and the pool gave it to us.
     unsafe { leaf.set_table(frame, table_at(machine, frame)) };
     let parent = leaf.above().expect("a leaf has a parent");
     let entries = parent.table().expect("branches have tables");
-    // The entry of the parent's table belongs to who has the child's lock.
+    // The parent's entry for a child is protected by the child's lock.
     entries[parent.slot(page)].store(M::Format::table(frame), order!(Release, "table_publish"));
-    Ok(leaf.table().expect("it has one now"))
+    Ok(leaf.table().expect("the table was set above"))
 }
 
-/// How many latches or palettes a change of some pages may need, and the largest room of them.
+/// The number of latches or palettes that a change may need, and the largest capacity among them.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     pub(crate) count: usize,
@@ -137,16 +140,16 @@ impl Demand {
         self.room = self.room.max(room);
     }
 
-    /// Adds a latch for a branch that is locked, if its own has no room for `more` extents.
+    /// Adds a latch for a locked branch, if its own has no room for `more` extents.
     pub(crate) fn need_in(&mut self, branch: &Branch, more: usize) {
         let room = branch.extents().len() + more;
         self.count += usize::from(branch.latched().room() < room);
-        // To change them takes room for two more.
+        // The working copy of a change takes two more.
         self.room = self.room.max(room + 2);
     }
 
-    /// Adds latches for a node that is locked and those below, where the extents of these pages become at most `more`
-    /// more: the first and the last of a node are split.
+    /// Adds latches for a locked subtree, where the change adds at most `more` extents per branch: its
+    /// first and last may be split.
     #[inline]
     pub(crate) fn count_extents(&mut self, node: NodeRef<'_>, pages: Pages, more: usize) {
         if let NodeRef::Branch(branch) = node {
@@ -157,17 +160,17 @@ impl Demand {
     fn count_extents_in(&mut self, branch: &Branch, pages: Pages, more: usize) {
         let extents = branch.extents();
         if !extents.overlapping(pages).is_empty() {
-            // None is split where the pages are all that there is.
+            // If the pages cover all extents, none is split.
             self.need_in(branch, if extents.are_in(pages) { more - 2 } else { more });
         }
         branch.children(pages).for_each(|child| self.count_extents(child, pages, more));
     }
 
-    /// Adds palettes for a node that is locked and those below.
+    /// Adds palettes for a locked subtree.
     pub(crate) fn count_palettes(&mut self, node: NodeRef<'_>, pages: Pages) {
         match node {
             NodeRef::Leaf(leaf) => {
-                // SAFETY: it is locked.
+                // SAFETY: the leaf is locked.
                 let room =
                     unsafe { leaf.with_states(|states| states.room_needed(states.palette_len())) };
                 room.into_iter().for_each(|room| self.need(room));
@@ -179,7 +182,7 @@ impl Demand {
     }
 }
 
-/// Makes room for `more` attributes in the palette.
+/// Ensures room for `more` attributes in the palette.
 #[inline]
 pub(crate) fn make_room(
     states: &mut PageStates,
@@ -200,7 +203,7 @@ pub(crate) fn map_leaf(
     pool: &mut TreePool,
 ) -> Result<bool, Needed> {
     let slots = leaf.slots(pages);
-    // SAFETY: it is locked.
+    // SAFETY: the leaf is locked.
     unsafe {
         leaf.with_states(|states| {
             if !states.is_free(slots.clone()) {
@@ -213,14 +216,14 @@ pub(crate) fn map_leaf(
     }
 }
 
-/// Changes what has these pages in a leaf that is locked.
+/// Changes the attributes of those of `pages` that are mapped in a locked leaf.
 pub(crate) fn change_leaf(
     leaf: &Leaf,
     pool: &mut TreePool,
     pages: Pages,
     change: impl Fn(Attributes) -> Attributes,
 ) -> Result<(), Needed> {
-    // SAFETY: it is locked.
+    // SAFETY: the leaf is locked.
     unsafe {
         leaf.with_states(|states| {
             make_room(states, states.palette_len(), pool)?;
@@ -230,7 +233,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of those of these pages that are in extents.
+/// Changes the attributes of those of `pages` that are in `extents`.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,
@@ -245,21 +248,22 @@ pub(crate) fn change_all(
     }
 }
 
-/// Takes what has these pages out of the extents of a branch that is locked.
+/// Removes `pages` from the extents of a locked branch.
 pub(crate) fn remove_extents(
     branch: &Branch,
     pages: Pages,
     pool: &mut TreePool,
 ) -> Result<(), Needed> {
     match branch.latched().latch() {
-        // SAFETY: it is locked.
+        // SAFETY: the branch is locked.
         Some(latch) if branch.extents().are_in(pages) => unsafe { latch.write(iter::empty()) },
         _ => change_extents(branch, 0, pool, |new| new.set(pages, None))?,
     }
     Ok(())
 }
 
-/// Changes the extents of a branch that is locked: `change` adds so many at most, and splits one or two.
+/// Changes the extents of a locked branch. `change` may add at most `more` extents, besides splitting one
+/// or two.
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,
@@ -271,11 +275,11 @@ pub(crate) fn change_extents(
         new.copy(old.iter());
         change(new);
         match latched.latch().filter(|latch| latch.room() >= new.len()) {
-            // SAFETY: it is locked.
+            // SAFETY: the branch is locked.
             Some(latch) => unsafe { latch.write(new.iter()) },
             None => {
                 let latch = pool.latch(new.len())?;
-                // SAFETY: nobody else knows the latch, and the branch is locked.
+                // SAFETY: the new latch is not published yet, and the branch is locked.
                 let old = unsafe {
                     latch.write(new.iter());
                     latched.replace(latch)
