@@ -148,7 +148,7 @@ impl Backing {
         self.attachment.index(page)
     }
 
-    /// Subtracts `pages` pages that are not mapped by it any more. Returns whether none is left.
+    /// Subtracts `pages` unmapped pages. Returns whether none is left.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
         // An operation that unmaps all of it has all node locks, so a load is enough. Only partial unmaps
         // write this line, which they share.

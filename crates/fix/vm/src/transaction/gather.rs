@@ -21,7 +21,7 @@ const MOST_LINGERING: usize = 64;
 /// to free after the flush.
 ///
 /// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
-/// IPI. Therefore a flag of each leaf tells that it is being flushed, and an operation that is about to
+/// IPI. Therefore each leaf has a flag that it is being flushed, and an operation that is about to
 /// change the leaf waits. Otherwise, that operation could map a page again while a CPU still reaches the
 /// old frame through its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct TlbGather {
     is_lazy: bool,
     /// Number of entries left flush-pending.
     lingering: usize,
-    /// The latest ticket of the lingering entries.
+    /// The latest ticket of the lingering entries, by which ticks tell that CPUs have flushed.
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
@@ -139,9 +139,9 @@ impl TlbGather {
         }
     }
 
-    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked, and not
-    /// being flushed for others. The frame must not be shared, unless it is an object's, and the gather must
-    /// contain only moves.
+    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked,
+    /// and not being flushed for others. The frame must not be shared, unless it is an object's. The gather
+    /// must contain only moves.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, u64),
@@ -191,7 +191,8 @@ impl TlbGather {
     /// Releases the flush-pending frames of a leaf. Returns their number.
     ///
     /// # Safety
-    /// The entries must belong to this gather, and all CPUs must have flushed them.
+    /// Flush-pending entries within the gather's pages must belong to it, and all CPUs must have flushed
+    /// them.
     unsafe fn release_pending<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
         let mut count = 0;
         leaf.lock(cpu.machine().epoch().platform());
@@ -316,7 +317,7 @@ impl TlbGather {
             };
         }
         while let Some(leaf) = leaves {
-            // SAFETY: leaves live as long as their space, and this gather began the flush.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
             unsafe { leaves = leaf.as_ref().end_flush() };
         }
         Some(self.ticket)
@@ -344,11 +345,10 @@ impl TlbGather {
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);
         while let Some(leaf) = leaves {
-            // SAFETY: leaves live as long as their space, and this gather began the flush.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
             unsafe {
                 let leaf = leaf.as_ref();
-                // All flush-pending entries of these leaves belong to this gather, so that nobody else
-                // changes the count.
+                // Nobody else changes the count, because other operations wait for the end of the flush.
                 if leaf.flush_pending().get() > 0 {
                     match self.arriving {
                         Some(pages) => self.complete_moves(cpu, leaf, pages),

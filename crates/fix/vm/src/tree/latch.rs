@@ -110,7 +110,8 @@ impl ExtentLatch {
     /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that nobody can find any more.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that nobody can
+    /// find any more.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
@@ -352,7 +353,7 @@ mod tests {
         }
     }
 
-    /// The writer alternates between lists in which every extent tells the length of the list: a torn
+    /// The writer alternates between lists in which every extent encodes the length of the list: a torn
     /// list differs from all of them.
     #[test]
     fn a_concurrent_reader_sees_a_consistent_list() {

@@ -123,7 +123,7 @@ impl Tree {
     }
 
     /// Waits until no other remap is in progress, and excludes others until the guard is dropped. The
-    /// caller may have locked nodes, so that an operation with a guard must not wait for node locks.
+    /// caller may have locked nodes. An operation with a guard must therefore not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| self.moving.swap(true, Acquire));

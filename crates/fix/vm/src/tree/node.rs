@@ -96,8 +96,8 @@ unsafe impl Send for Branch {}
 pub(crate) const MOST_ABOVE: usize = 4;
 
 /// Pauses between attempts to take a contended lock: the first about 1 µs, growing to `MOST_PAUSES`. A
-/// contended lock is usually taken again by the same CPU, and every poll takes the cache line away from
-/// it.
+/// contended lock is usually taken again by the same CPU, and every poll steals its cache
+/// line.
 const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
@@ -259,7 +259,8 @@ impl Leaf {
     /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that nobody can find any more.
+    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that nobody can find any
+    /// more.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
