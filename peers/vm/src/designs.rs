@@ -6,7 +6,7 @@ use knee_baselines::AddressSpace;
 use knee_baselines::classic::{
     self, Memory, OneCounter, PerBacking, PerCpu, PerPage, RcuTree, Strategies, Tree,
 };
-use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
+use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots};
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{Quota, Space};
 
@@ -41,45 +41,17 @@ impl Design for Knee {
 /// An older one.
 pub(crate) struct Classic<S: Strategies>(Arc<Memory<'static, Hosted, S>>);
 
-impl<S: Strategies<Invalidation: Make>> Design for Classic<S> {
+impl<S: Strategies> Design for Classic<S> {
     type Space = classic::Space<'static, Hosted, S>;
 
     fn on(machine: &'static Hosted, frames: usize) -> Classic<S> {
-        let memory = Memory::new(machine, frames, LIMIT, S::Invalidation::make());
+        let form = S::Invalidation::supported().expect("the CPU compares and exchanges 128 bits");
+        let memory = Memory::new(machine, frames, LIMIT, form);
         Classic(Arc::new(memory.expect("there is memory")))
     }
 
     fn space(&self, cpu: &Processor<'static>) -> classic::Space<'static, Hosted, S> {
         classic::Space::new(&self.0, cpu).expect("there is memory")
-    }
-}
-
-/// Makes a form of delayed invalidation.
-pub(crate) trait Make {
-    fn make() -> Self;
-}
-
-impl Make for Slots {
-    fn make() -> Slots {
-        Slots
-    }
-}
-
-impl Make for Epoch {
-    fn make() -> Epoch {
-        Epoch::new()
-    }
-}
-
-impl Make for Locked {
-    fn make() -> Locked {
-        Locked::new()
-    }
-}
-
-impl Make for LockFree {
-    fn make() -> LockFree {
-        LockFree::new().expect("the CPU compares and exchanges 128 bits")
     }
 }
 

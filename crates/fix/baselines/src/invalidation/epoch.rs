@@ -45,6 +45,10 @@ const IDLE: u64 = 0;
 unsafe impl Invalidation for Epoch {
     type Place = EpochPlace;
 
+    fn supported() -> Option<Epoch> {
+        Some(Epoch::new())
+    }
+
     fn place(&self) -> EpochPlace {
         EpochPlace(AtomicU64::new(IDLE))
     }

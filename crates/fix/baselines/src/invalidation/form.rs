@@ -35,6 +35,11 @@ pub unsafe trait Invalidation: Sync {
     /// What each thread that takes part has.
     type Place: Send + Sync;
 
+    /// The form, without sections; `None` on CPUs that lack an instruction it needs.
+    fn supported() -> Option<Self>
+    where
+        Self: Sized;
+
     /// A place outside of any section.
     fn place(&self) -> Self::Place;
 

@@ -119,6 +119,10 @@ impl LockFree {
 unsafe impl Invalidation for LockFree {
     type Place = Link;
 
+    fn supported() -> Option<LockFree> {
+        LockFree::new()
+    }
+
     fn place(&self) -> Link {
         Link::new(0, INVALID)
     }

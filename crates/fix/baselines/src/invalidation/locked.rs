@@ -62,6 +62,10 @@ impl fmt::Debug for Locked {
 unsafe impl Invalidation for Locked {
     type Place = LockedPlace;
 
+    fn supported() -> Option<Locked> {
+        Some(Locked::new())
+    }
+
     fn place(&self) -> LockedPlace {
         LockedPlace {
             number: AtomicU64::new(0),

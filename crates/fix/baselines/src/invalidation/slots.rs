@@ -13,6 +13,10 @@ pub struct Slots;
 unsafe impl Invalidation for Slots {
     type Place = Slot;
 
+    fn supported() -> Option<Slots> {
+        Some(Slots)
+    }
+
     fn place(&self) -> Slot {
         Slot::new()
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crossbeam_utils::CachePadded;
 use knee_sync::Platform;
 #[cfg(not(any(loom, shuttle)))]
 use knee_sync::System;
@@ -15,12 +16,8 @@ pub struct Tracker<F: Invalidation, P: Platform> {
     // Before the places, which outlive it.
     form: F,
     platform: P,
-    places: Mutex<Vec<Arc<Line<F::Place>>>>,
+    places: Mutex<Vec<Arc<CachePadded<F::Place>>>>,
 }
-
-/// A place in lines of its own.
-#[repr(align(128))]
-struct Line<T>(T);
 
 #[cfg(not(any(loom, shuttle)))]
 impl<F: Invalidation> Tracker<F, System> {
@@ -38,7 +35,7 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
 
     /// Takes part from now on, with a place that stays as long as the tracker.
     pub fn join(&self) -> Member<'_, F, P> {
-        let place = Arc::new(Line(self.form.place()));
+        let place = Arc::new(CachePadded::new(self.form.place()));
         self.places.lock().push(Arc::clone(&place));
         Member { tracker: self, place, is_inside: false }
     }
@@ -50,7 +47,7 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
     pub fn wait(&self, stamp: &Stamp) {
         // A thread that joins does not wait for a section.
         let places = self.places.lock().clone();
-        self.form.wait(places.iter().map(|place| &place.0), stamp, &self.platform);
+        self.form.wait(places.iter().map(|place| &***place), stamp, &self.platform);
     }
 }
 
@@ -63,7 +60,7 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Tracker<F, P> {
 /// A thread that invalidates: at any time in one section or in none.
 pub struct Member<'a, F: Invalidation, P: Platform> {
     tracker: &'a Tracker<F, P>,
-    place: Arc<Line<F::Place>>,
+    place: Arc<CachePadded<F::Place>>,
     is_inside: bool,
 }
 
@@ -77,7 +74,7 @@ impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
         assert!(!self.is_inside, "the section before was forgotten, and so it never ends");
         self.is_inside = true;
         // SAFETY: the place is this member's alone, and the tracker keeps it; by the flag it is in no section.
-        unsafe { self.tracker.form.begin(&self.place.0, &self.tracker.platform) };
+        unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }
 }
@@ -99,7 +96,7 @@ impl<F: Invalidation, P: Platform> Section<'_, '_, F, P> {
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
         // SAFETY: as in `Member::begin`, which began the section.
-        unsafe { self.member.tracker.form.mark(&self.member.place.0, stamp) };
+        unsafe { self.member.tracker.form.mark(&self.member.place, stamp) };
     }
 
     /// Everything that was taken out is invalidated. As dropping the section.
@@ -112,7 +109,7 @@ impl<F: Invalidation, P: Platform> Drop for Section<'_, '_, F, P> {
     fn drop(&mut self) {
         let tracker = self.member.tracker;
         // SAFETY: as in `Member::begin`, which began the section.
-        unsafe { tracker.form.finish(&self.member.place.0, &tracker.platform) };
+        unsafe { tracker.form.finish(&self.member.place, &tracker.platform) };
         self.member.is_inside = false;
     }
 }

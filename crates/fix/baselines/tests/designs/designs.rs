@@ -114,46 +114,22 @@ impl<A: Architecture> Design for Lazy<A> {
 /// An older one.
 pub(crate) struct Classic<S>(PhantomData<S>);
 
-/// Makes a form of delayed invalidation.
-pub(crate) trait Make: Invalidation {
-    fn make() -> Self;
-}
-
-impl Make for Slots {
-    fn make() -> Slots {
-        Slots
-    }
-}
-
-impl Make for Epoch {
-    fn make() -> Epoch {
-        Epoch::new()
-    }
-}
-
-impl Make for Locked {
-    fn make() -> Locked {
-        Locked::new()
-    }
-}
-
-impl Make for LockFree {
-    fn make() -> LockFree {
-        LockFree::new().expect("the CPU compares and exchanges 128 bits")
-    }
+/// The form of delayed invalidation that such spaces have.
+pub(crate) fn form<S: Strategies>() -> S::Invalidation {
+    S::Invalidation::supported().expect("the CPU compares and exchanges 128 bits")
 }
 
 /// More frames than any test's machine has.
 pub(crate) const FRAMES: usize = 1 << 13;
 
-impl<S: Strategies<Invalidation: Make>> Design for Classic<S> {
+impl<S: Strategies> Design for Classic<S> {
     const IS_FIRST_FIT: bool = true;
     type Architecture = X86_64;
     type Shared<'m> = Arc<Memory<'m, Hosted, S>>;
     type Space<'m> = classic::Space<'m, Hosted, S>;
 
     fn shared(machine: &Hosted, limit: u64) -> Arc<Memory<'_, Hosted, S>> {
-        Arc::new(Memory::new(machine, FRAMES, limit, S::Invalidation::make()).unwrap())
+        Arc::new(Memory::new(machine, FRAMES, limit, form::<S>()).unwrap())
     }
 
     fn space<'m>(

@@ -13,7 +13,7 @@ use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
 use knee_vm::hosted::{Hosted, Processor};
 use knee_vm::{PAGE, Pages, Protection};
 
-use crate::designs::{Design, MachineOf, Make, ProcessorOf, for_each_design};
+use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design, form};
 
 const PAGE_7: Pages = Pages { start: 7, end: 8 };
 const ADDRESS: u64 = 7 * PAGE as u64;
@@ -21,11 +21,11 @@ const ADDRESS: u64 = 7 * PAGE as u64;
 /// CPU 0 takes a page out of one of two spaces that have its frame, and waits for CPU 2 to forget it.
 /// What CPU 1 does with the page in the other meanwhile, as the last that has the frame, must wait as well:
 /// CPU 2 could read what comes into the frame.
-fn who_has_a_frame_last_waits<S: Strategies<Invalidation: Make>>(
+fn who_has_a_frame_last_waits<S: Strategies>(
     what: impl for<'m> Fn(&Processor<'m>, &Space<'m, Hosted, S>) + Sync,
 ) {
     let machine = Hosted::new(1024, 3);
-    let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, S::Invalidation::make());
+    let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());
     let memory = Arc::new(memory.unwrap());
     let [one, other] = {
         let cpu = machine.cpu(0);
@@ -62,20 +62,20 @@ fn who_has_a_frame_last_waits<S: Strategies<Invalidation: Make>>(
 }
 
 /// It would free the frame.
-fn who_unmaps_it_waits<S: Strategies<Invalidation: Make>>() {
+fn who_unmaps_it_waits<S: Strategies>() {
     who_has_a_frame_last_waits::<S>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
 }
 
 /// It would write there, as nobody else has it.
-fn who_writes_to_it_waits<S: Strategies<Invalidation: Make>>() {
+fn who_writes_to_it_waits<S: Strategies>() {
     who_has_a_frame_last_waits::<S>(|cpu, space| cpu.store(space, ADDRESS, 43).unwrap());
 }
 
 /// CPU 0 takes a page out of the tables and waits for CPU 2 to forget it. CPU 1, which is to take out the
 /// same, finds nothing, and must wait as well: when it returns no CPU may have the page.
-fn who_finds_nothing_to_discard_waits<S: Strategies<Invalidation: Make>>() {
+fn who_finds_nothing_to_discard_waits<S: Strategies>() {
     let machine = Hosted::new(1024, 3);
-    let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, S::Invalidation::make());
+    let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());
     let memory = Arc::new(memory.unwrap());
     let space = {
         let cpu = machine.cpu(0);
