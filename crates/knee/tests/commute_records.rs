@@ -146,7 +146,7 @@ fn missing_shards_are_reported_and_different_checks_are_not_merged() {
     fs::write(&lines, text.replace("\"schema\":1", "\"schema\":9")).unwrap();
     commute(&scratch, &["matrix", "one"])
         .assert_code(3)
-        .assert_stderr_has("one/tests.jsonl:1: it has schema 9, but this knee reads 1");
+        .assert_stderr_has("one/tests.jsonl:1: it has schema 9, but this version of knee reads 1");
 }
 
 #[test]

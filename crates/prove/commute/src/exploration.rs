@@ -76,7 +76,7 @@ pub struct Situation {
     pub certificate: Certificate,
 }
 
-/// A path on which an assumption of the model does not hold. It is no situation.
+/// A path on which an assumption of the model does not hold. It is not a situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasiblePath {
     /// The path condition.
@@ -90,7 +90,7 @@ pub struct InfeasiblePath {
 pub struct Exploration {
     /// The situations, in a fixed order.
     pub situations: Vec<Situation>,
-    /// The paths that are no situations.
+    /// The infeasible paths.
     #[serde(rename = "impossible")]
     pub infeasible: Vec<InfeasiblePath>,
     /// Whether these are all.

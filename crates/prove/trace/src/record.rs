@@ -53,9 +53,9 @@ impl Record {
             return serde_json::from_str(line).map(Record::Access).map_err(wrong);
         }
         match serde_json::from_str(line).map_err(wrong)? {
-            Header { schema, .. } if schema != SCHEMA => {
-                Err(error(format!("it has schema {schema}, but this knee reads {SCHEMA}")))
-            }
+            Header { schema, .. } if schema != SCHEMA => Err(error(format!(
+                "it has schema {schema}, but this version of knee reads {SCHEMA}"
+            ))),
             header => Ok(Record::Header(header)),
         }
     }
@@ -352,7 +352,7 @@ mod tests {
         let line =
             r#"{"schema":2,"plugin":"knee","user":false,"interrupts":1,"faults":1,"switches":1}"#;
         let error = Record::parse(line).unwrap_err().to_string();
-        assert!(error.contains("it has schema 2, but this knee reads 1"), "{error}");
+        assert!(error.contains("it has schema 2, but this version of knee reads 1"), "{error}");
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`: an execution in which it is false is no situation. If one of the two was
+    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. If one of the two was
     /// chosen so that orders agree, the assumption can contradict the choice instead; then the
     /// orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
@@ -156,12 +156,12 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ: an execution in which they are equal is no situation.
+    /// Assumes that two names differ: an execution in which they are equal is not a situation.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
 
-    /// Assumes an answer: an execution whose facts contradict it is no situation.
+    /// Assumes an answer: an execution whose facts contradict it is not a situation.
     pub(crate) fn assume(&mut self, question: &Question, answer: bool) -> Result<(), Stop> {
         let facts = &mut self.terms.facts;
         self.certificate.assumed.push((facts.literal(question), answer));

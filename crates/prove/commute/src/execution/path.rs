@@ -86,7 +86,7 @@ impl Path {
         &self.decisions
     }
 
-    /// Returns the answer to a question. If the facts imply it, it is no decision. Otherwise the
+    /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise the
     /// answer is that of the script, or yes beyond its end, and becomes a fact.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {

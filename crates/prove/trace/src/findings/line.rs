@@ -97,7 +97,7 @@ impl TestLine {
         let read: Result<Self, _> = serde_json::from_slice(line);
         match (&read, serde_json::from_slice(line)) {
             (_, Ok(Versioned { schema })) if schema != SCHEMA => {
-                Err(format!("it has schema {schema}, but this knee reads {SCHEMA}"))
+                Err(format!("it has schema {schema}, but this version of knee reads {SCHEMA}"))
             }
             (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
                 Err(format!("{:?} contains no operations", test.test))
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_line_of_another_schema_is_refused_before_anything_else() {
         let error = TestLine::parse(br#"{"schema":2,"tests":[]}"#).unwrap_err();
-        assert_eq!(error, "it has schema 2, but this knee reads 1");
+        assert_eq!(error, "it has schema 2, but this version of knee reads 1");
         let error = TestLine::parse(br#"{"schema":1,"test":"a,b/0"}"#).unwrap_err();
         assert!(error.contains("verdict"), "{error}");
         let nameless = free("open,/0.0").to_line();

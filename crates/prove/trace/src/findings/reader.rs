@@ -110,7 +110,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
     if document["schema"] != SCHEMA {
         let found = &document["schema"];
-        return Err(format!("it has schema {found}, but this knee reads {SCHEMA}"));
+        return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
     // Once more from the text: its errors name line and column.
     let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
@@ -216,7 +216,7 @@ mod tests {
         };
         assert_eq!(
             refused("\"schema\":1", "\"schema\":2"),
-            "it has schema 2, but this knee reads 1"
+            "it has schema 2, but this version of knee reads 1"
         );
         assert_eq!(
             refused("commute check", "x"),

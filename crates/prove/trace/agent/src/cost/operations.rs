@@ -180,7 +180,7 @@ pub const OPERATIONS: &[Operation] = &[
         set_up: Own::map_share,
         ..Operation::plain(
             "mmap_churn1",
-            "unmap one of the space's 1024 mappings, 1 to 32 KiB, and map a new one",
+            "unmap one of 1024 mappings (1 to 32 KiB) of an address space, and map a new one",
             Own::churn,
         )
     },
@@ -188,7 +188,7 @@ pub const OPERATIONS: &[Operation] = &[
         set_up: Own::map_many,
         ..Operation::plain(
             "mmap_churn2",
-            "unmap one of the task's 1024 mappings, 1 to 32 KiB, and map a new one",
+            "unmap one of the task's 1024 mappings (1 to 32 KiB), and map a new one",
             Own::churn,
         )
     },
