@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{FrameMeta, PAGE, Pages};
+use knee_vm::{FrameMeta, PAGE, Page, Pages};
 use serde_json::{Value, json};
 
 use crate::designs::{Design, ForEach, for_each};
@@ -89,7 +89,7 @@ impl ForEach for Measure {
             let space = space();
             let bytes = used(&mut |cpu| {
                 for number in 0..count {
-                    let pages = Pages::new(16 + number * distance, 1);
+                    let pages = Pages::new(Page(16 + number * distance), 1);
                     space.map(cpu, pages, WRITABLE).expect("nothing is mapped there");
                 }
             });
@@ -98,7 +98,7 @@ impl ForEach for Measure {
         };
         let (dense, sparse) = (entries(8, ENTRIES), entries(1024, ENTRIES));
 
-        let pages = |count: u64| Pages::new(512, count);
+        let pages = |count: u64| Pages::new(Page(512), count);
         // Those of the lowest level, and one of each of the other three.
         let tables = |count: u64| ((3 + count.div_ceil(512)) * PAGE as u64) as f64;
         let populate = |count: u64| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Pages, Protection, Quota, Space};
+use knee_vm::{Page, Pages, Protection, Quota, Space};
 
 /// What all areas allow.
 pub(crate) const WRITABLE: Protection = Protection::READ_WRITE;
@@ -23,7 +23,7 @@ pub(crate) trait Map: Sync + 'static {
     fn unmap(&self, thread: &Self::Thread, pages: Pages);
 
     /// Whether a page may be written to.
-    fn is_writable(&self, thread: &Self::Thread, page: u64) -> bool;
+    fn is_writable(&self, thread: &Self::Thread, page: Page) -> bool;
 }
 
 /// A space of knee-vm on a machine in this process.
@@ -68,7 +68,7 @@ impl Map for Knee {
         self.space.unmap(cpu, pages).expect("there is memory");
     }
 
-    fn is_writable(&self, cpu: &Processor<'static>, page: u64) -> bool {
+    fn is_writable(&self, cpu: &Processor<'static>, page: Page) -> bool {
         self.space.query(cpu, page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, RwLock};
 
-use knee_vm::{PAGE, Pages, Protection};
+use knee_vm::{PAGE, Page, Pages, Protection};
 use memory_addr::VirtAddr;
 use memory_set::{MappingBackend, MemoryArea, MemorySet};
 use nodit::{Interval, NoditMap, interval};
@@ -24,7 +24,7 @@ impl Map for Mutex<Tree> {
         self.lock().unwrap().unmap(pages);
     }
 
-    fn is_writable(&self, (): &(), page: u64) -> bool {
+    fn is_writable(&self, (): &(), page: Page) -> bool {
         self.lock().unwrap().find(page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
@@ -42,12 +42,12 @@ impl Map for RwLock<Tree> {
         self.write().unwrap().unmap(pages);
     }
 
-    fn is_writable(&self, (): &(), page: u64) -> bool {
+    fn is_writable(&self, (): &(), page: Page) -> bool {
         self.read().unwrap().find(page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
-impl Map for Mutex<RangeMap<u64, Protection>> {
+impl Map for Mutex<RangeMap<Page, Protection>> {
     type Thread = ();
 
     fn thread(&'static self, _: usize) {}
@@ -60,7 +60,7 @@ impl Map for Mutex<RangeMap<u64, Protection>> {
         self.lock().unwrap().remove(pages.start..pages.end);
     }
 
-    fn is_writable(&self, (): &(), page: u64) -> bool {
+    fn is_writable(&self, (): &(), page: Page) -> bool {
         self.lock().unwrap().get(&page).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
@@ -71,18 +71,18 @@ impl Map for Mutex<NoditMap<u64, Interval<u64>, Protection>> {
     fn thread(&'static self, _: usize) {}
 
     fn map(&self, (): &(), pages: Pages) {
-        let interval = interval::ii(pages.start, pages.end - 1);
+        let interval = interval::ii(pages.start.0, pages.end.0 - 1);
         let mapped = self.lock().unwrap().insert_merge_touching_if_values_equal(interval, WRITABLE);
         mapped.expect("nothing is mapped there");
     }
 
     fn unmap(&self, (): &(), pages: Pages) {
-        let interval = interval::ii(pages.start, pages.end - 1);
+        let interval = interval::ii(pages.start.0, pages.end.0 - 1);
         self.lock().unwrap().cut(&interval).for_each(drop);
     }
 
-    fn is_writable(&self, (): &(), page: u64) -> bool {
-        self.lock().unwrap().get_at_point(&page).is_some_and(|may| may.contains(Protection::WRITE))
+    fn is_writable(&self, (): &(), page: Page) -> bool {
+        self.lock().unwrap().get_at_point(&page.0).is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
@@ -109,7 +109,7 @@ impl MappingBackend for Nothing {
 }
 
 fn bytes(pages: Pages) -> (VirtAddr, usize) {
-    (VirtAddr::from(pages.start as usize * PAGE), pages.count() as usize * PAGE)
+    (VirtAddr::from(pages.start.address().0 as usize), pages.count() as usize * PAGE)
 }
 
 impl Map for Mutex<MemorySet<Nothing>> {
@@ -128,8 +128,8 @@ impl Map for Mutex<MemorySet<Nothing>> {
         self.lock().unwrap().unmap(start, size, &mut ()).expect("the backend does it");
     }
 
-    fn is_writable(&self, (): &(), page: u64) -> bool {
-        let address = VirtAddr::from(page as usize * PAGE);
+    fn is_writable(&self, (): &(), page: Page) -> bool {
+        let address = VirtAddr::from(page.address().0 as usize);
         let set = self.lock().unwrap();
         set.find(address).is_some_and(|area| area.flags().contains(Protection::WRITE))
     }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::{Mutex, RwLock};
 
-use knee_vm::{Pages, Protection};
+use knee_vm::{Page, Pages, Protection};
 use side_by_side::Row;
 
 use crate::map::{Knee, Map, WRITABLE};
@@ -62,7 +62,7 @@ fn of_all(make: &[Make]) -> Vec<Row> {
         shared("**knee-vm**", Knee::new()),
         shared("`Mutex<BTreeMap>`", leak::<Mutex<Tree>>()),
         shared("`RwLock<BTreeMap>`", leak::<RwLock<Tree>>()),
-        shared("rangemap", leak::<Mutex<rangemap::RangeMap<u64, Protection>>>()),
+        shared("rangemap", leak::<Mutex<rangemap::RangeMap<Page, Protection>>>()),
         shared("nodit", leak::<Mutex<nodit::NoditMap<u64, nodit::Interval<u64>, Protection>>>()),
         shared("memory_set", Box::leak(Box::new(Mutex::new(memory_set::MemorySet::new())))),
     ];
@@ -82,8 +82,8 @@ impl Random {
 }
 
 /// Where a thread's pages begin.
-pub(crate) fn base(thread: usize) -> u64 {
-    (thread as u64 + 1) << 24
+pub(crate) fn base(thread: usize) -> Page {
+    Page((thread as u64 + 1) << 24)
 }
 
 pub(crate) fn area(thread: usize, number: u64) -> Pages {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use knee_vm::{Pages, Protection};
+use knee_vm::{Page, Pages, Protection};
 
 /// Areas by their first page: the page after the last, and what is allowed.
 #[derive(Default)]
-pub(crate) struct Tree(BTreeMap<u64, (u64, Protection)>);
+pub(crate) struct Tree(BTreeMap<Page, (Page, Protection)>);
 
 impl Tree {
     pub(crate) fn map(&mut self, pages: Pages, protection: Protection) {
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    pub(crate) fn find(&self, page: u64) -> Option<Protection> {
+    pub(crate) fn find(&self, page: Page) -> Option<Protection> {
         let (_, &(end, protection)) = self.0.range(..=page).next_back()?;
         (page < end).then_some(protection)
     }

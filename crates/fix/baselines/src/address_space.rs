@@ -1,7 +1,7 @@
 //! What an address space does, whatever its design.
 
 use knee_vm::hosted::MmuContext;
-use knee_vm::{Cpu, Fault, Machine, MapError, Pages, Protection, Space};
+use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 
 /// An address space of a machine, of any design: [`Space`], or one of the [older](crate::classic::Space).
 ///
@@ -78,11 +78,11 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// # Errors
     /// Those of the first page that cannot be read: pages before it are present.
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        (pages.start..pages.end).try_for_each(|page| self.fault(cpu, page, Protection::READ))
+        pages.iter().try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }
 
     /// What may be done with a page; none if it is not mapped.
-    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection>;
+    fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection>;
 
     /// A copy of the space as it is at one moment during the call, whose pages are copied when somebody
     /// writes to them.
@@ -129,7 +129,7 @@ impl<'m, M: Machine> AddressSpace<'m, M> for Space<'m, M> {
         self.discard(cpu, pages)
     }
 
-    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+    fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection> {
         self.query(cpu, page)
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Fault, MapError, Object, PAGE, Pages, Protection, Quota, Sharing, Space};
+use knee_vm::{Fault, MapError, Object, Page, Pages, Protection, Quota, Sharing, Space};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -31,18 +31,18 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     report(out, &space, &quota)?;
 
     chapter(out, "Map: nothing is there yet")?;
-    let heap = Pages::new(0x400, 32 << 10);
+    let heap = Pages::new(Page(0x400), 32 << 10);
     space.map(&cpu, heap, Protection::READ_WRITE)?;
     writeln!(
         out,
         "128 MiB are mapped at {:#x}. That took one entry in one node.",
-        address(heap.start)
+        heap.start.address()
     )?;
     report(out, &space, &quota)?;
 
     chapter(out, "Fault: a page comes when somebody goes there")?;
-    cpu.store(&space, address(heap.start), 42)?;
-    cpu.store(&space, address(heap.start + 1000), 43)?;
+    cpu.store(&space, heap.start.address(), 42)?;
+    cpu.store(&space, (heap.start + 1000).address(), 43)?;
     writeln!(
         out,
         "Two words are written, so two pages have frames, and the tables above them are there."
@@ -51,17 +51,21 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     writeln!(
         out,
         "Nobody has been at the page between: it reads {}.",
-        cpu.load(&space, address(heap.start + 1))?
+        cpu.load(&space, (heap.start + 1).address())?
     )?;
-    writeln!(out, "Below the heap: {}.", cpu.load(&space, address(heap.start - 1)).unwrap_err())?;
+    writeln!(
+        out,
+        "Below the heap: {}.",
+        cpu.load(&space, (heap.start - 1).address()).unwrap_err()
+    )?;
 
     chapter(out, "Protect: a part of what is mapped")?;
     let part = Pages::new(heap.start + 1000, 1);
     space.protect(&cpu, part, Protection::READ)?;
     let now = space.query(&cpu, part.start).expect("it is mapped");
-    writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, address(part.start))?;
-    writeln!(out, "To read it gives {}.", cpu.load(&space, address(part.start))?)?;
-    let refused = cpu.store(&space, address(part.start), 44);
+    writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, part.start.address())?;
+    writeln!(out, "To read it gives {}.", cpu.load(&space, part.start.address())?)?;
+    let refused = cpu.store(&space, part.start.address(), 44);
     writeln!(out, "To write to it: {}.", refused.expect_err("it may only be read"))?;
 
     chapter(out, "Anywhere, and nowhere")?;
@@ -79,16 +83,16 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     writeln!(
         out,
         "The first word of the heap is {} again.",
-        cpu.load(&space, address(heap.start))?
+        cpu.load(&space, heap.start.address())?
     )?;
-    cpu.store(&space, address(heap.start), 42)?;
+    cpu.store(&space, heap.start.address(), 42)?;
 
     chapter(out, "Fork: what is written to is copied, in either")?;
     let child = space.fork(&cpu)?;
     writeln!(out, "The child has {} frames together with its parent.", child.resident())?;
-    cpu.store(&child, address(heap.start), 1042)?;
+    cpu.store(&child, heap.start.address(), 1042)?;
     let (parent_has, child_has) =
-        (cpu.load(&space, address(heap.start))?, cpu.load(&child, address(heap.start))?);
+        (cpu.load(&space, heap.start.address())?, cpu.load(&child, heap.start.address())?);
     writeln!(out, "The child wrote {child_has}; the parent still reads {parent_has}.")?;
     drop(child);
     writeln!(out, "The child goes, and its frames with it.")?;
@@ -115,31 +119,31 @@ fn share<'m>(
     space: &Space<'m, Hosted>,
 ) -> Result<(), Error> {
     let file = Object::new(cpu, 16)?;
-    let (here, there) = (Pages::new(0x10, 16), Pages::new(0x20, 16));
+    let (here, there) = (Pages::new(Page(0x10), 16), Pages::new(Page(0x20), 16));
     let other = Space::new(cpu)?;
     space.map_object(cpu, here, &file, 0, Protection::READ_WRITE, Sharing::Shared)?;
     other.map_object(cpu, there, &file, 0, Protection::READ_WRITE, Sharing::Private)?;
 
-    cpu.store(space, address(here.start), 7)?;
+    cpu.store(space, here.start.address(), 7)?;
     writeln!(
         out,
         "One space writes 7 to a shared page; the other reads {}.",
-        cpu.load(&other, address(there.start))?
+        cpu.load(&other, there.start.address())?
     )?;
     let mut mapped = 0;
     file.mappings(cpu, 0, |_, _| mapped += 1);
     writeln!(out, "The reverse map finds page 0 of the object in {mapped} places.")?;
-    cpu.store(&other, address(there.start), 8)?;
+    cpu.store(&other, there.start.address(), 8)?;
     writeln!(
         out,
         "The other has it private: it writes 8, and the first still reads {}.",
-        cpu.load(space, address(here.start))?
+        cpu.load(space, here.start.address())?
     )?;
     let freed = file.discard(cpu, 0..16);
     writeln!(
         out,
         "A hole is punched: {freed} frame goes, and the first reads {}.",
-        cpu.load(space, address(here.start))?
+        cpu.load(space, here.start.address())?
     )?;
     Ok(())
 }
@@ -152,7 +156,7 @@ fn shoot_down<'m>(
     space: &Space<'m, Hosted>,
 ) -> Result<(), Error> {
     let pages = space.map_anywhere(cpu, 1, Protection::READ_WRITE)?;
-    cpu.store(space, address(pages.start), 1)?;
+    cpu.store(space, pages.start.address(), 1)?;
     let is_used = AtomicBool::new(false);
     let (reads, fault) = thread::scope(|scope| {
         let user = scope.spawn(|| {
@@ -160,7 +164,7 @@ fn shoot_down<'m>(
             let mut reads = 0_u64;
             loop {
                 // From its TLB, but for the first time. Between two accesses it answers interrupts.
-                match other.load(space, address(pages.start)) {
+                match other.load(space, pages.start.address()) {
                     Ok(_) => reads += 1,
                     Err(fault) => return (reads, fault),
                 }
@@ -181,10 +185,6 @@ fn shoot_down<'m>(
         "When unmap returned no CPU could go there; the next read was a fault: {fault}."
     )?;
     Ok(())
-}
-
-fn address(page: u64) -> u64 {
-    page * PAGE as u64
 }
 
 fn chapter(out: &mut impl Write, title: &str) -> std::io::Result<()> {

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use knee_vm::hosted::Hosted;
-//! use knee_vm::{Fault, PAGE, Pages, Protection, Space};
+//! use knee_vm::{Fault, Page, Pages, Protection, Space};
 //!
 //! // A machine in this process, with 1,024 frames and 2 CPUs. A kernel has its own.
 //! let machine = Hosted::new(1024, 2);
@@ -14,10 +14,10 @@
 //! let space = Space::new(&cpu)?;
 //!
 //! let (read, write) = (Protection::READ, Protection::READ | Protection::WRITE);
-//! let pages = Pages::new(0x10_000, 8);
+//! let pages = Pages::new(Page(0x10_000), 8);
 //! space.map(&cpu, pages, write)?;
 //!
-//! let address = pages.start * PAGE as u64;
+//! let address = pages.start.address();
 //! cpu.store(&space, address, 42).unwrap(); // The CPU faults, and the page becomes present.
 //! space.protect(&cpu, pages, read)?;
 //! assert_eq!(cpu.load(&space, address), Ok(42));
@@ -121,7 +121,7 @@ pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
 pub use machine::{Flush, Machine};
 pub use object::Object;
-pub use page::{Frame, PAGE, Pages, Protection};
+pub use page::{Frame, PAGE, Page, Pages, Protection, VirtAddr};
 pub use quota::Quota;
 pub use space::Space;
 #[cfg(feature = "std")]

@@ -20,7 +20,7 @@ use crate::machine::format::{Entry, FaultFlush, Format, X86_64};
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::table_at;
 use crate::machine::{Flush, Machine};
-use crate::page::{BITS, ENTRIES, Frame, Protection};
+use crate::page::{BITS, ENTRIES, Frame, Page, Protection};
 use crate::space::Space;
 
 /// CPUs, of which the first is the main thread's.
@@ -58,7 +58,7 @@ struct Known {
 }
 
 /// By space and page.
-type Tlb = BTreeMap<(u64, u64), Known>;
+type Tlb = BTreeMap<(u64, Page), Known>;
 
 /// The machine.
 pub(crate) struct Tiny<const LEVELS: u8> {
@@ -163,11 +163,11 @@ impl<const LEVELS: u8> Deref for Processor<LEVELS> {
 
 impl<const LEVELS: u8> Processor<LEVELS> {
     pub(crate) fn load(&self, space: &Of<LEVELS>, page: u64) -> Result<u64, Fault> {
-        self.access(space, page, Protection::READ, |word| word.load(Relaxed))
+        self.access(space, Page(page), Protection::READ, |word| word.load(Relaxed))
     }
 
     pub(crate) fn store(&self, space: &Of<LEVELS>, page: u64, value: u64) -> Result<(), Fault> {
-        self.access(space, page, Protection::WRITE, |word| word.store(value, Relaxed))
+        self.access(space, Page(page), Protection::WRITE, |word| word.store(value, Relaxed))
     }
 
     pub(crate) fn leave(&self, space: &Of<LEVELS>) {
@@ -180,7 +180,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
     fn access<R>(
         &self,
         space: &Of<LEVELS>,
-        page: u64,
+        page: Page,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
@@ -194,7 +194,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
                     let frame = known.frame.0 as usize;
                     let is_stale =
                         self.machine.generations[frame].load(Relaxed) != known.generation;
-                    assert!(!is_stale, "CPU {} has kept page {page}", self.cpu.number());
+                    assert!(!is_stale, "CPU {} has kept page {page:#x}", self.cpu.number());
                     tlb.insert(key, known);
                     return Ok(with(&self.machine.memory[frame][0]));
                 }
@@ -204,13 +204,13 @@ impl<const LEVELS: u8> Processor<LEVELS> {
         }
     }
 
-    fn walk(&self, space: &Of<LEVELS>, page: u64, access: Protection) -> Option<Known> {
+    fn walk(&self, space: &Of<LEVELS>, page: Page, access: Protection) -> Option<Known> {
         space.activate(&self.cpu);
         let mut frame = space.table();
         for level in (0..LEVELS).rev() {
             // SAFETY: tables are freed with their space.
             let table = unsafe { table_at(self.machine, frame).as_ref() };
-            let slot = (page >> (BITS * u32::from(level))) as usize % ENTRIES;
+            let slot = (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES;
             match X86_64::read(table[slot].load(Acquire), level) {
                 Entry::Table(next) => frame = next,
                 Entry::Page { frame, protection, .. } if protection.contains(access) => {

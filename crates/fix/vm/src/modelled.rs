@@ -11,7 +11,7 @@ use knee_sync::shim::{check_symmetric, thread};
 
 use crate::error::{Fault, MapError};
 use crate::model::{Of, Processor, check, check_asymmetric};
-use crate::page::{Pages, Protection};
+use crate::page::{Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
 use crate::tree::extents::Extent;
 use crate::tree::latch::{ExtentLatch, LatchedExtents};
@@ -24,7 +24,7 @@ const WRITE: Protection = Protection::READ_WRITE;
 const PREEMPTIONS: usize = 3;
 
 fn pages(start: u64, end: u64) -> Pages {
-    Pages { start, end }
+    Pages { start: Page(start), end: Page(end) }
 }
 
 /// A leaf that nothing is mapped in, as all its pages were unmapped.
@@ -41,7 +41,7 @@ fn two_who_map_pages_of_a_new_leaf_both_do() {
         |one, space| space.map(one, pages(0, 1), READ).unwrap(),
         |other, space| space.map(other, pages(1, 3), WRITE).unwrap(),
         |cpu, space| {
-            let found = [0, 1, 2, 3].map(|page| space.query(cpu, page));
+            let found = [0, 1, 2, 3].map(|page| space.query(cpu, Page(page)));
             assert_eq!(found, [Some(READ), Some(WRITE), Some(WRITE), None]);
             space.audit(cpu);
         },
@@ -55,7 +55,7 @@ fn who_looks_for_pages_of_a_new_leaf_does_not_disturb_who_makes_it() {
         PREEMPTIONS,
         |_, _| (),
         |one, space| {
-            space.query(one, 0);
+            space.query(one, Page(0));
             space.map(one, pages(0, 1), READ).unwrap();
         },
         |other, space| space.map(other, pages(1, 3), WRITE).unwrap(),
@@ -78,7 +78,7 @@ fn of_two_who_map_a_page_one_does() {
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
         |cpu, space| {
-            let found = [0, 1, 4].map(|page| space.query(cpu, page));
+            let found = [0, 1, 4].map(|page| space.query(cpu, Page(page)));
             let ways = [[None, Some(READ), None], [Some(WRITE); 3]];
             assert!(ways.contains(&found), "{found:?}");
             space.audit(cpu);
@@ -109,7 +109,7 @@ fn what_is_handed_down_to_a_leaf_is_found() {
         |one, space| space.protect(one, pages(1, 2), NONE).unwrap(),
         |other, space| {
             assert_eq!(other.load(space, 2), Ok(0));
-            assert_eq!(space.query(other, 3), Some(READ));
+            assert_eq!(space.query(other, Page(3)), Some(READ));
         },
         |cpu, space| assert_eq!(space.audit(cpu).mapped, 8),
     );
@@ -151,9 +151,9 @@ fn a_branch_that_somebody_makes_is_seen_whole() {
         |_, _| (),
         |one, space| space.map(one, pages(0, 8), READ).unwrap(),
         |other, space| {
-            let found = space.query(other, 1);
+            let found = space.query(other, Page(1));
             assert!(found.is_none() || found == Some(READ));
-            let fault = space.fault(other, 1, READ);
+            let fault = space.fault(other, Page(1), READ);
             assert!(fault == Ok(()) || fault == Err(Fault::Unmapped) && found.is_none());
         },
         |cpu, space| assert_eq!(space.audit(cpu).mapped, 8),
@@ -326,7 +326,7 @@ fn a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none() {
         },
         |one, space| {
             let copy = space.fork(one).unwrap();
-            let found = [0, 1].map(|page| copy.query(one, page));
+            let found = [0, 1].map(|page| copy.query(one, Page(page)));
             assert!(found == [Some(READ); 2] || found == [None; 2], "{found:?}");
             assert_eq!(copy.audit(one).present, 2 * u64::from(found[0].is_some()));
         },
@@ -388,7 +388,7 @@ fn a_page_is_found_as_it_was_when_it_came() {
         fill_page_0,
         |one, space| {
             recycle_page_0(one, space);
-            space.fault(one, 1, READ).unwrap();
+            space.fault(one, Page(1), READ).unwrap();
         },
         |other, space| assert_eq!(load_while_active(other, space, 1), Ok(0)),
         |_, _| (),
@@ -402,7 +402,7 @@ fn a_page_that_is_protected_is_found_as_it_was_when_it_came() {
         fill_page_0,
         |one, space| {
             recycle_page_0(one, space);
-            space.fault(one, 1, WRITE).unwrap();
+            space.fault(one, Page(1), WRITE).unwrap();
             space.protect(one, pages(1, 2), READ).unwrap();
         },
         |other, space| assert_eq!(load_while_active(other, space, 1), Ok(0)),
@@ -421,7 +421,7 @@ fn a_table_is_found_empty() {
         },
         |one, space| {
             space.unmap(one, pages(0, 2)).unwrap();
-            space.fault(one, 4, READ).unwrap();
+            space.fault(one, Page(4), READ).unwrap();
         },
         |other, space| assert_eq!(load_while_active(other, space, 4), Ok(0)),
         |_, _| (),
@@ -432,7 +432,7 @@ fn a_table_is_found_empty() {
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);
     Extent {
-        pages: Pages::new(100 * number, number),
+        pages: Pages::new(Page(100 * number), number),
         attributes: Attributes::anonymous(protection),
     }
 }

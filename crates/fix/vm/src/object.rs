@@ -16,7 +16,7 @@ use crate::backing::pager::{Pager, PagerError};
 use crate::cpu::Cpu;
 use crate::error::{BeyondCapacity, Fault, OutOfMemory};
 use crate::machine::Machine;
-use crate::page::{Frame, PAGE, Protection};
+use crate::page::{Frame, PAGE, Page, Protection};
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
 
@@ -26,21 +26,20 @@ use crate::tree::Tree;
 ///
 /// ```
 /// use knee_vm::hosted::Hosted;
-/// use knee_vm::{Object, PAGE, Pages, Protection, Sharing, Space};
+/// use knee_vm::{Object, Page, Pages, Protection, Sharing, Space};
 ///
 /// let machine = Hosted::new(1024, 2);
 /// let cpu = machine.cpu(0);
 /// let object = Object::new(&cpu, 16)?;
 /// let (one, other) = (Space::new(&cpu)?, Space::new(&cpu)?);
 /// let write = Protection::READ_WRITE;
-/// one.map_object(&cpu, Pages::new(100, 16), &object, 0, write, Sharing::Shared)?;
-/// other.map_object(&cpu, Pages::new(200, 4), &object, 8, write, Sharing::Private)?;
+/// one.map_object(&cpu, Pages::new(Page(100), 16), &object, 0, write, Sharing::Shared)?;
+/// other.map_object(&cpu, Pages::new(Page(200), 4), &object, 8, write, Sharing::Private)?;
 ///
-/// let page = |number| number * PAGE as u64;
-/// cpu.store(&one, page(108), 42).unwrap();
-/// assert_eq!(cpu.load(&other, page(200)), Ok(42));
-/// cpu.store(&other, page(200), 43).unwrap(); // Breaks copy-on-write.
-/// assert_eq!(cpu.load(&one, page(108)), Ok(42));
+/// cpu.store(&one, Page(108).address(), 42).unwrap();
+/// assert_eq!(cpu.load(&other, Page(200).address()), Ok(42));
+/// cpu.store(&other, Page(200).address(), 43).unwrap(); // Breaks copy-on-write.
+/// assert_eq!(cpu.load(&one, Page(108).address()), Ok(42));
 /// # Ok::<(), knee_vm::MapError>(())
 /// ```
 pub struct Object<'m, M: Machine> {
@@ -250,9 +249,8 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Calls `with` for each place where page `index` is mapped and present now, with the number of the
-    /// space and the page number there: the reverse mapping. Private copies that spaces have made are left
-    /// out.
-    pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, u64)) {
+    /// space and its page: the reverse mapping. Private copies that spaces have made are left out.
+    pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
             return;
@@ -356,7 +354,7 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) {
         let pages = visit.pages(indexes);
-        let is_leaving = |page: u64, frame: Frame| {
+        let is_leaving = |page: Page, frame: Frame| {
             let slot = self.get().index.find(visit.index(page));
             slot.is_some_and(|slot| slot.get() == State::Leaving(frame))
         };

@@ -1,6 +1,7 @@
-//! Page and frame numbers, page ranges, and protections.
+//! Addresses, page and frame numbers, page ranges, and protections.
 
 use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
 
 /// Page size in bytes.
 pub const PAGE: usize = 4096;
@@ -20,13 +21,107 @@ pub(crate) const ENTRIES: usize = 1 << BITS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame(pub u64);
 
-/// A half-open range of virtual page numbers, `start..end`.
+/// A virtual address, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct VirtAddr(pub u64);
+
+impl VirtAddr {
+    /// Returns the page that contains the address. A trap handler passes it to
+    /// [`Space::fault`](crate::Space::fault).
+    pub const fn page(self) -> Page {
+        Page(self.0 / PAGE as u64)
+    }
+
+    /// Returns the offset within the page, in bytes.
+    pub const fn offset(self) -> usize {
+        (self.0 % PAGE as u64) as usize
+    }
+}
+
+impl Add<u64> for VirtAddr {
+    type Output = VirtAddr;
+
+    /// Returns the address `bytes` further up.
+    fn add(self, bytes: u64) -> VirtAddr {
+        VirtAddr(self.0 + bytes)
+    }
+}
+
+impl fmt::Debug for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VirtAddr({self:#x})")
+    }
+}
+
+impl fmt::LowerHex for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A virtual page number: an address divided by [`PAGE`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Page(pub u64);
+
+impl Page {
+    /// Returns the address of the first byte of the page.
+    pub const fn address(self) -> VirtAddr {
+        VirtAddr(self.0 * PAGE as u64)
+    }
+}
+
+impl Add<u64> for Page {
+    type Output = Page;
+
+    /// Returns the page `count` pages further up.
+    fn add(self, count: u64) -> Page {
+        Page(self.0 + count)
+    }
+}
+
+impl AddAssign<u64> for Page {
+    fn add_assign(&mut self, count: u64) {
+        self.0 += count;
+    }
+}
+
+impl Sub<u64> for Page {
+    type Output = Page;
+
+    /// Returns the page `count` pages further down.
+    fn sub(self, count: u64) -> Page {
+        Page(self.0 - count)
+    }
+}
+
+impl Sub for Page {
+    type Output = u64;
+
+    /// Returns the distance in pages from `start`, which must not be above `self`.
+    fn sub(self, start: Page) -> u64 {
+        self.0 - start.0
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Page({self:#x})")
+    }
+}
+
+impl fmt::LowerHex for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A half-open range of virtual pages, `start..end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pages {
     /// The first page.
-    pub start: u64,
+    pub start: Page,
     /// The page after the last.
-    pub end: u64,
+    pub end: Page,
 }
 
 impl Pages {
@@ -34,7 +129,7 @@ impl Pages {
     ///
     /// # Panics
     /// If `start + count` overflows. Use [`checked`](Pages::checked) for values that a program supplies.
-    pub const fn new(start: u64, count: u64) -> Pages {
+    pub const fn new(start: Page, count: u64) -> Pages {
         match Pages::checked(start, count) {
             Some(pages) => pages,
             None => panic!("the end of the page range overflows"),
@@ -42,31 +137,36 @@ impl Pages {
     }
 
     /// Returns the range of `count` pages from `start`, or `None` if `start + count` overflows.
-    pub const fn checked(start: u64, count: u64) -> Option<Pages> {
-        match start.checked_add(count) {
-            Some(end) => Some(Pages { start, end }),
+    pub const fn checked(start: Page, count: u64) -> Option<Pages> {
+        match start.0.checked_add(count) {
+            Some(end) => Some(Pages { start, end: Page(end) }),
             None => None,
         }
     }
 
     /// Returns the number of pages.
     pub const fn count(self) -> u64 {
-        self.end.saturating_sub(self.start)
+        self.end.0.saturating_sub(self.start.0)
     }
 
     /// Returns whether the range has no pages.
     pub const fn is_empty(self) -> bool {
-        self.start >= self.end
+        self.start.0 >= self.end.0
+    }
+
+    /// Iterates over the pages, in ascending order.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Page> + Clone {
+        (self.start.0..self.end.0).map(Page)
     }
 
     /// Returns whether the range contains `page`.
-    pub const fn contains(self, page: u64) -> bool {
-        self.start <= page && page < self.end
+    pub const fn contains(self, page: Page) -> bool {
+        self.start.0 <= page.0 && page.0 < self.end.0
     }
 
     /// Returns whether the range contains all of `other`.
     pub const fn covers(self, other: Pages) -> bool {
-        self.start <= other.start && other.end <= self.end
+        self.start.0 <= other.start.0 && other.end.0 <= self.end.0
     }
 
     /// Returns the intersection with `other`, which may be empty.

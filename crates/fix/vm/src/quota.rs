@@ -38,7 +38,7 @@ const CLOSED: u64 = 1 << 63;
 /// use std::sync::Arc;
 ///
 /// use knee_vm::hosted::Hosted;
-/// use knee_vm::{MapError, Pages, Protection, Quota, Space};
+/// use knee_vm::{MapError, Page, Pages, Protection, Quota, Space};
 ///
 /// let machine = Hosted::new(1024, 2);
 /// let cpu = machine.cpu(0);
@@ -46,10 +46,10 @@ const CLOSED: u64 = 1 << 63;
 /// let one = Space::with_quota(&cpu, Arc::clone(&quota))?;
 /// let other = Space::with_quota(&cpu, Arc::clone(&quota))?;
 ///
-/// one.map(&cpu, Pages::new(16, 60), Protection::READ)?;
-/// let too_many = Pages::new(16, 41);
+/// one.map(&cpu, Pages::new(Page(16), 60), Protection::READ)?;
+/// let too_many = Pages::new(Page(16), 41);
 /// assert_eq!(other.map(&cpu, too_many, Protection::READ), Err(MapError::QuotaExceeded));
-/// one.unmap(&cpu, Pages::new(16, 1))?;
+/// one.unmap(&cpu, Pages::new(Page(16), 1))?;
 /// other.map(&cpu, too_many, Protection::READ)?;
 /// assert_eq!(quota.used(), 100);
 /// # Ok::<(), MapError>(())

@@ -4,14 +4,10 @@ use std::sync::Arc;
 use std::thread;
 
 use knee_vm::hosted::Hosted;
-use knee_vm::{MapError, PAGE, Pages, Protection, Quota, Space};
+use knee_vm::{MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
 const WRITE: Protection = Protection::READ_WRITE;
-
-fn address(page: u64) -> u64 {
-    page * PAGE as u64
-}
 
 #[test]
 fn areas_that_are_mapped_and_unmapped_stay_where_they_were() {
@@ -48,7 +44,7 @@ fn an_area_that_goes_in_parts_is_one_again() {
     let pages = space.map_anywhere(&cpu, 1000, WRITE).unwrap();
     // The arena has this page in a list, and has to find out.
     space.map(&cpu, Pages::new(pages.end, 1), WRITE).unwrap();
-    for page in (pages.start..pages.end).step_by(2).chain((pages.start + 1..pages.end).step_by(2)) {
+    for page in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         space.unmap(&cpu, Pages::new(page, 1)).unwrap();
     }
     // More than is left.
@@ -84,24 +80,24 @@ fn a_space_without_slices_is_searched() {
     let machine = Hosted::new(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
-    let last = space.pages().end;
+    let last = space.pages().end.0;
     // All but three pages, in a leaf, and one elsewhere.
     let gap = 0x1234_5678;
     for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, last)] {
-        space.map(&cpu, Pages { start, end }, WRITE).unwrap();
+        space.map(&cpu, Pages { start: Page(start), end: Page(end) }, WRITE).unwrap();
     }
-    space.unmap(&cpu, Pages::new(gap - 1, 1)).unwrap();
-    space.map(&cpu, Pages::new(gap - 1, 1), WRITE).unwrap();
+    space.unmap(&cpu, Pages::new(Page(gap - 1), 1)).unwrap();
+    space.map(&cpu, Pages::new(Page(gap - 1), 1), WRITE).unwrap();
     assert_eq!(space.map_anywhere(&cpu, 4, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, last, WRITE), Err(MapError::NoAddressSpace));
-    assert_eq!(space.map_anywhere(&cpu, 2, WRITE), Ok(Pages::new(gap, 2)));
-    assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(gap + 2, 1)));
-    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(2 * gap, 1)));
+    assert_eq!(space.map_anywhere(&cpu, 2, WRITE), Ok(Pages::new(Page(gap), 2)));
+    assert_eq!(space.map_anywhere(&other, 1, WRITE), Ok(Pages::new(Page(gap + 2), 1)));
+    assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(Page(2 * gap), 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
     // What one CPU has unmapped others find as well, by a search.
-    space.unmap(&cpu, Pages::new(gap, 3)).unwrap();
-    assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(gap, 3)));
+    space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
+    assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
     // And the list of the first has it still, which does no harm.
     assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoAddressSpace));
 }
@@ -111,7 +107,7 @@ fn cpus_do_not_meet() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
-    let branch = |pages: Pages| pages.start >> 18;
+    let branch = |pages: Pages| pages.start.0 >> 18;
     let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
     let second = branch(space.map_anywhere(&other, 8, WRITE).unwrap());
     assert_ne!(first, second);
@@ -126,11 +122,11 @@ fn what_is_unmapped_in_passing_is_not_taken_from_others() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
-    let branch = |pages: Pages| pages.start >> 18;
+    let branch = |pages: Pages| pages.start.0 >> 18;
     let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
     space.map_anywhere(&other, 8, WRITE).unwrap();
     // Nobody has chosen this place but the program.
-    let fixed = Pages::new(0x1000, 8);
+    let fixed = Pages::new(Page(0x1000), 8);
     space.map(&one, fixed, WRITE).unwrap();
     space.unmap(&one, fixed).unwrap();
     assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
@@ -160,18 +156,18 @@ fn nobody_finds_what_is_another_cpus() {
                         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                         let count = (random >> 33) % 8 + 1;
                         let pages = space.map_anywhere(&cpu, count, WRITE).unwrap();
-                        for page in pages.start..pages.end {
-                            assert_eq!(cpu.load(space, address(page)), Ok(0));
-                            cpu.store(space, address(page), round << 8 | number as u64).unwrap();
+                        for page in pages.iter() {
+                            assert_eq!(cpu.load(space, page.address()), Ok(0));
+                            cpu.store(space, page.address(), round << 8 | number as u64).unwrap();
                         }
                         // Just behind, where this or another arena may have free pages.
                         let behind = Pages::new(pages.end, 1);
                         if round % 8 == 0 && space.map(&cpu, behind, WRITE).is_ok() {
                             space.unmap(&cpu, behind).unwrap();
                         }
-                        for page in pages.start..pages.end {
+                        for page in pages.iter() {
                             let mine = round << 8 | number as u64;
-                            assert_eq!(cpu.load(space, address(page)), Ok(mine));
+                            assert_eq!(cpu.load(space, page.address()), Ok(mine));
                         }
                         // Another CPU unmaps it.
                         let to = (number + (random >> 50) as usize) % CPUS;
@@ -247,8 +243,8 @@ fn a_fork_counts_in_the_quota_and_has_what_is_present() {
     assert_eq!(space.fork(&cpu).err(), Some(MapError::QuotaExceeded));
     assert_eq!(quota.used(), 20);
     // A copy instead of a page that was shared, one that is new, and one that goes.
-    cpu.store(&fork, address(pages.start), 1).unwrap();
-    cpu.store(&fork, address(pages.start + 3), 1).unwrap();
+    cpu.store(&fork, pages.start.address(), 1).unwrap();
+    cpu.store(&fork, (pages.start + 3).address(), 1).unwrap();
     fork.unmap(&cpu, Pages::new(pages.start + 2, 1)).unwrap();
     assert_eq!((quota.used(), fork.resident(), space.resident()), (19, 3, 3));
     // It finds room beside what it has from the other.
@@ -271,8 +267,8 @@ enum Operation {
 
 fn pages() -> impl Strategy<Value = Pages> {
     prop_oneof![
-        (0_u64..1200, 1_u64..40).prop_map(|(start, count)| Pages::new(start, count)),
-        (0_u64..1200, 1_u64..1200).prop_map(|(start, count)| Pages::new(start, count)),
+        (0_u64..1200, 1_u64..40).prop_map(|(start, count)| Pages::new(Page(start), count)),
+        (0_u64..1200, 1_u64..1200).prop_map(|(start, count)| Pages::new(Page(start), count)),
     ]
 }
 
@@ -303,8 +299,8 @@ proptest! {
             let base = space.map_anywhere(&cpu, 1, WRITE).unwrap().start;
             let (mut mapped, mut present) = (vec![false; UNIVERSE as usize], vec![false; UNIVERSE as usize]);
             mapped[0] = true;
-            let range = |pages: Pages| pages.start as usize..pages.end as usize;
-            let at = |pages: Pages| Pages { start: base + pages.start, end: base + pages.end };
+            let range = |pages: Pages| pages.start.0 as usize..pages.end.0 as usize;
+            let at = |pages: Pages| Pages::new(base + pages.start.0, pages.count());
             let used = |mapped: &[bool]| mapped.iter().filter(|&&is| is).count() as u64;
             for operation in operations {
                 match operation {
@@ -327,8 +323,8 @@ proptest! {
                     Operation::Anywhere(count) => match space.map_anywhere(&cpu, count, WRITE) {
                         Ok(pages) => {
                             prop_assert_eq!(pages.count(), count);
-                            let pages = Pages { start: pages.start - base, end: pages.end - base };
-                            prop_assert!(pages.end <= UNIVERSE && !mapped[range(pages)].contains(&true));
+                            let pages = Pages::new(Page(pages.start - base), count);
+                            prop_assert!(pages.end <= Page(UNIVERSE) && !mapped[range(pages)].contains(&true));
                             mapped[range(pages)].fill(true);
                         }
                         Err(error) => {
@@ -337,7 +333,7 @@ proptest! {
                         }
                     },
                     Operation::Store(page) => {
-                        let result = cpu.store(&space, address(base + page), 1);
+                        let result = cpu.store(&space, (base + page).address(), 1);
                         prop_assert_eq!(result.is_ok(), mapped[page as usize]);
                         present[page as usize] |= result.is_ok();
                     }

@@ -9,7 +9,7 @@ use std::thread;
 
 use each::on_each_architecture;
 use knee_vm::hosted::{Architecture, Hosted};
-use knee_vm::{PAGE, Pages, Protection, Space};
+use knee_vm::{Page, Pages, Protection, Space, VirtAddr};
 
 const WRITE: Protection = Protection::READ_WRITE;
 
@@ -18,7 +18,7 @@ fn a_cpu_that_has_left_a_space_is_not_waited_for<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let (space, next) = (Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap());
-    let (pages, address) = (Pages::new(16, 4), 16 * PAGE as u64);
+    let (pages, address) = (Pages::new(Page(16), 4), Page(16).address());
     for space in [&space, &next] {
         space.map(&cpu, pages, WRITE).unwrap();
         other.store(space, address, 7).unwrap();
@@ -38,12 +38,12 @@ fn a_cpu_that_only_maps_answers_others<A: Architecture>() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let other = machine.cpu(1);
-            space.map(&other, Pages::new(0, 1), WRITE).unwrap();
-            other.store(&space, 0, 7).unwrap();
+            space.map(&other, Pages::new(Page(0), 1), WRITE).unwrap();
+            other.store(&space, VirtAddr(0), 7).unwrap();
             there.store(true, Relaxed);
             for _ in 0..MOST {
-                space.map(&other, Pages::new(1000, 1), WRITE).unwrap();
-                space.unmap(&other, Pages::new(1000, 1)).unwrap();
+                space.map(&other, Pages::new(Page(1000), 1), WRITE).unwrap();
+                space.unmap(&other, Pages::new(Page(1000), 1)).unwrap();
                 if over.load(Relaxed) {
                     return;
                 }
@@ -54,7 +54,7 @@ fn a_cpu_that_only_maps_answers_others<A: Architecture>() {
         while !there.load(Relaxed) {
             thread::yield_now();
         }
-        space.unmap(&cpu, Pages::new(0, 1)).unwrap();
+        space.unmap(&cpu, Pages::new(Page(0), 1)).unwrap();
         over.store(true, Relaxed);
     });
 }

@@ -6,7 +6,7 @@ mod each;
 use std::collections::{BTreeMap, BTreeSet};
 
 use knee_vm::hosted::{Architecture, Hosted, Processor};
-use knee_vm::{Fault, PAGE, Pages, Protection, Space};
+use knee_vm::{Fault, Page, Pages, Protection, Space};
 use proptest::prelude::*;
 
 use each::on_architecture;
@@ -21,16 +21,16 @@ enum Operation {
     Fork(usize),
     /// This one goes.
     Drop(usize),
-    Store(usize, u64, u64),
-    Load(usize, u64),
-    Discard(usize, u64),
-    Protect(usize, u64, bool),
-    Unmap(usize, u64),
-    Map(usize, u64),
+    Store(usize, Page, u64),
+    Load(usize, Page),
+    Discard(usize, Page),
+    Protect(usize, Page, bool),
+    Unmap(usize, Page),
+    Map(usize, Page),
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let at = || (any::<prop::sample::Index>(), FIRST..FIRST + PAGES);
+    let at = || (any::<prop::sample::Index>(), (FIRST..FIRST + PAGES).prop_map(Page));
     let space = |index: prop::sample::Index| index.index(1 << 16);
     prop_oneof![
         // The newest in most cases, so that chains are long.
@@ -47,7 +47,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Whether a page may be written to, and what was.
-type Model = BTreeMap<u64, (bool, u64)>;
+type Model = BTreeMap<Page, (bool, u64)>;
 
 fn apply<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
@@ -57,7 +57,6 @@ fn apply<'m, A: Architecture>(
     let count = all.len();
     // The newest is the first of numbers.
     let place = |space: usize| count - 1 - space % count;
-    let address = |page: u64| page * PAGE as u64;
     match *operation {
         Operation::Fork(space) => {
             let (space, model) = &all[place(space)];
@@ -76,12 +75,12 @@ fn apply<'m, A: Architecture>(
                     Ok(())
                 }
             };
-            prop_assert_eq!(cpu.store(space, address(page), value), expected);
+            prop_assert_eq!(cpu.store(space, page.address(), value), expected);
         }
         Operation::Load(space, page) => {
             let (space, model) = &all[place(space)];
             let expected = model.get(&page).map(|&(_, word)| word).ok_or(Fault::Unmapped);
-            prop_assert_eq!(cpu.load(space, address(page)), expected);
+            prop_assert_eq!(cpu.load(space, page.address()), expected);
         }
         Operation::Discard(space, page) => {
             let (space, model) = &mut all[place(space)];
@@ -117,22 +116,22 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
     {
         let cpu = machine.cpu(0);
         let first = Space::new(&cpu).unwrap();
-        let pages = Pages::new(FIRST, PAGES);
+        let pages = Pages::new(Page(FIRST), PAGES);
         first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
-        let model = (pages.start..pages.end).map(|page| (page, (true, 0))).collect();
+        let model = pages.iter().map(|page| (page, (true, 0))).collect();
         let mut all = vec![(first, model)];
         for operation in operations {
             apply(&cpu, &mut all, operation)?;
-            let mut places: BTreeMap<_, BTreeSet<(u64, u64)>> = BTreeMap::new();
+            let mut places: BTreeMap<_, BTreeSet<(u64, Page)>> = BTreeMap::new();
             for (space, _) in &all {
-                for page in pages.start..pages.end {
+                for page in pages.iter() {
                     if let Some(frame) = space.frame(&cpu, page) {
                         places.entry(frame).or_default().insert((space.number(), page));
                     }
                 }
             }
             for (space, _) in &all {
-                for page in pages.start..pages.end {
+                for page in pages.iter() {
                     let mut found = BTreeSet::new();
                     space.sharers(&cpu, page, |space, page| assert!(found.insert((space, page))));
                     let frame = space.frame(&cpu, page);
@@ -144,7 +143,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
         }
         for (space, model) in &all {
             for (&page, &(_, word)) in model {
-                prop_assert_eq!(cpu.load(space, page * PAGE as u64), Ok(word));
+                prop_assert_eq!(cpu.load(space, page.address()), Ok(word));
             }
         }
     }
@@ -170,28 +169,27 @@ fn pages_of_the_sixth_generation_are_its_own() {
     const GENERATIONS: u64 = if cfg!(miri) { 7 } else { 12 };
     let machine = Hosted::new(1024, 1);
     let cpu = machine.cpu(0);
-    let pages = Pages::new(16, GENERATIONS);
+    let pages = Pages::new(Page(16), GENERATIONS);
     let first = Space::new(&cpu).unwrap();
     first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
     let mut all = vec![first];
     for generation in 0..GENERATIONS {
         let space = all.last().unwrap();
-        cpu.store(space, (16 + generation) * PAGE as u64, generation + 1).unwrap();
+        cpu.store(space, (pages.start + generation).address(), generation + 1).unwrap();
         all.push(space.fork(&cpu).unwrap());
     }
     // The first page, which nobody has written to again, is shared by some generations, and then by others.
     let mut shared = Vec::new();
     for space in &all {
         let mut count = 0;
-        space.sharers(&cpu, 16, |_, _| count += 1);
+        space.sharers(&cpu, Page(16), |_, _| count += 1);
         shared.push(count);
-        let words =
-            (0..GENERATIONS).map(|page| cpu.load(space, (16 + page) * PAGE as u64).unwrap());
+        let words = pages.iter().map(|page| cpu.load(space, page.address()).unwrap());
         assert!(words.enumerate().all(|(page, word)| word == 0 || word == page as u64 + 1));
     }
     assert!(shared.iter().all(|&count| (2..=6).contains(&count)), "{shared:?}");
     let newest = all.last().unwrap();
-    for page in 0..GENERATIONS {
-        assert_eq!(cpu.load(newest, (16 + page) * PAGE as u64), Ok(page + 1));
+    for (page, word) in pages.iter().zip(1..) {
+        assert_eq!(cpu.load(newest, page.address()), Ok(word));
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use knee_vm::hosted::{Architecture, Hosted, Processor};
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Space};
+use knee_vm::{Fault, MapError, Page, Pages, Protection, Space};
 
 use each::on_each_architecture;
 use random::{Random, patience};
@@ -32,7 +32,7 @@ const STEPS: usize = 4;
 const PAGES: usize = 4;
 
 /// The last two of a table and the first two of the next one.
-const FIRST: u64 = 510;
+const FIRST: Page = Page(510);
 
 /// A run of the four pages.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ struct Run {
 
 impl Run {
     fn pages(self) -> Pages {
-        Pages { start: FIRST + self.start as u64, end: FIRST + self.end as u64 }
+        Pages { start: page(self.start), end: page(self.end) }
     }
 
     fn places(self) -> std::ops::Range<usize> {
@@ -64,14 +64,14 @@ enum Operation {
 }
 
 /// What there is in a page: what may be done and, if it may be read, its word.
-type Page = Option<(Protection, Option<u64>)>;
+type Snapshot = Option<(Protection, Option<u64>)>;
 
 #[derive(Debug, Clone, PartialEq)]
 enum Found {
     Word(Result<u64, Fault>),
     Protection(Option<Protection>),
     Changed(Result<(), MapError>),
-    Copy([Page; PAGES]),
+    Copy([Snapshot; PAGES]),
 }
 
 /// An operation with what it found, and numbers of its begin and its end in the history.
@@ -104,8 +104,8 @@ impl Random {
     }
 }
 
-fn address(place: usize) -> u64 {
-    (FIRST + place as u64) * PAGE as u64
+fn page(place: usize) -> Page {
+    FIRST + place as u64
 }
 
 fn execute<'m, A: Architecture>(
@@ -114,11 +114,11 @@ fn execute<'m, A: Architecture>(
     operation: Operation,
 ) -> Found {
     match operation {
-        Operation::Load(place) => Found::Word(cpu.load(space, address(place))),
+        Operation::Load(place) => Found::Word(cpu.load(space, page(place).address())),
         Operation::Store(place, value) => {
-            Found::Word(cpu.store(space, address(place), value).map(|()| 0))
+            Found::Word(cpu.store(space, page(place).address(), value).map(|()| 0))
         }
-        Operation::Query(place) => Found::Protection(space.query(cpu, FIRST + place as u64)),
+        Operation::Query(place) => Found::Protection(space.query(cpu, page(place))),
         Operation::Map(run, protection) => Found::Changed(space.map(cpu, run.pages(), protection)),
         Operation::Unmap(run) => Found::Changed(space.unmap(cpu, run.pages())),
         Operation::Protect(run, protection) => {
@@ -128,8 +128,8 @@ fn execute<'m, A: Architecture>(
         Operation::Fork => {
             let copy = space.fork(cpu).expect("there is memory");
             Found::Copy(std::array::from_fn(|place| {
-                let protection = copy.query(cpu, FIRST + place as u64)?;
-                Some((protection, cpu.load(&copy, address(place)).ok()))
+                let protection = copy.query(cpu, page(place))?;
+                Some((protection, cpu.load(&copy, page(place).address()).ok()))
             }))
         }
     }
@@ -375,7 +375,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
                 // Who knows a page goes on to know it.
                 if is_mapped && random.below(2) == 0 {
                     for place in 0..PAGES {
-                        cpu.load(&space, address(place)).unwrap();
+                        cpu.load(&space, page(place).address()).unwrap();
                     }
                 }
                 meet();

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_vm::hosted::Hosted;
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
 use reference::{Model, READ, WRITE, apply};
@@ -63,17 +63,17 @@ fn what_may_be_written_may_be_read() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    let pages = Pages::new(7, 2);
+    let pages = Pages::new(Page(7), 2);
     for protection in [WRITE, Protection::EXECUTE] {
         space.map(&cpu, pages, protection).unwrap();
-        assert_eq!(space.query(&cpu, 7), Some(protection | READ));
-        assert_eq!(cpu.load(&space, 7 * PAGE as u64), Ok(0));
+        assert_eq!(space.query(&cpu, Page(7)), Some(protection | READ));
+        assert_eq!(cpu.load(&space, Page(7).address()), Ok(0));
         space.protect(&cpu, pages, Protection::NONE).unwrap();
         space.protect(&cpu, pages, WRITE).unwrap();
-        assert_eq!(cpu.store(&space, 7 * PAGE as u64, 1), Ok(()));
+        assert_eq!(cpu.store(&space, Page(7).address(), 1), Ok(()));
         space.unmap(&cpu, pages).unwrap();
     }
-    assert_eq!(space.query(&cpu, u64::MAX), None);
+    assert_eq!(space.query(&cpu, Page(u64::MAX)), None);
 }
 
 #[test]
@@ -81,30 +81,30 @@ fn each_reason_why_a_map_cannot_be_changed_has_its_own_word() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    let (none, end) = (Pages::new(7, 0), space.pages().end);
-    let beyond = [Pages::new(end - 1, 2), Pages::new(u64::MAX - 1, 1)];
-    let (pages, hole) = (Pages::new(100, 4), Pages::new(102, 4));
+    let (none, end) = (Pages::new(Page(7), 0), space.pages().end);
+    let beyond = [Pages::new(end - 1, 2), Pages::new(Page(u64::MAX - 1), 1)];
+    let (pages, hole) = (Pages::new(Page(100), 4), Pages::new(Page(102), 4));
     space.map(&cpu, pages, WRITE).unwrap();
-    space.map(&cpu, Pages::new(200, 1), Protection::GUARD).unwrap();
+    space.map(&cpu, Pages::new(Page(200), 1), Protection::GUARD).unwrap();
 
     let map = |pages| space.map(&cpu, pages, WRITE);
     let protect = |pages, protection| space.protect(&cpu, pages, protection);
     assert_eq!(map(none), Err(MapError::Empty));
-    assert_eq!(map(Pages { start: 9, end: 3 }), Err(MapError::Empty));
+    assert_eq!(map(Pages { start: Page(9), end: Page(3) }), Err(MapError::Empty));
     assert_eq!(beyond.map(map), [Err(MapError::OutOfRange); 2]);
     assert_eq!(map(hole), Err(MapError::Occupied));
     assert_eq!(protect(none, READ), Err(MapError::Empty));
     assert_eq!(protect(hole, READ), Err(MapError::Unmapped));
-    assert_eq!(protect(Pages::new(200, 1), READ), Err(MapError::Unmapped));
+    assert_eq!(protect(Pages::new(Page(200), 1), READ), Err(MapError::Unmapped));
     assert_eq!(protect(pages, Protection::GUARD), Err(MapError::Guard));
     let remap = |old, new| space.remap(&cpu, old, new);
-    assert_eq!(remap(pages, Pages::new(101, 4)), Err(MapError::Overlap));
-    assert_eq!(remap(hole, Pages::new(300, 4)), Err(MapError::Unmapped));
+    assert_eq!(remap(pages, Pages::new(Page(101), 4)), Err(MapError::Overlap));
+    assert_eq!(remap(hole, Pages::new(Page(300), 4)), Err(MapError::Unmapped));
     assert_eq!(remap(pages, none), Err(MapError::Empty));
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
     // What is not mapped is not looked for elsewhere.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
-    assert_eq!(space.map_anywhere(&cpu, end, WRITE), Err(MapError::NoAddressSpace));
+    assert_eq!(space.map_anywhere(&cpu, end.0, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]
@@ -132,9 +132,12 @@ fn a_space_is_printed_in_a_line_without_what_is_of_cpus() {
 
 #[test]
 fn a_range_that_has_no_end_is_no_range() {
-    assert_eq!(Pages::checked(u64::MAX, 0), Some(Pages { start: u64::MAX, end: u64::MAX }));
-    assert_eq!(Pages::checked(u64::MAX, 1), None);
-    let panic = std::panic::catch_unwind(|| Pages::new(u64::MAX, 2)).unwrap_err();
+    assert_eq!(
+        Pages::checked(Page(u64::MAX), 0),
+        Some(Pages { start: Page(u64::MAX), end: Page(u64::MAX) })
+    );
+    assert_eq!(Pages::checked(Page(u64::MAX), 1), None);
+    let panic = std::panic::catch_unwind(|| Pages::new(Page(u64::MAX), 2)).unwrap_err();
     let said = panic.downcast_ref::<&str>().unwrap();
     assert!(said.contains("overflows"), "{said}");
 }
@@ -144,9 +147,9 @@ fn who_populates_what_cannot_be_read_is_told_of_the_first_such_page() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    space.map(&cpu, Pages::new(11, 1), Protection::GUARD).unwrap();
-    assert_eq!(space.populate(&cpu, Pages::new(11, 1)), Err(Fault::Guard));
+    space.map(&cpu, Pages::new(Page(11), 1), Protection::GUARD).unwrap();
+    assert_eq!(space.populate(&cpu, Pages::new(Page(11), 1)), Err(Fault::Guard));
     let end = space.pages().end;
     assert_eq!(space.populate(&cpu, Pages::new(end, 1)), Err(Fault::Unmapped));
-    assert_eq!(space.populate(&cpu, Pages { start: 9, end: 3 }), Ok(()));
+    assert_eq!(space.populate(&cpu, Pages { start: Page(9), end: Page(3) }), Ok(()));
 }

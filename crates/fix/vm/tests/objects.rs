@@ -12,8 +12,8 @@ use std::thread;
 use each::{on_architecture, on_each_architecture};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
-    BeyondCapacity, Fault, MapError, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing,
-    Space,
+    BeyondCapacity, Fault, MapError, Object, PAGE, Page, Pager, PagerError, Pages, Protection,
+    Sharing, Space,
 };
 use proptest::prelude::*;
 
@@ -75,8 +75,8 @@ enum Operation {
     Protect(usize, Pages, Protection),
     Discard(usize, Pages),
     Remap(usize, Pages, Pages),
-    Store(usize, u64, u64),
-    Load(usize, u64),
+    Store(usize, Page, u64),
+    Load(usize, Page),
     /// The second space is a copy of the first from now on.
     Fork,
     Resize(usize, u64),
@@ -87,15 +87,15 @@ enum Operation {
 
 fn pages() -> impl Strategy<Value = Pages> {
     (0..PAGES, 1_u64..10).prop_map(|(first, count)| Pages {
-        start: FIRST + first,
-        end: FIRST + (first + count).min(PAGES),
+        start: Page(FIRST + first),
+        end: Page(FIRST + (first + count).min(PAGES)),
     })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
     let protection = || prop_oneof![Just(READ), Just(WRITE), Just(Protection::NONE)];
     let sharing = || prop_oneof![Just(Sharing::Shared), Just(Sharing::Private)];
-    let page = || FIRST..FIRST + PAGES;
+    let page = || (FIRST..FIRST + PAGES).prop_map(Page);
     let map = (0..2_usize, pages(), 0..2_usize, 0..CAPACITY, protection(), sharing());
     prop_oneof![
         1 => (0..2_usize, pages(), protection())
@@ -130,9 +130,9 @@ struct Mapped {
 /// Space by space, page by page.
 #[derive(Default, Clone)]
 struct ModelSpace {
-    mapped: BTreeMap<u64, Mapped>,
+    mapped: BTreeMap<Page, Mapped>,
     /// What the space has for itself.
-    own: BTreeMap<u64, u64>,
+    own: BTreeMap<Page, u64>,
 }
 
 struct ModelObject {
@@ -164,12 +164,12 @@ impl Model {
         self.objects[object].words.get(&index).or_else(stored).copied().unwrap_or(0)
     }
 
-    fn map(&mut self, space: usize, pages: Pages, mapped: impl Fn(u64) -> Mapped) -> Outcome {
+    fn map(&mut self, space: usize, pages: Pages, mapped: impl Fn(Page) -> Mapped) -> Outcome {
         let space = &mut self.spaces[space];
         if space.mapped.range(pages.start..pages.end).next().is_some() {
             return Err(Ok(MapError::Occupied));
         }
-        space.mapped.extend((pages.start..pages.end).map(|page| (page, mapped(page))));
+        space.mapped.extend(pages.iter().map(|page| (page, mapped(page))));
         Ok(0)
     }
 
@@ -179,17 +179,17 @@ impl Model {
             return Err(Ok(MapError::Overlap));
         }
         let old_pages: Vec<_> =
-            (old.start..old.end).map_while(|page| space.mapped.get(&page).copied()).collect();
+            old.iter().map_while(|page| space.mapped.get(&page).copied()).collect();
         if (old_pages.len() as u64) < old.count() {
             return Err(Ok(MapError::Unmapped));
         }
-        let others = |page: &u64| old.start != new.start || !old.contains(*page);
-        if (new.start..new.end).filter(others).any(|page| space.mapped.contains_key(&page)) {
+        let others = |page: &Page| old.start != new.start || !old.contains(*page);
+        if new.iter().filter(others).any(|page| space.mapped.contains_key(&page)) {
             return Err(Ok(MapError::Occupied));
         }
-        let words: Vec<_> = (old.start..old.end).map(|page| space.own.remove(&page)).collect();
+        let words: Vec<_> = old.iter().map(|page| space.own.remove(&page)).collect();
         space.mapped.retain(|&page, _| !old.contains(page));
-        for (page, number) in (new.start..new.end).zip(0..) {
+        for (page, number) in new.iter().zip(0..) {
             let last = number.min(old_pages.len() - 1);
             let mut mapped = old_pages[last];
             if let Some((_, index, _)) = &mut mapped.object {
@@ -206,7 +206,7 @@ impl Model {
     fn find(
         &self,
         space: usize,
-        page: u64,
+        page: Page,
         access: Protection,
     ) -> Result<Mapped, Result<MapError, Fault>> {
         let mapped = *self.spaces[space].mapped.get(&page).ok_or(Err(Fault::Unmapped))?;
@@ -228,7 +228,7 @@ impl Model {
                 self.map(space, pages, |_| Mapped { protection, object: None })
             }
             Operation::MapObject(space, pages, object, first, protection, sharing) => {
-                let index = |page| first + page - pages.start;
+                let index = |page| first + (page - pages.start);
                 self.map(space, pages, |page| Mapped {
                     protection,
                     object: Some((object, index(page), sharing)),
@@ -240,11 +240,10 @@ impl Model {
                 Ok(0)
             }
             Operation::Protect(space, pages, protection) => {
-                let range = || pages.start..pages.end;
-                if range().any(|page| !self.spaces[space].mapped.contains_key(&page)) {
+                if pages.iter().any(|page| !self.spaces[space].mapped.contains_key(&page)) {
                     return Err(Ok(MapError::Unmapped));
                 }
-                for (_, mapped) in self.spaces[space].mapped.range_mut(range()) {
+                for (_, mapped) in self.spaces[space].mapped.range_mut(pages.start..pages.end) {
                     mapped.protection = protection;
                 }
                 Ok(0)
@@ -301,7 +300,6 @@ struct Real<'c, 'm, A: Architecture> {
 impl<A: Architecture> Real<'_, '_, A> {
     fn apply(&mut self, operation: &Operation) -> Outcome {
         let cpu = self.cpu;
-        let address = |page: u64| page * PAGE as u64;
         match *operation {
             Operation::Map(space, pages, protection) => {
                 self.spaces[space].map(cpu, pages, protection).map_err(Ok)?;
@@ -323,10 +321,10 @@ impl<A: Architecture> Real<'_, '_, A> {
                 self.spaces[space].remap(cpu, old, new).map_err(Ok)?;
             }
             Operation::Store(space, page, value) => {
-                cpu.store(&self.spaces[space], address(page), value).map_err(Err)?;
+                cpu.store(&self.spaces[space], page.address(), value).map_err(Err)?;
             }
             Operation::Load(space, page) => {
-                return cpu.load(&self.spaces[space], address(page)).map_err(Err);
+                return cpu.load(&self.spaces[space], page.address()).map_err(Err);
             }
             Operation::Fork => self.spaces[1] = self.spaces[0].fork(cpu).map_err(Ok)?,
             Operation::Resize(object, len) => self.objects[object].resize(cpu, len).unwrap(),
@@ -344,7 +342,7 @@ impl<A: Architecture> Real<'_, '_, A> {
     }
 
     /// Where a page of an object is mapped and present, by a look at all pages.
-    fn walk(&self, model: &Model, object: usize, index: u64) -> BTreeSet<(u64, u64)> {
+    fn walk(&self, model: &Model, object: usize, index: u64) -> BTreeSet<(u64, Page)> {
         let frame = self.objects[object].frame(index);
         let mut found = BTreeSet::new();
         for (space, modelled) in self.spaces.iter().zip(&model.spaces) {
@@ -440,18 +438,20 @@ fn what_is_mapped_lives<A: Architecture>() {
         let cpu = machine.cpu(0);
         let object = Object::new(&cpu, 4).unwrap();
         let space = Space::new(&cpu).unwrap();
-        space.map_object(&cpu, Pages::new(16, 4), &object, 0, WRITE, Sharing::Shared).unwrap();
-        cpu.store(&space, 17 * PAGE as u64, 1).unwrap();
+        space
+            .map_object(&cpu, Pages::new(Page(16), 4), &object, 0, WRITE, Sharing::Shared)
+            .unwrap();
+        cpu.store(&space, Page(17).address(), 1).unwrap();
         drop(object);
         let copy = space.fork(&cpu).unwrap();
-        space.unmap(&cpu, Pages::new(16, 4)).unwrap();
-        assert_eq!(cpu.load(&copy, 17 * PAGE as u64), Ok(1));
+        space.unmap(&cpu, Pages::new(Page(16), 4)).unwrap();
+        assert_eq!(cpu.load(&copy, Page(17).address()), Ok(1));
         drop(space);
         // What is mapped no more in parts is gone with the last.
-        copy.unmap(&cpu, Pages::new(17, 2)).unwrap();
-        copy.unmap(&cpu, Pages::new(16, 1)).unwrap();
-        assert_eq!(cpu.load(&copy, 19 * PAGE as u64), Ok(0));
-        copy.unmap(&cpu, Pages::new(19, 1)).unwrap();
+        copy.unmap(&cpu, Pages::new(Page(17), 2)).unwrap();
+        copy.unmap(&cpu, Pages::new(Page(16), 1)).unwrap();
+        assert_eq!(cpu.load(&copy, Page(19).address()), Ok(0));
+        copy.unmap(&cpu, Pages::new(Page(19), 1)).unwrap();
     }
     assert_eq!(machine.free_frames(), all);
 }
@@ -483,9 +483,9 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                         let mine = Space::new(&cpu).unwrap();
                         let pages = |at| Pages::new(at, 8);
                         // One mapping is in all threads' space, one in the thread's own, one comes and goes.
-                        let common = pages(512 * (1 + thread));
+                        let common = pages(Page(512 * (1 + thread)));
                         space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
-                        mine.map_object(&cpu, pages(508), object, 0, WRITE, Sharing::Shared)
+                        mine.map_object(&cpu, pages(Page(508)), object, 0, WRITE, Sharing::Shared)
                             .unwrap();
                         let mut written = [0; 8];
                         let mut random = 88_172_645_463_325_252 + thread;
@@ -498,21 +498,22 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                             random ^= random << 17;
                             let page = random % 8;
                             let offset = page * PAGE as u64 + 8 * thread;
-                            let address = |start: u64| start * PAGE as u64 + offset;
+                            let own = Page(508).address() + offset;
                             match random >> 8 & 7 {
                                 0..3 => {
-                                    cpu.store(space, address(common.start), round).unwrap();
+                                    cpu.store(space, common.start.address() + offset, round)
+                                        .unwrap();
                                     written[page as usize] = round;
                                 }
                                 3..5 => {
-                                    cpu.store(&mine, address(508), round).unwrap();
+                                    cpu.store(&mine, own, round).unwrap();
                                     written[page as usize] = round;
                                 }
                                 5 => {
                                     let copy = mine.fork(&cpu).unwrap();
-                                    let found = cpu.load(&copy, address(508));
+                                    let found = cpu.load(&copy, own);
                                     assert_eq!(found, Ok(written[page as usize]));
-                                    cpu.store(&copy, address(508), round).unwrap();
+                                    cpu.store(&copy, own, round).unwrap();
                                     written[page as usize] = round;
                                 }
                                 6 => {
@@ -523,9 +524,9 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                                 }
                                 _ => space.discard(&cpu, common).unwrap(),
                             }
-                            let found = cpu.load(space, address(common.start));
+                            let found = cpu.load(space, common.start.address() + offset);
                             assert_eq!(found, Ok(written[page as usize]), "in the common space");
-                            let found = cpu.load(&mine, address(508));
+                            let found = cpu.load(&mine, own);
                             assert_eq!(found, Ok(written[page as usize]), "in its own space");
                         }
                     })
@@ -555,11 +556,11 @@ fn what_is_written_after_somebody_has_read_is_not_lost<A: Architecture>() {
     let cpu = machine.cpu(0);
     let object = Object::with_pager(&cpu, 4, 4, Box::new(Store::default())).unwrap();
     let space = Space::new(&cpu).unwrap();
-    let pages = Pages::new(16, 4);
+    let pages = Pages::new(Page(16), 4);
     space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
-    let address = 17 * PAGE as u64;
+    let address = Page(17).address();
     cpu.store(&space, address, 1).unwrap();
-    assert_eq!(space.populate(&cpu, Pages::new(17, 1)), Ok(()));
+    assert_eq!(space.populate(&cpu, Pages::new(Page(17), 1)), Ok(()));
     while object.write_back(&cpu, 0..4).is_err() {}
     cpu.store(&space, address, 2).unwrap();
     while object.evict(&cpu, 0..4).is_err() {}
@@ -572,15 +573,15 @@ fn objects_have_no_guards_and_no_pages_beyond_numbers() {
     let cpu = machine.cpu(0);
     let object = Object::new(&cpu, 4).unwrap();
     let space = Space::new(&cpu).unwrap();
-    let pages = Pages::new(16, 10);
+    let pages = Pages::new(Page(16), 10);
     let map = |first, protection| {
         space.map_object(&cpu, pages, &object, first, protection, Sharing::Shared)
     };
     assert_eq!(map(0, Protection::GUARD), Err(MapError::Guard));
     assert_eq!(map(u64::MAX - 9, WRITE), Err(MapError::BeyondObject));
     map(u64::MAX - 10, WRITE).unwrap();
-    assert_eq!(cpu.load(&space, 16 * PAGE as u64), Err(Fault::BeyondEnd));
-    assert_eq!(space.remap(&cpu, pages, Pages::new(16, 100)), Err(MapError::BeyondObject));
+    assert_eq!(cpu.load(&space, Page(16).address()), Err(Fault::BeyondEnd));
+    assert_eq!(space.remap(&cpu, pages, Pages::new(Page(16), 100)), Err(MapError::BeyondObject));
     object.mappings(&cpu, u64::MAX, |_, _| panic!("there is no such page"));
     let (start, end) = (9, 3);
     assert_eq!(object.discard(&cpu, start..end), 0);
@@ -637,7 +638,7 @@ fn pages_that_go_in_parts_are_forgotten_before_their_frames_go<A: Architecture>(
         let space = Space::new(&machine.cpu(0)).unwrap();
         let object = Object::new(&machine.cpu(0), 8).unwrap();
         let rounds = 400;
-        let (here, there) = (Pages::new(508, 4), Pages::new(512, 4));
+        let (here, there) = (Pages::new(Page(508), 4), Pages::new(Page(512), 4));
         storm(
             &machine,
             2 * rounds,
@@ -646,8 +647,8 @@ fn pages_that_go_in_parts_are_forgotten_before_their_frames_go<A: Architecture>(
                     0 => {
                         let pages = Pages { start: here.start, end: there.end };
                         space.map_object(cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
-                        for page in pages.start..pages.end {
-                            cpu.store(&space, page * PAGE as u64, round).unwrap();
+                        for page in pages.iter() {
+                            cpu.store(&space, page.address(), round).unwrap();
                         }
                     }
                     _ => space.unmap(cpu, here).unwrap(),
@@ -660,7 +661,7 @@ fn pages_that_go_in_parts_are_forgotten_before_their_frames_go<A: Architecture>(
                 },
                 &|cpu, _| {
                     for _ in 0..20 {
-                        let _ = cpu.load(&space, 509 * PAGE as u64);
+                        let _ = cpu.load(&space, Page(509).address());
                         thread::yield_now();
                     }
                 },
@@ -677,19 +678,19 @@ fn pages_do_not_go_while_a_copy_gets_them<A: Architecture>() {
     {
         let space = Space::new(&machine.cpu(0)).unwrap();
         let object = Object::new(&machine.cpu(0), 8).unwrap();
-        let pages = Pages::new(508, 8);
+        let pages = Pages::new(Page(508), 8);
         space.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         storm(
             &machine,
             400,
             &[
                 &|cpu, round| {
-                    for page in pages.start..pages.end {
-                        cpu.store(&space, page * PAGE as u64, round).unwrap();
+                    for page in pages.iter() {
+                        cpu.store(&space, page.address(), round).unwrap();
                     }
                     let copy = space.fork(cpu).unwrap();
-                    for page in pages.start..pages.end {
-                        let found = cpu.load(&copy, page * PAGE as u64);
+                    for page in pages.iter() {
+                        let found = cpu.load(&copy, page.address());
                         assert!(found == Ok(round) || found == Ok(0), "{found:?}");
                     }
                 },
@@ -711,12 +712,12 @@ fn pages_beyond_the_end_do_not_come<A: Architecture>() {
         let spaces = [0, 1].map(|_| Space::new(&machine.cpu(0)).unwrap());
         let object = Object::new(&machine.cpu(0), 8).unwrap();
         for space in &spaces {
-            let pages = Pages::new(16, 8);
+            let pages = Pages::new(Page(16), 8);
             space.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         }
         fn touch<'m, A: Architecture>(cpu: &Processor<'m, A>, space: &Space<'m, Hosted<A>>) {
             for page in 16..24 {
-                match cpu.store(space, page * PAGE as u64, 1) {
+                match cpu.store(space, Page(page).address(), 1) {
                     Ok(()) | Err(Fault::BeyondEnd) => (),
                     other => panic!("{other:?}"),
                 }
@@ -743,12 +744,14 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
         let (space, object) = {
             let cpu = machine.cpu(0);
             let (space, object) = (Space::new(&cpu).unwrap(), Object::new(&cpu, 600).unwrap());
-            space.map_object(&cpu, Pages::new(0, 600), &object, 0, WRITE, Sharing::Shared).unwrap();
+            space
+                .map_object(&cpu, Pages::new(Page(0), 600), &object, 0, WRITE, Sharing::Shared)
+                .unwrap();
             for page in [5, 520] {
-                cpu.store(&space, page * PAGE as u64, page).unwrap();
+                cpu.store(&space, Page(page).address(), page).unwrap();
                 // What is changed is said in the table of these pages from now on.
-                space.protect(&cpu, Pages::new(page, 1), READ).unwrap();
-                space.unmap(&cpu, Pages::new(page + 10, 1)).unwrap();
+                space.protect(&cpu, Pages::new(Page(page), 1), READ).unwrap();
+                space.unmap(&cpu, Pages::new(Page(page + 10), 1)).unwrap();
             }
             (space, object)
         };
@@ -760,8 +763,8 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
         ) {
             let (from, to) =
                 if round.is_multiple_of(2) { (page, page + 10) } else { (page + 10, page) };
-            space.remap(cpu, Pages::new(from, 1), Pages::new(to, 1)).unwrap();
-            assert_eq!(cpu.load(space, to * PAGE as u64), Ok(page));
+            space.remap(cpu, Pages::new(Page(from), 1), Pages::new(Page(to), 1)).unwrap();
+            assert_eq!(cpu.load(space, Page(to).address()), Ok(page));
         }
         storm(
             &machine,
@@ -773,7 +776,7 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
         for page in [5, 520] {
             let mut found = Vec::new();
             object.mappings(&machine.cpu(0), page, |_, page| found.push(page));
-            assert_eq!(found, [page]);
+            assert_eq!(found, [Page(page)]);
         }
     }
     assert_eq!(machine.free_frames(), all);
@@ -790,10 +793,10 @@ fn what_grows_where_others_are_moves_to_where_nobody_is() {
     let old = Pages::new(free.start + 10, 5);
     space.map(&cpu, old, WRITE).unwrap();
     space.map(&cpu, Pages::new(old.end + 3, 1), WRITE).unwrap();
-    cpu.store(&space, old.start * PAGE as u64, 7).unwrap();
+    cpu.store(&space, old.start.address(), 7).unwrap();
     let new = space.remap_anywhere(&cpu, old, 20).unwrap();
     assert_eq!(new.count(), 20);
-    assert_eq!(cpu.load(&space, new.start * PAGE as u64), Ok(7));
+    assert_eq!(cpu.load(&space, new.start.address()), Ok(7));
     assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }
 
@@ -806,9 +809,9 @@ fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
     {
         let object = Object::new(&machine.cpu(0), 1).unwrap();
         let [shared, private] = [0, 1].map(|_| Space::new(&machine.cpu(0)).unwrap());
-        let pages = Pages::new(16, 1);
+        let pages = Pages::new(Page(16), 1);
         shared.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
-        let address = |word: u64| 16 * PAGE as u64 + 8 * word;
+        let address = |word: u64| Page(16).address() + 8 * word;
         // Both halves of a word are the same.
         let is_whole = |word: u64| word >> 32 == word & u64::from(u32::MAX);
         storm(

@@ -12,7 +12,7 @@ use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
     Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, Machine, MapError, Object,
-    OutOfMemory, Pages, Protection, Sharing, Space, X86_64,
+    OutOfMemory, Page, Pages, Protection, Sharing, Space, X86_64,
 };
 
 const NONE: Protection = Protection::NONE;
@@ -106,34 +106,34 @@ enum Operation {
     /// Pages of an object, which become the space's own when they are written to.
     MapObject(Pages, Protection),
     /// One or two pages, from where one of the places is.
-    Remap(Pages, u64),
+    Remap(Pages, Page),
     Unmap(Pages),
     Protect(Pages, Protection),
     Discard(Pages),
     /// A store of the number by way of a fault.
-    Fault(u64, u64),
+    Fault(Page, u64),
     /// The copy stays to the end.
     Fork,
 }
 
 /// Pages where ranges begin and end: of one table, of its neighbours, of other branches.
-const PLACES: [u64; 16] = [
-    500,
-    501,
-    502,
-    509,
-    511,
-    512,
-    514,
-    1023,
-    1024,
-    7 * 512 + 5,
-    512 * 512 - 1,
-    512 * 512,
-    512 * 512 + 1,
-    2 * 512 * 512 + 9,
-    5 * 512 * 512,
-    512 * 512 * 512 + 3,
+const PLACES: [Page; 16] = [
+    Page(500),
+    Page(501),
+    Page(502),
+    Page(509),
+    Page(511),
+    Page(512),
+    Page(514),
+    Page(1023),
+    Page(1024),
+    Page(7 * 512 + 5),
+    Page(512 * 512 - 1),
+    Page(512 * 512),
+    Page(512 * 512 + 1),
+    Page(2 * 512 * 512 + 9),
+    Page(5 * 512 * 512),
+    Page(512 * 512 * 512 + 3),
 ];
 
 /// Operations that look random: xorshift.
@@ -175,12 +175,12 @@ type Wrong = Result<MapError, Fault>;
 /// What there is at the places, and between each and the next one.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct State {
-    mapped: BTreeMap<u64, Protection>,
-    words: BTreeMap<u64, u64>,
+    mapped: BTreeMap<Page, Protection>,
+    words: BTreeMap<Page, u64>,
 }
 
 /// Pages that stand for others: the places, and those after them.
-fn pages() -> impl Iterator<Item = u64> {
+fn pages() -> impl Iterator<Item = Page> {
     PLACES.iter().flat_map(|&page| [page, page + 1])
 }
 
@@ -210,13 +210,13 @@ impl State {
                 if old.start != to && old.overlaps(new) {
                     return Err(Ok(MapError::Overlap));
                 }
-                if !(old.start..old.end).all(is_mapped) {
+                if !old.iter().all(is_mapped) {
                     return Err(Ok(MapError::Unmapped));
                 }
-                if old.start != to && (new.start..new.end).any(is_mapped) {
+                if old.start != to && new.iter().any(is_mapped) {
                     return Err(Ok(MapError::Occupied));
                 }
-                for (page, there) in (old.start..old.end).zip(to..) {
+                for (page, there) in old.iter().zip(new.iter()) {
                     let protection = self.mapped.remove(&page).expect("it is mapped");
                     self.mapped.insert(there, protection);
                     if let Some(word) = self.words.remove(&page) {
@@ -246,10 +246,10 @@ impl State {
 }
 
 /// The first word of a page that is present.
-fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: u64) -> Option<&'a AtomicU64> {
+fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<&'a AtomicU64> {
     let mut frame = space.table();
     for level in (0..X86_64::LEVELS).rev() {
-        let slot = (page >> (9 * u32::from(level))) as usize % 512;
+        let slot = (page.0 >> (9 * u32::from(level))) as usize % 512;
         // SAFETY: tables stay as long as the space, and the CPU is ours.
         let entry = unsafe { machine.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
         frame = match X86_64::read(entry.load(Relaxed), level) {
@@ -274,7 +274,7 @@ fn apply<'m>(
     match operation {
         Operation::Map(pages, protection) => space.map(cpu, pages, protection).map_err(Ok),
         Operation::MapObject(pages, protection) => {
-            let first = pages.start;
+            let first = pages.start.0;
             space.map_object(cpu, pages, object, first, protection, Sharing::Private).map_err(Ok)
         }
         Operation::Remap(old, to) => space.remap(cpu, old, Pages::new(to, old.count())).map_err(Ok),

@@ -8,7 +8,7 @@ use std::thread;
 
 use each::on_each_architecture;
 use knee_vm::hosted::{Architecture, Hosted};
-use knee_vm::{PAGE, Pages, Protection, Space};
+use knee_vm::{Page, Pages, Protection, Space};
 
 const WRITE: Protection = Protection::READ_WRITE;
 const GIBIBYTE: u64 = 512 * 512;
@@ -22,28 +22,28 @@ fn what_is_empty_goes_and_nothing_else<A: Architecture>() {
     // Leaves of two branches, and one of another half of the space.
     let places = [0, 5 * 512, GIBIBYTE - 512, GIBIBYTE + 7, 512 * GIBIBYTE * 3];
     for &place in &places {
-        space.map(&cpu, Pages::new(place, 4), WRITE).unwrap();
-        cpu.store(&space, place * PAGE as u64, place + 1).unwrap();
+        space.map(&cpu, Pages::new(Page(place), 4), WRITE).unwrap();
+        cpu.store(&space, Page(place).address(), place + 1).unwrap();
     }
     let full = tables();
     assert_eq!(space.prune(&cpu, space.pages()), 0, "nothing is empty");
     for &place in &places[..3] {
-        space.unmap(&cpu, Pages::new(place, 4)).unwrap();
+        space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
     assert_eq!(tables(), full, "tables stay for the next");
     // Three leaves, and the branch that had no others.
     assert_eq!(space.prune(&cpu, space.pages()), 4);
     assert_eq!(tables(), full - 4);
     for &place in &places[3..] {
-        assert_eq!(cpu.load(&space, place * PAGE as u64), Ok(place + 1));
-        space.unmap(&cpu, Pages::new(place, 4)).unwrap();
+        assert_eq!(cpu.load(&space, Page(place).address()), Ok(place + 1));
+        space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
     // Only where it is asked for.
-    assert!(space.prune(&cpu, Pages::new(GIBIBYTE, 1024)) > 0);
+    assert!(space.prune(&cpu, Pages::new(Page(GIBIBYTE), 1024)) > 0);
     space.prune(&cpu, space.pages());
     assert_eq!(tables(), root);
-    space.map(&cpu, Pages::new(3, 1), WRITE).unwrap();
-    assert_eq!(cpu.load(&space, 3 * PAGE as u64), Ok(0));
+    space.map(&cpu, Pages::new(Page(3), 1), WRITE).unwrap();
+    assert_eq!(cpu.load(&space, Page(3).address()), Ok(0));
 }
 
 fn much_that_is_unmapped_at_once_leaves_no_tables<A: Architecture>() {
@@ -51,10 +51,10 @@ fn much_that_is_unmapped_at_once_leaves_no_tables<A: Architecture>() {
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let before = space.audit(&cpu).tables;
-    let pages = Pages::new(100, 2 * GIBIBYTE);
+    let pages = Pages::new(Page(100), 2 * GIBIBYTE);
     space.map(&cpu, pages, WRITE).unwrap();
-    for page in (pages.start..pages.end).step_by(if cfg!(miri) { 200_000 } else { 3000 }) {
-        cpu.store(&space, page * PAGE as u64, page).unwrap();
+    for page in pages.iter().step_by(if cfg!(miri) { 200_000 } else { 3000 }) {
+        cpu.store(&space, page.address(), 1).unwrap();
     }
     space.unmap(&cpu, pages).unwrap();
     // The one that has had all of them stays.
@@ -79,17 +79,17 @@ fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
                         for round in 1..=ROUNDS {
                             // A few leaves for all, each with a place for each thread.
                             let leaf = 512 * (round % 3) + GIBIBYTE * (round % 2);
-                            let pages = Pages::new(leaf + 16 * thread, 1 + round % 8);
+                            let pages = Pages::new(Page(leaf + 16 * thread), 1 + round % 8);
                             space.map(&cpu, pages, WRITE).unwrap();
-                            for page in pages.start..pages.end {
-                                cpu.store(space, page * PAGE as u64, round).unwrap();
+                            for page in pages.iter() {
+                                cpu.store(space, page.address(), round).unwrap();
                             }
                             if round % if cfg!(miri) { 4 } else { 64 } == 0 {
                                 let copy = space.fork(&cpu).unwrap();
-                                assert_eq!(cpu.load(&copy, pages.start * PAGE as u64), Ok(round));
+                                assert_eq!(cpu.load(&copy, pages.start.address()), Ok(round));
                             }
-                            for page in pages.start..pages.end {
-                                assert_eq!(cpu.load(space, page * PAGE as u64), Ok(round));
+                            for page in pages.iter() {
+                                assert_eq!(cpu.load(space, page.address()), Ok(round));
                             }
                             space.unmap(&cpu, pages).unwrap();
                         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Acquire;
 
 use knee_vm::hosted::MmuContext;
-use knee_vm::{Audit, Cpu, Entry, Format, Frame, Machine, Pages, Protection};
+use knee_vm::{Audit, Cpu, Entry, Format, Frame, Machine, Page, Pages, Protection};
 
 use super::entries::Entries;
 use super::map::Map;
@@ -61,7 +61,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// If they differ, or these are not all spaces.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>, spaces: &[&Space<'m, M, S>]) {
-        let mut walked: Vec<BTreeSet<(u64, u64)>> = Vec::new();
+        let mut walked: Vec<BTreeSet<(u64, Page)>> = Vec::new();
         walked.resize_with(self.frames.records().len(), BTreeSet::new);
         for space in spaces {
             for (page, frame) in space.present() {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 use knee_sync::Platform;
 use knee_sync::epoch::Guard;
-use knee_vm::{Cpu, Entry, Format, Frame, Machine, OutOfMemory, Pages};
+use knee_vm::{Cpu, Entry, Format, Frame, Machine, OutOfMemory, Page, Pages};
 
 use super::frames::Frames;
 use super::lock::Lock;
@@ -107,15 +107,15 @@ impl Part {
     fn new(pmap: &Arc<Pmap<PerBacking>>, pages: Pages) -> Arc<Part> {
         Arc::new(Part {
             pmap: Arc::clone(pmap),
-            start: AtomicU64::new(pages.start),
-            end: AtomicU64::new(pages.end),
+            start: AtomicU64::new(pages.start.0),
+            end: AtomicU64::new(pages.end.0),
             object: AtomicPtr::new(ptr::null_mut()),
             place: AtomicUsize::new(0),
         })
     }
 
     fn pages(&self) -> Pages {
-        Pages { start: self.start.load(Relaxed), end: self.end.load(Relaxed) }
+        Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
     }
 
     /// The object of its frames.
@@ -146,8 +146,8 @@ impl Backing<PerBacking> for Arc<Part> {
     }
 
     fn extend(&self, pages: Pages) -> bool {
-        self.start.fetch_min(pages.start, Relaxed);
-        self.end.fetch_max(pages.end, Relaxed);
+        self.start.fetch_min(pages.start.0, Relaxed);
+        self.end.fetch_max(pages.end.0, Relaxed);
         true
     }
 
@@ -213,7 +213,7 @@ impl Reverse for PerBacking {
         let record = frames.record(frame);
         record.was_shared.store(false, Relaxed);
         record.count.store(1, Relaxed);
-        record.of.page.store(of.page, Relaxed);
+        record.of.page.store(of.page.0, Relaxed);
         record.of.object.store(backing.object(), Release);
     }
 
@@ -256,13 +256,13 @@ impl Reverse for PerBacking {
         frames: &Frames<'_, M, PerBacking>,
         cpu: &Cpu<'_, M>,
         frame: Frame,
-        mut with: impl FnMut(u64, u64),
+        mut with: impl FnMut(u64, Page),
     ) {
         let _guard = cpu.pin();
         let owner = &frames.record(frame).of;
         // SAFETY: an object that a frame has lost is there until our section ends.
         let Some(object) = (unsafe { owner.object.load(Acquire).as_ref() }) else { return };
-        let page = owner.page.load(Relaxed);
+        let page = Page(owner.page.load(Relaxed));
         let parts = object.parts.lock_briefly();
         for part in parts.iter() {
             // SAFETY: it is in the list.

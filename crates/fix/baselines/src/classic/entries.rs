@@ -1,7 +1,7 @@
 //! Entries of a map, and what is done with them whatever they are kept in: clipping and merging, as
 //! FreeBSD's `vm_map.c` and Linux' `mm/vma.c` do it.
 
-use knee_vm::{MapError, Pages, Protection};
+use knee_vm::{MapError, Page, Pages, Protection};
 
 use super::backing::Backing;
 use super::reverse::Reverse;
@@ -20,31 +20,36 @@ pub struct Entry<R: Reverse> {
 /// [downgraded](Entries::downgrade).
 pub trait Entries<R: Reverse> {
     /// The last that begins at this page or before.
-    fn up_to(&self, page: u64) -> Option<View<'_, R>>;
+    fn up_to(&self, page: Page) -> Option<View<'_, R>>;
 
     /// The first that begins at this page or after.
-    fn from(&self, page: u64) -> Option<View<'_, R>>;
+    fn from(&self, page: Page) -> Option<View<'_, R>>;
+
+    /// The last that begins before this page.
+    fn before(&self, page: Page) -> Option<View<'_, R>> {
+        self.up_to(Page(page.0.checked_sub(1)?))
+    }
 
     /// Adds one where none is.
     fn insert(&mut self, entry: Entry<R>);
 
     /// Removes the one that begins there, and returns what is behind it.
-    fn remove(&mut self, start: u64) -> R::Backing;
+    fn remove(&mut self, start: Page) -> R::Backing;
 
     /// Has the one that begins at `start` end elsewhere.
-    fn set_end(&mut self, start: u64, end: u64);
+    fn set_end(&mut self, start: Page, end: Page);
 
     /// Has the one that begins at `start` begin elsewhere.
-    fn set_start(&mut self, start: u64, new: u64);
+    fn set_start(&mut self, start: Page, new: Page);
 
     /// Changes what may be done with the one that begins at `start`.
-    fn set_protection(&mut self, start: u64, protection: Protection);
+    fn set_protection(&mut self, start: Page, protection: Protection);
 
     /// The first page of the first gap of at least `count` pages among these.
-    fn gap(&mut self, pages: Pages, count: u64) -> Option<u64>;
+    fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
     /// Pages from `start` on have been unmapped.
-    fn unmapped(&mut self, start: u64);
+    fn unmapped(&mut self, start: Page);
 
     /// Excludes faults on all pages.
     fn exclude_faults(&mut self);
@@ -72,7 +77,7 @@ pub(super) fn map<R: Reverse>(
     if right.as_ref().is_some_and(|right| right.pages.start < pages.end) {
         return Err(MapError::Occupied);
     }
-    let left = pages.start.checked_sub(1).and_then(|before| entries.up_to(before));
+    let left = entries.before(pages.start);
     if left.as_ref().is_some_and(|left| left.pages.end > pages.start) {
         return Err(MapError::Occupied);
     }
@@ -104,7 +109,7 @@ pub(super) fn unmap<R: Reverse>(
     mut end: impl FnMut(R::Backing),
 ) -> u64 {
     let mut count = 0;
-    let left = pages.start.checked_sub(1).and_then(|before| entries.up_to(before));
+    let left = entries.before(pages.start);
     if let Some(left) = left.filter(|left| left.pages.end > pages.start) {
         let (of, protection, backing) = (left.pages, left.protection, left.backing);
         count += of.and(pages).count();
@@ -181,8 +186,8 @@ fn is_all_mapped<R: Reverse>(entries: &impl Entries<R>, pages: Pages) -> bool {
 }
 
 /// Makes two entries of the one that goes across a page's beginning.
-fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: u64) {
-    let Some(found) = at.checked_sub(1).and_then(|before| entries.up_to(before)) else { return };
+fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
+    let Some(found) = entries.before(at) else { return };
     if found.pages.end > at {
         let start = found.pages.start;
         let (pages, protection) = (Pages { start: at, end: found.pages.end }, found.protection);
@@ -193,8 +198,8 @@ fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: u64) {
 }
 
 /// Makes one entry of the two that meet at a page's beginning, if they are alike.
-fn merge<R: Reverse>(entries: &mut impl Entries<R>, at: u64) -> bool {
-    let Some(left) = at.checked_sub(1).and_then(|before| entries.up_to(before)) else {
+fn merge<R: Reverse>(entries: &mut impl Entries<R>, at: Page) -> bool {
+    let Some(left) = entries.before(at) else {
         return false;
     };
     let Some(right) = entries.from(at).filter(|right| right.pages.start == at) else {

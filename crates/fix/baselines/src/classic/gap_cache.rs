@@ -1,18 +1,18 @@
 //! Where to begin to look for room.
 
-use knee_vm::Pages;
+use knee_vm::{Page, Pages};
 
 /// There is no gap of more than `hole` pages before `from`. Linux' `free_area_cache` and
 /// `cached_hole_size`, until its trees knew their gaps in 3.8.
 #[derive(Debug, Default)]
 pub(super) struct GapCache {
-    from: u64,
+    from: Page,
     hole: u64,
 }
 
 impl GapCache {
     /// Pages have been unmapped, and are in a gap that begins at `start`.
-    pub(super) fn unmapped(&mut self, start: u64) {
+    pub(super) fn unmapped(&mut self, start: Page) {
         self.from = self.from.min(start);
     }
 
@@ -22,21 +22,22 @@ impl GapCache {
         &mut self,
         pages: Pages,
         count: u64,
-        entries: impl Fn(u64, &mut dyn FnMut(Pages) -> bool),
-    ) -> Option<u64> {
+        entries: impl Fn(Page, &mut dyn FnMut(Pages) -> bool),
+    ) -> Option<Page> {
         if count <= self.hole || self.from < pages.start {
             (self.from, self.hole) = (pages.start, 0);
         }
         let (mut at, mut hole) = (self.from, self.hole);
         entries(at, &mut |of| {
-            let gap = of.start.saturating_sub(at);
+            let gap = Pages { start: at, end: of.start }.count();
             if gap >= count {
                 return false;
             }
             (at, hole) = (at.max(of.end), hole.max(gap));
             true
         });
-        if count > pages.end.saturating_sub(at) {
+        let rest = Pages { start: at, ..pages };
+        if count > rest.count() {
             return None;
         }
         (self.from, self.hole) = (at + count, hole);

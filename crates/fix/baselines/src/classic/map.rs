@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use knee_vm::{Cpu, Machine, Protection};
+use knee_vm::{Cpu, Machine, Page, Protection};
 
 use super::entries::Entries;
 use super::reverse::Reverse;
@@ -23,7 +23,7 @@ pub trait Map<R: Reverse>: Debug + Send + Sync {
     fn with_entry<M: Machine, T>(
         &self,
         cpu: &Cpu<'_, M>,
-        page: u64,
+        page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T>;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 use knee_vm::{
-    ABSENT, Cpu, Entry, Fault, Format, Frame, Machine, OutOfMemory, PAGE, Pages, Protection,
+    ABSENT, Cpu, Entry, Fault, Format, Frame, Machine, OutOfMemory, PAGE, Page, Pages, Protection,
 };
 
 use super::accounting::Accounting;
@@ -65,7 +65,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     ///
     /// # Panics
     /// If the machine has no such frame.
-    pub fn mappings(&self, cpu: &Cpu<'m, M>, frame: Frame) -> Vec<(u64, u64)> {
+    pub fn mappings(&self, cpu: &Cpu<'m, M>, frame: Frame) -> Vec<(u64, Page)> {
         let mut all = Vec::new();
         S::Reverse::for_mappings(&self.frames, cpu, frame, |space, page| all.push((space, page)));
         all
@@ -144,7 +144,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         &self,
         cpu: &Cpu<'m, M>,
         pmap: &Pmap<S::Reverse>,
-        page: u64,
+        page: Page,
         (protection, access): (Protection, Protection),
         backing: &BackingOf<S>,
     ) -> Result<u64, Fault> {
@@ -227,7 +227,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// present.
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
-        let mut gone = Pages { start: u64::MAX, end: 0 };
+        let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
         // Before the first table is locked: who finds there what we have left sees it, or that it is over.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
@@ -235,7 +235,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         self.frames.for_leaves(pmap, pages, &mut |table, pages| {
             let _guard = self.frames.lock_table(cpu, table);
             let entries = self.frames.table(table);
-            for page in pages.start..pages.end {
+            for page in pages.iter() {
                 let entry = &entries[slot(page, 0)];
                 let entry_now = entry.load(Relaxed);
                 let (Entry::Page { frame, .. } | Entry::ProtNone(frame)) =
@@ -282,12 +282,12 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         pages: Pages,
         protection: Protection,
     ) {
-        let mut changed = Pages { start: u64::MAX, end: 0 };
+        let mut changed = Pages { start: Page(u64::MAX), end: Page(0) };
         let _whole = pmap.lock_whole(cpu);
         self.frames.for_leaves(pmap, pages, &mut |table, pages| {
             let _guard = self.frames.lock_table(cpu, table);
             let entries = self.frames.table(table);
-            for page in pages.start..pages.end {
+            for page in pages.iter() {
                 let entry = &entries[slot(page, 0)];
                 let now = M::Format::read(entry.load(Relaxed), 0);
                 let Entry::Page { frame, protection: old, .. } = now else { continue };
@@ -315,7 +315,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         pages: Pages,
     ) -> Result<u64, OutOfMemory> {
         let (mut result, mut count) = (Ok(()), 0);
-        let mut changed = Pages { start: u64::MAX, end: 0 };
+        let mut changed = Pages { start: Page(u64::MAX), end: Page(0) };
         let whole = from.lock_whole(cpu);
         self.frames.for_leaves(from, pages, &mut |table, pages| {
             if result.is_err() {
@@ -328,7 +328,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             let mut copy_whole = to.lock_whole(cpu);
             let _guard = self.frames.lock_table(cpu, table);
             let entries = self.frames.table(table);
-            for page in pages.start..pages.end {
+            for page in pages.iter() {
                 let entry = &entries[slot(page, 0)];
                 let (frame, old) = match M::Format::read(entry.load(Relaxed), 0) {
                     Entry::Page { frame, protection, .. } => (frame, protection),

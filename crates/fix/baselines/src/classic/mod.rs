@@ -29,7 +29,7 @@
 //! use knee_baselines::classic::{Memory, OneCounter, PerPage, Space, Tree};
 //! use knee_baselines::invalidation::Locked;
 //! use knee_vm::hosted::Hosted;
-//! use knee_vm::{PAGE, Pages, Protection};
+//! use knee_vm::{Page, Pages, Protection};
 //!
 //! /// FreeBSD of 2016.
 //! type Strategies = (Tree, PerPage, Locked, OneCounter);
@@ -38,12 +38,12 @@
 //! let cpu = machine.cpu(0);
 //! let memory = Arc::new(Memory::<_, Strategies>::new(&machine, 1024, u64::MAX, Locked::new())?);
 //! let space = Space::new(&memory, &cpu)?;
-//! space.map(&cpu, Pages::new(16, 4), Protection::READ_WRITE)?;
-//! cpu.store(&space, 16 * PAGE as u64, 42).unwrap();
+//! space.map(&cpu, Pages::new(Page(16), 4), Protection::READ_WRITE)?;
+//! cpu.store(&space, Page(16).address(), 42).unwrap();
 //!
 //! // Two spaces have the page until one of them writes to it.
 //! let fork = space.fork(&cpu)?;
-//! assert_eq!(cpu.load(&fork, 16 * PAGE as u64), Ok(42));
+//! assert_eq!(cpu.load(&fork, Page(16).address()), Ok(42));
 //! let (_, frame) = fork.present()[0];
 //! assert_eq!(memory.mappings(&cpu, frame).len(), 2);
 //! # Ok::<(), knee_vm::MapError>(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use knee_vm::{Cpu, CpuSet, Entry, Flush, Format, Frame, Machine, OutOfMemory, Pages};
+use knee_vm::{Cpu, CpuSet, Entry, Flush, Format, Frame, Machine, OutOfMemory, Page, Pages};
 
 use super::frames::Frames;
 use super::lock::{Held, Lock};
@@ -78,8 +78,8 @@ impl<R: Reverse> Pmap<R> {
 
 /// A page's slot in a table of this level.
 #[inline]
-pub(super) fn slot(page: u64, level: u8) -> usize {
-    (page >> (BITS * u32::from(level))) as usize % ENTRIES
+pub(super) fn slot(page: Page, level: u8) -> usize {
+    (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
 impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
@@ -90,7 +90,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
     }
 
     /// The entry for a page, if there is a table for it.
-    pub(super) fn find(&self, pmap: &Pmap<R>, page: u64) -> Option<&AtomicU64> {
+    pub(super) fn find(&self, pmap: &Pmap<R>, page: Page) -> Option<&AtomicU64> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
             match M::Format::read(self.table(table)[slot(page, level)].load(Acquire), level) {
@@ -107,7 +107,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         &self,
         cpu: &Cpu<'m, M>,
         pmap: &Pmap<R>,
-        page: u64,
+        page: Page,
     ) -> Result<Frame, OutOfMemory> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
@@ -165,7 +165,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         let reach = 1 << (BITS * u32::from(level));
         let mut next = pages.start;
         while next < pages.end {
-            let after = (next / reach + 1) * reach;
+            let after = Page((next.0 / reach + 1) * reach);
             let entry = self.table(table)[slot(next, level)].load(Acquire);
             if let Entry::Table(below) = M::Format::read(entry, level) {
                 let within = Pages { start: next, end: after.min(pages.end) };

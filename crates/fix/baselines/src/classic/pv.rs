@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE, Pages};
+use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE, Page, Pages};
 
 use super::frames::Frames;
 use super::pmap::Pmap;
@@ -29,7 +29,7 @@ pub enum PerPage {}
 #[derive(Debug)]
 #[repr(C)]
 struct PvEntry {
-    page: u64,
+    page: Page,
     next: *mut PvEntry,
     previous: *mut PvEntry,
 }
@@ -303,7 +303,7 @@ impl Reverse for PerPage {
         frames: &Frames<'_, M, PerPage>,
         _: &Cpu<'_, M>,
         frame: Frame,
-        mut with: impl FnMut(u64, u64),
+        mut with: impl FnMut(u64, Page),
     ) {
         let _bucket = frames.lock_bucket(frame);
         let mut next = frames.record(frame).of.0.get();

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use knee_sync::Platform;
-use knee_vm::{Cpu, Machine, Pages, Protection};
+use knee_vm::{Cpu, Machine, Page, Pages, Protection};
 
 use super::entries::{Entries, Entry, View};
 use super::gap_cache::GapCache;
@@ -59,7 +59,7 @@ struct Node<R: Reverse> {
     level: u8,
     len: usize,
     /// Where areas begin; from level 1 on, what areas below do not begin before, and never will.
-    keys: [u64; FAN],
+    keys: [Page; FAN],
     slots: [AtomicPtr<()>; FAN],
     of: std::marker::PhantomData<fn() -> R>,
 }
@@ -94,11 +94,11 @@ unsafe impl<R: Reverse> Send for Node<R> {}
 unsafe impl<R: Reverse> Send for Area<R> {}
 
 impl<R: Reverse> Node<R> {
-    fn new(level: u8, items: &[(u64, Slot)]) -> *mut Node<R> {
+    fn new(level: u8, items: &[(Page, Slot)]) -> *mut Node<R> {
         let mut node = Node {
             level,
             len: items.len(),
-            keys: [0; FAN],
+            keys: [Page(0); FAN],
             slots: [const { AtomicPtr::new(ptr::null_mut()) }; FAN],
             of: std::marker::PhantomData,
         };
@@ -108,19 +108,19 @@ impl<R: Reverse> Node<R> {
         Box::into_raw(Box::new(node))
     }
 
-    fn keys(&self) -> &[u64] {
+    fn keys(&self) -> &[Page] {
         &self.keys[..self.len]
     }
 
     /// How many keys are not beyond a page.
     #[inline]
-    fn places_up_to(&self, page: u64) -> usize {
+    fn places_up_to(&self, page: Page) -> usize {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
     /// The place that leads to areas that begin at a page. From level 1 on.
     #[inline]
-    fn place(&self, page: u64) -> usize {
+    fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
     }
 
@@ -144,7 +144,7 @@ impl<R: Reverse> Node<R> {
     ///
     /// # Safety
     /// The caller is in a section or has the lock.
-    unsafe fn up_to(&self, page: u64) -> Option<&Area<R>> {
+    unsafe fn up_to(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             // SAFETY: said by the caller.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
@@ -158,7 +158,7 @@ impl<R: Reverse> Node<R> {
     ///
     /// # Safety
     /// The caller is in a section or has the lock.
-    unsafe fn from(&self, page: u64) -> Option<&Area<R>> {
+    unsafe fn from(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             let place = self.keys().iter().position(|key| *key >= page);
             // SAFETY: said by the caller.
@@ -172,7 +172,7 @@ impl<R: Reverse> Node<R> {
     ///
     /// # Safety
     /// The caller has the lock.
-    unsafe fn for_each_from(&self, page: u64, with: &mut dyn FnMut(Pages) -> bool) -> bool {
+    unsafe fn for_each_from(&self, page: Page, with: &mut dyn FnMut(Pages) -> bool) -> bool {
         if self.level == 0 {
             let first = self.keys().iter().position(|key| *key >= page).unwrap_or(self.len);
             // SAFETY: said by the caller; nobody changes areas.
@@ -240,7 +240,7 @@ impl<R: Reverse> RcuMap<R> {
     #[inline]
     unsafe fn within<T>(
         area: &Area<R>,
-        page: u64,
+        page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
         // SAFETY: said by the caller.
@@ -265,7 +265,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
     fn with_entry<'m, M: Machine, T>(
         &self,
         cpu: &Cpu<'m, M>,
-        page: u64,
+        page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
         let mut with = Some(with);
@@ -346,19 +346,19 @@ pub struct Held<'a, 'm, M: Machine, R: Reverse> {
 /// Items of a node, and one more.
 struct Items {
     len: usize,
-    items: [(u64, Slot); FAN + 1],
+    items: [(Page, Slot); FAN + 1],
 }
 
 impl Items {
     fn of<R: Reverse>(node: &Node<R>) -> Items {
-        let mut items = Items { len: node.len, items: [(0, ptr::null_mut()); FAN + 1] };
+        let mut items = Items { len: node.len, items: [(Page(0), ptr::null_mut()); FAN + 1] };
         for place in 0..node.len {
             items.items[place] = (node.keys[place], node.slots[place].load(Relaxed));
         }
         items
     }
 
-    fn insert(&mut self, place: usize, item: (u64, Slot)) {
+    fn insert(&mut self, place: usize, item: (Page, Slot)) {
         self.items.copy_within(place..self.len, place + 1);
         self.items[place] = item;
         self.len += 1;
@@ -369,7 +369,7 @@ impl Items {
         self.len -= 1;
     }
 
-    fn get(&self) -> &[(u64, Slot)] {
+    fn get(&self) -> &[(Page, Slot)] {
         &self.items[..self.len]
     }
 }
@@ -392,7 +392,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
     }
 
     /// The area that begins there.
-    fn area(&self, start: u64) -> &'a Area<R> {
+    fn area(&self, start: Page) -> &'a Area<R> {
         // SAFETY: we have the lock.
         let area = self.root().and_then(|root| unsafe { root.up_to(start) });
         let area = area.expect("an entry begins there");
@@ -415,9 +415,9 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
     }
 
     /// The way to the leaf that has areas that begin at a page.
-    fn path(&self, page: u64) -> Option<Path<'a, R>> {
+    fn path(&self, page: Page) -> Option<Path<'a, R>> {
         let mut node = self.root()?;
-        let (mut above, mut keys) = ([const { None }; LEVELS], Pages { start: 0, end: u64::MAX });
+        let (mut above, mut keys) = ([const { None }; LEVELS], Pages::new(Page(0), u64::MAX));
         while node.level > 0 {
             let place = node.place(page);
             if place > 0 {
@@ -464,7 +464,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                         self.replace(path, above, &others);
                     }
                     None => {
-                        let root = Node::new(level + 1, &[(0, low), high]);
+                        let root = Node::new(level + 1, &[(Page(0), low), high]);
                         self.map.root.store(root, Release);
                     }
                 }
@@ -474,7 +474,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         unsafe { self.cpu.pin().retire(ptr::from_ref(old).cast_mut()) };
     }
 
-    fn insert_area(&self, start: u64, area: NonNull<Area<R>>) {
+    fn insert_area(&self, start: Page, area: NonNull<Area<R>>) {
         let item = (start, area.as_ptr().cast());
         match self.path(start) {
             Some(path) => {
@@ -486,7 +486,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         }
     }
 
-    fn remove_area(&self, start: u64) {
+    fn remove_area(&self, start: Page) {
         let path = self.path(start).expect("an entry begins there");
         let mut items = Items::of(path.leaf);
         items.remove(path.leaf.place(start));
@@ -495,12 +495,12 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
 }
 
 impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
-    fn up_to(&self, page: u64) -> Option<View<'_, R>> {
+    fn up_to(&self, page: Page) -> Option<View<'_, R>> {
         // SAFETY: we have the lock.
         unsafe { Some(self.root()?.up_to(page)?.view()) }
     }
 
-    fn from(&self, page: u64) -> Option<View<'_, R>> {
+    fn from(&self, page: Page) -> Option<View<'_, R>> {
         // SAFETY: we have the lock.
         unsafe { Some(self.root()?.from(page)?.view()) }
     }
@@ -515,7 +515,7 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         self.insert_area(pages.start, NonNull::from(Box::leak(Box::new(area))));
     }
 
-    fn remove(&mut self, start: u64) -> R::Backing {
+    fn remove(&mut self, start: Page) -> R::Backing {
         let area = self.area(start);
         let state = self.mark(area);
         // SAFETY: it is ours.
@@ -526,13 +526,13 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         backing.expect("it was in the map")
     }
 
-    fn set_end(&mut self, start: u64, end: u64) {
+    fn set_end(&mut self, start: Page, end: Page) {
         let state = self.mark(self.area(start));
         // SAFETY: it is ours.
         unsafe { (*state).pages.end = end };
     }
 
-    fn set_start(&mut self, start: u64, new: u64) {
+    fn set_start(&mut self, start: Page, new: Page) {
         let area = self.area(start);
         let state = self.mark(area);
         // SAFETY: it is ours.
@@ -547,20 +547,20 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         self.replace(&path, path.leaf, &items);
     }
 
-    fn set_protection(&mut self, start: u64, protection: Protection) {
+    fn set_protection(&mut self, start: Page, protection: Protection) {
         let state = self.mark(self.area(start));
         // SAFETY: it is ours.
         unsafe { (*state).protection = protection };
     }
 
-    fn gap(&mut self, pages: Pages, count: u64) -> Option<u64> {
+    fn gap(&mut self, pages: Pages, count: u64) -> Option<Page> {
         let root = self.root();
         let cache = self.lock.as_deref_mut().expect("it is there until the end");
         cache.find(pages, count, |from, with| {
             let Some(root) = root else { return };
             // SAFETY: we have the lock.
             unsafe {
-                let first = from.checked_sub(1).and_then(|before| root.up_to(before));
+                let first = from.0.checked_sub(1).and_then(|before| root.up_to(Page(before)));
                 if first.is_none_or(|first| with(first.state().pages)) {
                     root.for_each_from(from, with);
                 }
@@ -568,14 +568,13 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         })
     }
 
-    fn unmapped(&mut self, start: u64) {
-        let before = start.checked_sub(1).and_then(|before| self.up_to(before));
-        let gap = before.map_or(0, |before| before.pages.end);
+    fn unmapped(&mut self, start: Page) {
+        let gap = self.before(start).map_or(Page(0), |before| before.pages.end);
         self.lock.as_deref_mut().expect("it is there until the end").unmapped(gap);
     }
 
     fn exclude_faults(&mut self) {
-        let mut next = 0;
+        let mut next = Page(0);
         // SAFETY: we have the lock.
         while let Some(area) = self.root().and_then(|root| unsafe { root.from(next) }) {
             self.mark(area);

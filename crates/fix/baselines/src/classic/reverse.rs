@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use knee_vm::{Cpu, Frame, Machine, OutOfMemory, Pages};
+use knee_vm::{Cpu, Frame, Machine, OutOfMemory, Page, Pages};
 
 use crate::invalidation::Stamp;
 
@@ -64,7 +64,7 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         frames: &Frames<'_, M, Self>,
         cpu: &Cpu<'_, M>,
         frame: Frame,
-        with: impl FnMut(u64, u64),
+        with: impl FnMut(u64, Page),
     );
 }
 
@@ -73,5 +73,5 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
 pub struct Mapping<'a, R: Reverse> {
     pub(super) pmap: &'a Pmap<R>,
     pub(super) space: &'a mut R::OfSpace,
-    pub(super) page: u64,
+    pub(super) page: Page,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use knee_vm::hosted::MmuContext;
 use knee_vm::{
     Cpu, Entry as TableEntry, Fault, FaultFlush, Flush, Format, Frame, Machine, MapError,
-    OutOfMemory, Pages, Protection,
+    OutOfMemory, Page, Pages, Protection,
 };
 
 use super::accounting::Accounting;
@@ -35,7 +35,7 @@ pub struct Space<'m, M: Machine, S: Strategies> {
 }
 
 /// The first pages stay free: nobody is to find memory by a null pointer.
-const LOWEST: u64 = 16;
+const LOWEST: Page = Page(16);
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
     /// A space where nothing is mapped.
@@ -59,10 +59,10 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
 
     /// Where frames of the space are: pages, and the frame of each, by a walk over all tables. Exact if
     /// nobody changes that meanwhile.
-    pub fn present(&self) -> Vec<(u64, Frame)> {
+    pub fn present(&self) -> Vec<(Page, Frame)> {
         let mut all = Vec::new();
         self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
-            for page in pages.start..pages.end {
+            for page in pages.iter() {
                 let entry = self.memory.frames.table(table)[slot(page, 0)].load(Acquire);
                 if let TableEntry::Page { frame, .. } | TableEntry::ProtNone(frame) =
                     M::Format::read(entry, 0)
@@ -129,7 +129,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
     }
 
     #[inline]
-    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+    fn fault(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Result<(), Fault> {
         self.memory.check(cpu);
         let entered = self.map.with_entry(cpu, page, |protection, backing| {
             if !protection.contains(access) {
@@ -240,7 +240,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         Ok(())
     }
 
-    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+    fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection> {
         self.memory.check(cpu);
         self.map.with_entry(cpu, page, |protection, _| protection)
     }
@@ -275,7 +275,7 @@ fn readable(protection: Protection) -> Protection {
 
 /// Calls `with` with all entries of a map.
 pub(super) fn for_each<R: Reverse>(entries: &impl Entries<R>, mut with: impl FnMut(View<'_, R>)) {
-    let mut next = 0;
+    let mut next = Page(0);
     while let Some(entry) = entries.from(next) {
         next = entry.pages.end;
         with(entry);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_vm::{Cpu, Machine, Pages, Protection};
+use knee_vm::{Cpu, Machine, Page, Pages, Protection};
 
 use super::entries::{Entries, Entry, View};
 use super::gap_cache::GapCache;
@@ -28,13 +28,13 @@ pub struct TreeMap<R: Reverse>(Shared<Areas<R>>);
 /// Entries by their first page.
 #[derive(Debug)]
 struct Areas<R: Reverse> {
-    tree: BTreeMap<u64, Area<R>>,
+    tree: BTreeMap<Page, Area<R>>,
     cache: GapCache,
 }
 
 #[derive(Debug)]
 struct Area<R: Reverse> {
-    end: u64,
+    end: Page,
     protection: Protection,
     backing: R::Backing,
 }
@@ -53,7 +53,7 @@ impl<R: Reverse> Map<R> for TreeMap<R> {
     fn with_entry<M: Machine, T>(
         &self,
         cpu: &Cpu<'_, M>,
-        page: u64,
+        page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
         let areas = self.0.read(&OnCpu::of(cpu));
@@ -83,24 +83,24 @@ impl<R: Reverse> Map<R> for TreeMap<R> {
 pub struct Held<'a, R: Reverse>(Writing<'a, Areas<R>>);
 
 impl<R: Reverse> Held<'_, R> {
-    fn area(&mut self, start: u64) -> &mut Area<R> {
+    fn area(&mut self, start: Page) -> &mut Area<R> {
         self.0.tree.get_mut(&start).expect("an entry begins there")
     }
 }
 
-fn view<'a, R: Reverse>((&start, area): (&u64, &'a Area<R>)) -> View<'a, R> {
+fn view<'a, R: Reverse>((&start, area): (&Page, &'a Area<R>)) -> View<'a, R> {
     let pages = Pages { start, end: area.end };
     View { pages, protection: area.protection, backing: &area.backing }
 }
 
 impl<R: Reverse> Entries<R> for Held<'_, R> {
     #[inline]
-    fn up_to(&self, page: u64) -> Option<View<'_, R>> {
+    fn up_to(&self, page: Page) -> Option<View<'_, R>> {
         self.0.tree.range(..=page).next_back().map(view)
     }
 
     #[inline]
-    fn from(&self, page: u64) -> Option<View<'_, R>> {
+    fn from(&self, page: Page) -> Option<View<'_, R>> {
         self.0.tree.range(page..).next().map(view)
     }
 
@@ -110,25 +110,25 @@ impl<R: Reverse> Entries<R> for Held<'_, R> {
     }
 
     #[inline]
-    fn remove(&mut self, start: u64) -> R::Backing {
+    fn remove(&mut self, start: Page) -> R::Backing {
         self.0.tree.remove(&start).expect("an entry begins there").backing
     }
 
     #[inline]
-    fn set_end(&mut self, start: u64, end: u64) {
+    fn set_end(&mut self, start: Page, end: Page) {
         self.area(start).end = end;
     }
 
-    fn set_start(&mut self, start: u64, new: u64) {
+    fn set_start(&mut self, start: Page, new: Page) {
         let area = self.0.tree.remove(&start).expect("an entry begins there");
         self.0.tree.insert(new, area);
     }
 
-    fn set_protection(&mut self, start: u64, protection: Protection) {
+    fn set_protection(&mut self, start: Page, protection: Protection) {
         self.area(start).protection = protection;
     }
 
-    fn gap(&mut self, pages: Pages, count: u64) -> Option<u64> {
+    fn gap(&mut self, pages: Pages, count: u64) -> Option<Page> {
         let Areas { tree, cache } = &mut *self.0;
         cache.find(pages, count, |from, with| {
             let first = tree.range(..from).next_back();
@@ -138,9 +138,9 @@ impl<R: Reverse> Entries<R> for Held<'_, R> {
         })
     }
 
-    fn unmapped(&mut self, start: u64) {
+    fn unmapped(&mut self, start: Page) {
         let before = self.0.tree.range(..start).next_back();
-        let gap = before.map_or(0, |(_, before)| before.end);
+        let gap = before.map_or(Page(0), |(_, before)| before.end);
         self.0.cache.unmapped(gap);
     }
 

@@ -1,6 +1,6 @@
 //! What tests choose at random.
 
-use knee_vm::{PAGE, Protection};
+use knee_vm::Protection;
 
 use crate::random::{self, Random};
 
@@ -25,8 +25,4 @@ impl Random {
 /// How much longer than usual.
 pub(crate) fn patience() -> u64 {
     random::patience(500)
-}
-
-pub(crate) fn address(page: u64) -> u64 {
-    page * PAGE as u64
 }

@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use knee_baselines::AddressSpace;
-use knee_vm::{PAGE, Pages, Protection};
+use knee_vm::{Page, Pages, Protection, VirtAddr};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::choices::{address, patience};
+use crate::choices::patience;
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 use crate::random::Random;
 use crate::storm::storm;
 
 /// Pages that are mapped at first: in two tables, and in one that an extent covers.
-const ALL: [Pages; 2] = [Pages { start: 500, end: 524 }, Pages { start: 4000, end: 8000 }];
+const ALL: [Pages; 2] = [Pages::new(Page(500), 24), Pages::new(Page(4000), 4000)];
 
-fn page(number: u64) -> u64 {
-    match number {
+fn page(number: u64) -> Page {
+    Page(match number {
         0..24 => 500 + number,
         _ => 4090 + 3 * (number - 24),
-    }
+    })
 }
 
 const NUMBERS: u64 = 36;
@@ -29,7 +29,7 @@ const FAMILY: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Store(u64, u64),
+    Store(Page, u64),
     Fork(usize),
     Discard(Pages),
     Protect(Pages, Protection),
@@ -57,11 +57,11 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-type Words = BTreeMap<u64, u64>;
+type Words = BTreeMap<Page, u64>;
 
 fn check<'m, D: Design>(cpu: &ProcessorOf<'m, D>, space: &D::Space<'m>, words: &Words) {
     for page in (0..NUMBERS).map(page) {
-        let word = cpu.load(space, page * PAGE as u64).expect("all is mapped");
+        let word = cpu.load(space, page.address()).expect("all is mapped");
         assert_eq!(word, words.get(&page).copied().unwrap_or(0), "page {page:#x}");
     }
 }
@@ -85,7 +85,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
                 let Some((space, words)) = &mut family[who] else { continue };
                 match operation {
                     Operation::Store(page, value) => {
-                        cpu.store(space, page * PAGE as u64, value).unwrap();
+                        cpu.store(space, page.address(), value).unwrap();
                         words.insert(page, value);
                     }
                     Operation::Fork(place) => {
@@ -145,7 +145,7 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
         let cpu = machine.cpu(2);
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
-        let pages = Pages::new(490, PAGES);
+        let pages = Pages::new(Page(490), PAGES);
         space.map(&cpu, pages, Protection::READ_WRITE).unwrap();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -158,9 +158,9 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
                         if over.load(Relaxed) {
                             break;
                         }
-                        for page in pages.start..pages.end {
-                            let address = page * PAGE as u64;
-                            if page % 2 == number {
+                        for page in pages.iter() {
+                            let address = page.address();
+                            if page.0 % 2 == number {
                                 cpu.store(space, address, round).unwrap();
                                 assert_eq!(cpu.load(space, address), Ok(round));
                             } else {
@@ -176,13 +176,13 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
             let _over = Over(&over);
             for _ in 0..FORKS {
                 let fork = space.fork(&cpu).unwrap();
-                let load = |page: u64| cpu.load(&fork, page * PAGE as u64).unwrap();
-                let first: Vec<u64> = (pages.start..pages.end).map(load).collect();
-                let again: Vec<u64> = (pages.start..pages.end).map(load).collect();
+                let load = |page: Page| cpu.load(&fork, page.address()).unwrap();
+                let first: Vec<u64> = pages.iter().map(load).collect();
+                let again: Vec<u64> = pages.iter().map(load).collect();
                 assert_eq!(first, again);
                 // What the fork writes is its own.
-                for page in (pages.start..pages.end).step_by(3) {
-                    cpu.store(&fork, page * PAGE as u64, u64::MAX).unwrap();
+                for page in pages.iter().step_by(3) {
+                    cpu.store(&fork, page.address(), u64::MAX).unwrap();
                 }
             }
             drop(cpu);
@@ -197,7 +197,7 @@ for_each_design!(a_space_is_forked_while_others_write_to_it, Lazy);
 fn a_fork_is_the_space_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);
-    let all = Pages::new(0, 2 * TABLE + rounds);
+    let all = Pages::new(Page(0), 2 * TABLE + rounds);
     for _ in 0..D::rounds(4, 2) * patience() {
         let (is_over, forks) = (AtomicBool::new(false), AtomicBool::new(false));
         storm::<D>(
@@ -209,15 +209,15 @@ fn a_fork_is_the_space_of_one_moment<D: Design>() {
                         cpu.handle_ipis();
                     }
                     for round in 1..rounds {
-                        cpu.store(space, address(TABLE + round), round).unwrap();
-                        cpu.store(space, 0, round).unwrap();
+                        cpu.store(space, Page(TABLE + round).address(), round).unwrap();
+                        cpu.store(space, VirtAddr(0), round).unwrap();
                     }
                 }
                 while cpu.number() == 0 && !is_over.load(Relaxed) {
                     forks.store(true, Relaxed);
                     let copy = space.fork(&cpu).unwrap();
-                    let last = cpu.load(&copy, 0).unwrap();
-                    let before = cpu.load(&copy, address(TABLE + last)).unwrap();
+                    let last = cpu.load(&copy, VirtAddr(0)).unwrap();
+                    let before = cpu.load(&copy, Page(TABLE + last).address()).unwrap();
                     assert_eq!(before, last, "of two stores the copy has the second");
                     D::audit(&copy, &cpu);
                 }
@@ -233,7 +233,7 @@ for_each_design!(a_fork_is_the_space_of_one_moment);
 /// at first.
 fn a_family_comes_apart_on_all_cpus<D: Design>() {
     const PAGES: u64 = 24;
-    let pages = Pages::new(505, PAGES);
+    let pages = Pages::new(Page(505), PAGES);
     for round in 0..10 * patience() {
         let machine = MachineOf::<D>::with_architecture(8192, 3);
         let all = machine.free_frames();
@@ -243,8 +243,8 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
                 let cpu = machine.cpu(0);
                 let adam = D::space(&shared, &cpu);
                 adam.map(&cpu, pages, Protection::READ_WRITE).unwrap();
-                for page in pages.start..pages.end {
-                    cpu.store(&adam, address(page), page).unwrap();
+                for page in pages.iter() {
+                    cpu.store(&adam, page.address(), page.0).unwrap();
                 }
                 let [one, other] = [0, 1].map(|_| adam.fork(&cpu).unwrap());
                 vec![adam, one, other]
@@ -261,12 +261,12 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
                             match random.below(8) {
                                 0 => own.unmap(&cpu, Pages::new(page, 1)).unwrap(),
                                 1 => own.discard(&cpu, Pages::new(page, 1)).unwrap(),
-                                2 => drop(cpu.store(own, address(page), page)),
+                                2 => drop(cpu.store(own, page.address(), page.0)),
                                 3 => drop(own.map(&cpu, Pages::new(page, 1), Protection::READ)),
                                 _ => {
                                     let other = &family[random.below(3) as usize];
-                                    if let Ok(word) = cpu.load(other, address(page)) {
-                                        assert!(word == 0 || word == page, "{page} has {word}");
+                                    if let Ok(word) = cpu.load(other, page.address()) {
+                                        assert!(word == 0 || word == page.0, "{page:?} has {word}");
                                     }
                                 }
                             }

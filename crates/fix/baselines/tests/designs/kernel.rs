@@ -10,7 +10,9 @@ use knee_baselines::invalidation::Slots;
 use knee_sync::System;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::{Architecture, Hosted, MmuContext};
-use knee_vm::{Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Pages, Protection, Sv48, X86_64};
+use knee_vm::{
+    Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Page, Pages, Protection, Sv48, X86_64,
+};
 
 /// The kernel's entry in all uppermost tables: of a table that no space frees.
 const KERNEL: u64 = 0x7777_7003;
@@ -82,7 +84,7 @@ fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let memory = Memory::<_, Design>::new(&machine, 512, 100, Slots).unwrap();
         let space = classic::Space::new(&Arc::new(memory), &cpu).unwrap();
-        let page = Pages::new(100, 1);
+        let page = Pages::new(Page(100), 1);
         space.map(&cpu, page, Protection::READ_WRITE).unwrap();
         space.fault(&cpu, page.start, Protection::READ_WRITE).unwrap();
         let copy = space.fork(&cpu).unwrap();

@@ -2,7 +2,7 @@
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection};
+use knee_vm::{Fault, MapError, Page, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -69,7 +69,7 @@ fn entries_by_the_hundred_are_found<D: Design>() {
             for step in 0..=last - first {
                 let page = if upward { first + step } else { last - step };
                 let (pages, other) =
-                    (Pages::new(page, 1), [READ, READ | WRITE][(page % 2) as usize]);
+                    (Pages::new(Page(page), 1), [READ, READ | WRITE][(page % 2) as usize]);
                 let operation = match kind {
                     0 => Operation::Unmap(pages),
                     1 => Operation::Map(pages, other),
@@ -82,7 +82,7 @@ fn entries_by_the_hundred_are_found<D: Design>() {
                 );
             }
             for page in 0..COUNT {
-                assert_eq!(space.query(&cpu, page), model.find(page), "page {page}");
+                assert_eq!(space.query(&cpu, Page(page)), model.find(Page(page)), "page {page}");
             }
             assert_eq!(D::audit(&space, &cpu).mapped, model.mapped(space.pages()));
         }
@@ -100,17 +100,17 @@ fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
         let cpu = machine.cpu(0);
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
-        let pages = Pages::new(500, 200);
+        let pages = Pages::new(Page(500), 200);
         space.map(&cpu, pages, READ | WRITE).unwrap();
-        let store = |page: u64| cpu.store(&space, page * PAGE as u64, page);
-        let end = (pages.start..pages.end).find(|page| store(*page).is_err()).unwrap();
+        let store = |page: Page| cpu.store(&space, page.address(), page.0);
+        let end = pages.iter().find(|page| store(*page).is_err()).unwrap();
         assert_eq!(store(end), Err(Fault::OutOfMemory));
         assert_eq!(space.resident(), end - pages.start);
         // A fork needs tables, and leaves all as it was.
         assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
         assert_eq!(D::used(&shared), 200);
-        for page in pages.start..end {
-            assert_eq!(cpu.load(&space, page * PAGE as u64), Ok(page));
+        for page in (Pages { end, ..pages }).iter() {
+            assert_eq!(cpu.load(&space, page.address()), Ok(page.0));
             assert_eq!(store(page), Ok(()));
             assert_eq!(space.fault(&cpu, page, WRITE), Ok(()));
         }
@@ -130,10 +130,10 @@ fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>()
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
     let space = D::space(&shared, &cpu);
-    let populate = |start, count| space.populate(&cpu, Pages::new(start, count));
+    let populate = |start, count| space.populate(&cpu, Pages::new(Page(start), count));
     assert_eq!((populate(10, 4), populate(10, 0)), (Err(Fault::Unmapped), Ok(())));
-    space.map(&cpu, Pages::new(10, 2), READ).unwrap();
-    space.map(&cpu, Pages::new(13, 1), Protection::NONE).unwrap();
+    space.map(&cpu, Pages::new(Page(10), 2), READ).unwrap();
+    space.map(&cpu, Pages::new(Page(13), 1), Protection::NONE).unwrap();
     assert_eq!((populate(10, 4), space.resident()), (Err(Fault::Unmapped), 2));
     assert_eq!(populate(13, 1), Err(Fault::AccessDenied));
     assert_eq!((populate(10, 2), space.resident()), (Ok(()), 2));

@@ -8,9 +8,9 @@ use std::{panic, thread};
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;
-use knee_vm::{Fault, MapError, Pages, Protection};
+use knee_vm::{Fault, MapError, Page, Pages, Protection};
 
-use crate::choices::{address, patience};
+use crate::choices::patience;
 use crate::designs::{Design, FRAMES, MachineOf, ProcessorOf, for_each_design};
 use crate::random::Random;
 
@@ -77,7 +77,7 @@ fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, rand
 
 /// Pages of one CPU, and what it knows of each: what may be done, and its first word.
 struct Own {
-    first: u64,
+    first: Page,
     pages: Vec<Option<(Protection, u64)>>,
 }
 
@@ -126,13 +126,13 @@ impl Own {
                 if expected.is_ok() {
                     known[0] = known[0].map(|page| (page.0, value));
                 }
-                let stored = cpu.store(space, address(range.start), value);
+                let stored = cpu.store(space, range.start.address(), value);
                 assert_eq!(stored, expected, "page {:#x}", range.start);
             }
             _ => {
                 let expected = allows(known[0].map(|page| page.0), READ);
                 let expected = expected.map(|()| known[0].expect("it is mapped").1);
-                let loaded = cpu.load(space, address(range.start));
+                let loaded = cpu.load(space, range.start.address());
                 assert_eq!(loaded, expected, "page {:#x}", range.start);
             }
         }
@@ -152,7 +152,7 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
 }
 
 /// CPUs with so many pages of their own each, from `first` on. `mapped` is mapped before they come.
-fn apart<D: Design>(first: u64, each: u64, mapped: Option<Pages>, rounds: u64) {
+fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {
         let counted = AtomicU64::new(0);
         storm::<D>(
@@ -181,22 +181,22 @@ fn apart<D: Design>(first: u64, each: u64, mapped: Option<Pages>, rounds: u64) {
 }
 
 fn cpus_with_parts_of_one_leaf_do_not_notice_each_other<D: Design>() {
-    apart::<D>(7 * LEAF, LEAF / CPUS, None, D::rounds(15, 3));
+    apart::<D>(Page(7 * LEAF), LEAF / CPUS, None, D::rounds(15, 3));
 }
 
 fn cpus_with_leaves_of_one_branch_do_not_notice_each_other<D: Design>() {
-    apart::<D>(BRANCH - 600, 400, None, D::rounds(15, 3));
+    apart::<D>(Page(BRANCH - 600), 400, None, D::rounds(15, 3));
 }
 
 /// It is handed down two levels, and the ends of what each CPU has are in the same leaves.
 fn cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other<D: Design>() {
-    let mapped = Pages { start: 3 * LEAF, end: 2 * BRANCH + 5 };
-    apart::<D>(9 * LEAF + 100, 1300, Some(mapped), D::rounds(30, 4));
-    apart::<D>(BRANCH - 100, 70, Some(mapped), D::rounds(15, 3));
+    let mapped = Pages { start: Page(3 * LEAF), end: Page(2 * BRANCH + 5) };
+    apart::<D>(Page(9 * LEAF + 100), 1300, Some(mapped), D::rounds(30, 4));
+    apart::<D>(Page(BRANCH - 100), 70, Some(mapped), D::rounds(15, 3));
 }
 
 /// The place of a CPU's pages: ranges begin and end there, and others go there.
-type Places = Vec<u64>;
+type Places = Vec<Page>;
 
 /// What one CPU says of a page that it alone changes: its state, and how often it has said so. Odd while
 /// it is changing it.
@@ -261,8 +261,8 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
                     let Some(now) = said.now() else { continue };
                     let state = Said::state(now);
                     let (found, expected) = match random.below(3) {
-                        0 => (cpu.load(space, address(page)).map(drop), allows(state, READ)),
-                        1 => (cpu.store(space, address(page), step), allows(state, WRITE)),
+                        0 => (cpu.load(space, page.address()).map(drop), allows(state, READ)),
+                        1 => (cpu.store(space, page.address(), step), allows(state, WRITE)),
                         _ => {
                             let found = space.query(&cpu, page);
                             (found.map(drop).ok_or(Fault::Unmapped), allows(state, NONE))
@@ -290,7 +290,7 @@ fn change<'m, D: Design>(
     cpu: &ProcessorOf<'m, D>,
     space: &D::Space<'m>,
     random: &mut Random,
-    places: &[u64],
+    places: &[Page],
     said: &[Said],
 ) {
     let (first, last) = random.places(places.len());
@@ -321,7 +321,7 @@ fn change<'m, D: Design>(
     }
     if protection == READ {
         // Nobody writes where it is forbidden.
-        let words = || places.iter().map(|&page| cpu.load(space, address(page)).ok());
+        let words = || places.iter().map(|&page| cpu.load(space, page.address()).ok());
         let before: Vec<_> = words().collect();
         for ((word, before), page) in words().zip(before).zip(places) {
             let is_read_only = space.query(cpu, *page) == Some(READ);
@@ -332,7 +332,7 @@ fn change<'m, D: Design>(
 
 fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
     visited::<D>(
-        [0, 1, 2].map(|cpu| (0..20).map(|page| 5 * LEAF + 20 * cpu + page).collect()),
+        [0, 1, 2].map(|cpu| (0..20).map(|page| Page(5 * LEAF + 20 * cpu + page)).collect()),
         D::rounds(5, 3),
         D::rounds(3000, 2000),
     );
@@ -341,7 +341,7 @@ fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
 /// Ranges that are said by one branch, by the one above, and by leaves that CPUs share.
 fn pages_of_what_is_handed_down_are_found_as_their_owners_say<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
-    let places = |cpu: u64| steps.iter().map(|step| 100 + cpu * BRANCH + step).collect();
+    let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
     visited::<D>([0, 1, 2].map(places), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
@@ -382,7 +382,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                 for step in 1..=steps {
                     let (first, last) = random.places(places.len());
                     let pages = Pages { start: places[first], end: places[last] + 1 };
-                    let (at, stores) = (address(pages.start), &all[first]);
+                    let (at, stores) = (pages.start.address(), &all[first]);
                     match random.below(16) {
                         0..3 => {
                             // Before that nothing was mapped.
@@ -440,18 +440,18 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
 }
 
 fn pages_of_one_leaf_have_what_was_stored_since_they_were_mapped<D: Design>() {
-    shared::<D>((LEAF - 8..LEAF + 8).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
+    shared::<D>((LEAF - 8..LEAF + 8).map(Page).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
 fn pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped<D: Design>() {
     let near = (0..4).map(|page| 2 * LEAF + page);
     let far = [9 * LEAF + 3, BRANCH - 1, BRANCH, BRANCH + LEAF, 2 * BRANCH, 3 * BRANCH + 7];
-    shared::<D>(near.chain(far).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
+    shared::<D>(near.chain(far).map(Page).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
 /// A fault looks at what branches say while another CPU moves it from one to the next.
 fn what_is_handed_down_meanwhile_is_found<D: Design>() {
-    let (all, page, other) = (Pages { start: 100, end: BRANCH + 100 }, 101, 5 * LEAF);
+    let (all, page, other) = (Pages::new(Page(100), BRANCH), Page(101), Page(5 * LEAF));
     let (said, is_over) = (Said::default(), AtomicU64::new(0));
     storm::<D>(
         |_, _| (),

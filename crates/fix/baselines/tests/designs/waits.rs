@@ -11,12 +11,12 @@ use knee_baselines::classic::{
 };
 use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
 use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{PAGE, Pages, Protection};
+use knee_vm::{Page, Pages, Protection, VirtAddr};
 
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design, form};
 
-const PAGE_7: Pages = Pages { start: 7, end: 8 };
-const ADDRESS: u64 = 7 * PAGE as u64;
+const PAGE_7: Pages = Pages::new(Page(7), 1);
+const ADDRESS: VirtAddr = Page(7).address();
 
 /// CPU 0 takes a page out of one of two spaces that have its frame, and waits for CPU 2 to forget it.
 /// What CPU 1 does with the page in the other meanwhile, as the last that has the frame, must wait as well:

@@ -21,7 +21,7 @@ use knee_sync::shim::{Padded, is_mutant};
 
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::page::Pages;
+use crate::page::{Page, Pages};
 use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
@@ -37,7 +37,7 @@ pub(crate) struct Attachment {
     /// Pages of the object.
     indexes: Range<u64>,
     /// The page of the space that maps the first of them.
-    page: u64,
+    page: Page,
     tree: NonNull<Tree>,
     shard: Cell<usize>,
     links: UnsafeCell<Links>,
@@ -93,7 +93,7 @@ pub(crate) struct Visit<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
     indexes: Range<u64>,
-    page: u64,
+    page: Page,
     /// Compared only: the attachment may have been freed by now.
     attachment: NonNull<Attachment>,
 }
@@ -118,7 +118,7 @@ impl<M: Machine> Visit<'_, M> {
     }
 
     /// The object's page that is mapped at `page`.
-    pub(crate) fn index(&self, page: u64) -> u64 {
+    pub(crate) fn index(&self, page: Page) -> u64 {
         self.indexes.start + (page - self.page)
     }
 }
@@ -152,7 +152,7 @@ impl Attachment {
 
     /// The object's page that is mapped at `page`.
     #[inline]
-    pub(crate) fn index(&self, page: u64) -> u64 {
+    pub(crate) fn index(&self, page: Page) -> u64 {
         self.indexes.start + (page - self.page)
     }
 }
@@ -479,7 +479,7 @@ mod tests {
                     drop(unsafe { Box::from_raw(old.as_ptr()) });
                 } else {
                     let tree = NonNull::from(space.tree());
-                    let new = Attachment::new(Pages::new(1000, pages), first, tree);
+                    let new = Attachment::new(Pages::new(Page(1000), pages), first, tree);
                     let new = NonNull::from(Box::leak(Box::new(new)));
                     all.push(new);
                     // SAFETY: it is freed only after it was detached.

@@ -21,7 +21,7 @@ use crate::allocate::try_box_uninit;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::needed::Needed;
-use crate::page::Pages;
+use crate::page::{Page, Pages};
 use crate::tree::Tree;
 use crate::tree::attributes::{Attributes, BackingId};
 
@@ -144,7 +144,7 @@ impl Backing {
 
     /// The object's page that is mapped at `page`.
     #[inline]
-    pub(crate) fn index(&self, page: u64) -> u64 {
+    pub(crate) fn index(&self, page: Page) -> u64 {
         self.attachment.index(page)
     }
 

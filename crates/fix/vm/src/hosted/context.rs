@@ -3,7 +3,7 @@
 use crate::cpu::Cpu;
 use crate::error::Fault;
 use crate::machine::Machine;
-use crate::page::{Frame, Pages, Protection};
+use crate::page::{Frame, Page, Pages, Protection};
 use crate::space::Space;
 
 /// What an MMU needs from an address space: its tables, its set of active CPUs, and its page-fault handler.
@@ -33,7 +33,7 @@ pub trait MmuContext<'m, M: Machine> {
     ///
     /// # Errors
     /// See [`Fault`].
-    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault>;
+    fn fault(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Result<(), Fault>;
 }
 
 impl<'m, M: Machine> MmuContext<'m, M> for Space<'m, M> {
@@ -59,7 +59,7 @@ impl<'m, M: Machine> MmuContext<'m, M> for Space<'m, M> {
         unsafe { self.deactivate(cpu) };
     }
 
-    fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+    fn fault(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Result<(), Fault> {
         self.fault(cpu, page, access)
     }
 }

@@ -19,30 +19,30 @@
 //!
 //! ```
 //! # use knee_vm::hosted::Hosted;
-//! # use knee_vm::{Pages, Protection, Space};
+//! # use knee_vm::{Page, Pages, Protection, Space};
 //! let machine = Hosted::new(1024, 2);
 //! let mut main = machine.cpu(0);
 //! let space = Space::new(&main).unwrap();
-//! space.map(&main, Pages::new(16, 4), Protection::READ).unwrap();
-//! main.load(&space, 16 << 12).unwrap();
+//! space.map(&main, Pages::new(Page(16), 4), Protection::READ).unwrap();
+//! main.load(&space, Page(16).address()).unwrap();
 //! std::thread::scope(|scope| {
-//!     let other = scope.spawn(|| space.unmap(&machine.cpu(1), Pages::new(16, 4)));
+//!     let other = scope.spawn(|| space.unmap(&machine.cpu(1), Pages::new(Page(16), 4)));
 //!     main.offline(|| other.join()).unwrap().unwrap();
 //! });
 //! ```
 //!
 //! ```
 //! use knee_vm::hosted::Hosted;
-//! use knee_vm::{PAGE, Pages, Protection, Space};
+//! use knee_vm::{Page, Pages, Protection, Space};
 //!
 //! let machine = Hosted::new(1024, 2);
 //! let cpu = machine.cpu(0);
 //! let space = Space::new(&cpu).unwrap();
-//! space.map(&cpu, Pages::new(16, 4), Protection::READ | Protection::WRITE).unwrap();
-//! cpu.store(&space, 16 * PAGE as u64, 7).unwrap();
-//! assert_eq!(cpu.load(&space, 16 * PAGE as u64), Ok(7));
-//! space.unmap(&cpu, Pages::new(16, 4)).unwrap();
-//! assert!(cpu.load(&space, 16 * PAGE as u64).is_err());
+//! space.map(&cpu, Pages::new(Page(16), 4), Protection::READ | Protection::WRITE).unwrap();
+//! cpu.store(&space, Page(16).address(), 7).unwrap();
+//! assert_eq!(cpu.load(&space, Page(16).address()), Ok(7));
+//! space.unmap(&cpu, Pages::new(Page(16), 4)).unwrap();
+//! assert!(cpu.load(&space, Page(16).address()).is_err());
 //! ```
 
 mod architecture;
@@ -106,13 +106,13 @@ impl<A: Architecture> Hosted<A> {
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
-    /// use knee_vm::{AArch64, Pages, Protection, Space};
+    /// use knee_vm::{AArch64, Page, Pages, Protection, Space};
     ///
     /// let machine = Hosted::<AArch64>::with_architecture(1024, 2);
     /// let cpu = machine.cpu(0);
     /// let space = Space::new(&cpu)?;
-    /// space.map(&cpu, Pages::new(16, 4), Protection::READ)?;
-    /// assert_eq!(cpu.load(&space, 16 << 12), Ok(0));
+    /// space.map(&cpu, Pages::new(Page(16), 4), Protection::READ)?;
+    /// assert_eq!(cpu.load(&space, Page(16).address()), Ok(0));
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
     pub fn with_architecture(frames: usize, cpus: usize) -> Hosted<A> {

@@ -12,7 +12,7 @@ use super::mailbox::{Mailbox, shoot_down};
 use super::tlb::Translation;
 use crate::machine::Flush;
 use crate::machine::cpu_set::CpuSet;
-use crate::page::{Frame, Pages, Protection};
+use crate::page::{Frame, Page, Pages, Protection};
 
 /// Loom's preemption bound. The models also pass without a bound, in five times the time.
 const PREEMPTIONS: usize = 5;
@@ -67,7 +67,7 @@ impl Processor {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().handle_ipis() };
         // SAFETY: this is the CPU's thread.
-        let known = unsafe { self.mailbox().tlb() }.find(SPACE, page as u64);
+        let known = unsafe { self.mailbox().tlb() }.find(SPACE, Page(page as u64));
         if known.is_some() || self.walk(page) {
             self.take(page);
         }
@@ -83,7 +83,7 @@ impl Processor {
             let tlb = unsafe { self.mailbox().tlb() };
             tlb.insert(Translation {
                 space: SPACE,
-                page: page as u64,
+                page: Page(page as u64),
                 frame: Frame(0),
                 protection: Protection::READ,
                 is_global: false,
@@ -97,7 +97,7 @@ impl Processor {
     fn unmap(&self, page: usize) {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
-        let pages = Flush::Range(Pages::new(page as u64, 1));
+        let pages = Flush::Range(Pages::new(Page(page as u64), 1));
         // SAFETY: this is the CPU's thread.
         unsafe { shoot_down(mailboxes, &Model, self.number, active, SPACE, pages) };
         self.take(page);

@@ -14,7 +14,7 @@ use crate::error::Fault;
 use crate::machine::Flush;
 use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
-use crate::page::{BITS, ENTRIES, PAGE, Pages, Protection};
+use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
 
 /// Consecutive faults that a CPU may raise from cached entries although its handler reported success. One
 /// suffices if the handler flushes the entry, but other CPUs may unmap the page in between.
@@ -74,7 +74,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     pub fn load(
         &self,
         space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
-        address: u64,
+        address: VirtAddr,
     ) -> Result<u64, Fault> {
         self.access(space, address, Protection::READ, |word| word.load(Relaxed))
     }
@@ -90,7 +90,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     pub fn store(
         &self,
         space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
-        address: u64,
+        address: VirtAddr,
         value: u64,
     ) -> Result<(), Fault> {
         self.access(space, address, Protection::WRITE, |word| word.store(value, Relaxed))
@@ -100,12 +100,12 @@ impl<'m, A: Architecture> Processor<'m, A> {
     fn access<R>(
         &self,
         space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
-        address: u64,
+        address: VirtAddr,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        assert!(address.is_multiple_of(8), "words are at multiples of eight");
-        let page = address / PAGE as u64;
+        assert!(address.0.is_multiple_of(8), "words are at multiples of eight");
+        let page = address.page();
         // Consecutive faults raised from cached entries.
         let mut cached_faults = 0;
         loop {
@@ -119,7 +119,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     None => continue,
                 },
             };
-            let result = with(self.machine.word(translation.frame, address as usize % PAGE / 8));
+            let result = with(self.machine.word(translation.frame, address.offset() / 8));
             // The frame cannot be freed before this CPU acknowledges the shootdown, which it does not do in
             // between.
             let is_stale = self.machine.generation(translation.frame) != translation.generation;
@@ -138,7 +138,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     fn miss(
         &self,
         space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
-        page: u64,
+        page: Page,
         access: Protection,
         is_cached: bool,
         cached_faults: &mut u32,
@@ -177,7 +177,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     fn walk(
         &self,
         space: &(impl MmuContext<'m, Hosted<A>> + ?Sized),
-        page: u64,
+        page: Page,
         access: Protection,
     ) -> Result<Translation, Source> {
         space.activate(&self.cpu);
@@ -201,7 +201,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             // not do in between. Even a stale cached table is a frame of the machine, whose memory stays
             // valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
-            let index = page >> (BITS * u32::from(level));
+            let index = page.0 >> (BITS * u32::from(level));
             let entry = entries[index as usize % ENTRIES].load(Acquire);
             let is_stale = generation(table.0) != table.1;
             assert!(

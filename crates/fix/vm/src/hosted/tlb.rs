@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::machine::Flush;
-use crate::page::{BITS, Frame, Pages, Protection};
+use crate::page::{BITS, Frame, Page, Pages, Protection};
 
 /// Entries of the direct-mapped TLB, indexed by the low bits of the page number.
 const ENTRIES: usize = 256;
@@ -19,7 +19,7 @@ const ONE_BY_ONE: u64 = 64;
 pub(super) struct Translation {
     /// The address-space identifier: the number of the space whose tables the walk went through.
     pub(super) space: u64,
-    pub(super) page: u64,
+    pub(super) page: Page,
     pub(super) frame: Frame,
     pub(super) protection: Protection,
     /// The entry matches in all spaces.
@@ -30,14 +30,14 @@ pub(super) struct Translation {
 
 impl Translation {
     /// A cached absent entry, which allows no access.
-    pub(super) const fn absent(space: u64, page: u64) -> Translation {
+    pub(super) const fn absent(space: u64, page: Page) -> Translation {
         let (frame, protection) = (Frame(0), Protection::NONE);
         Translation { space, page, frame, protection, is_global: false, generation: 0 }
     }
 }
 
 /// No space has number 0.
-const EMPTY: Translation = Translation::absent(0, 0);
+const EMPTY: Translation = Translation::absent(0, Page(0));
 
 /// A cached non-leaf entry. It covers `1 << 9 * level` pages from `index << 9 * level`.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ const NO_TABLE: CachedTable = CachedTable { space: 0, level: 0, index: 0, table:
 impl CachedTable {
     fn pages(&self) -> Pages {
         let shift = BITS * u32::from(self.level);
-        Pages::new(self.index << shift, 1 << shift)
+        Pages::new(Page(self.index << shift), 1 << shift)
     }
 }
 
@@ -76,8 +76,8 @@ impl Default for Tlb {
 }
 
 impl Tlb {
-    fn entry(&self, page: u64) -> &Cell<Translation> {
-        &self.pages[page as usize % ENTRIES]
+    fn entry(&self, page: Page) -> &Cell<Translation> {
+        &self.pages[page.0 as usize % ENTRIES]
     }
 
     fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
@@ -86,9 +86,9 @@ impl Tlb {
     }
 
     /// Returns the lowest cached non-leaf entry that covers `page`.
-    pub(super) fn find_table(&self, space: u64, page: u64, levels: u8) -> Option<CachedTable> {
+    pub(super) fn find_table(&self, space: u64, page: Page, levels: u8) -> Option<CachedTable> {
         (1..levels).find_map(|level| {
-            let index = page >> (BITS * u32::from(level));
+            let index = page.0 >> (BITS * u32::from(level));
             let cached = self.table_entry(level, index).get();
             let is_it = (cached.space, cached.level, cached.index) == (space, level, index);
             is_it.then_some(cached)
@@ -104,7 +104,7 @@ impl Tlb {
     /// # Panics
     /// If hardware would use a global translation of another space.
     #[inline]
-    pub(super) fn find(&self, space: u64, page: u64) -> Option<Translation> {
+    pub(super) fn find(&self, space: u64, page: Page) -> Option<Translation> {
         let cached = self.entry(page).get();
         if cached.space == space && cached.page == page {
             return Some(cached);
@@ -122,7 +122,7 @@ impl Tlb {
     pub(super) fn flush(&self, space: u64, what: Flush) {
         match what {
             Flush::Range(pages) | Flush::Tables(pages) if pages.count() <= ONE_BY_ONE => {
-                for page in pages.start..pages.end {
+                for page in pages.iter() {
                     let entry = self.entry(page);
                     if (entry.get().space, entry.get().page) == (space, page) {
                         entry.set(EMPTY);

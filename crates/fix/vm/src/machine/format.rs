@@ -2,7 +2,7 @@
 
 use knee_sync::shim::AtomicU64;
 
-use crate::page::{BITS, ENTRIES, Frame, Pages, Protection};
+use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 
 /// A page table.
 pub(crate) type Table = [AtomicU64; ENTRIES];
@@ -82,7 +82,7 @@ pub unsafe trait Format: Sync + 'static {
     #[inline]
     fn pages() -> Pages {
         let bits = BITS * u32::from(Self::LEVELS) - u32::from(Self::HAS_KERNEL);
-        Pages { start: 0, end: 1 << bits }
+        Pages::new(Page(0), 1 << bits)
     }
 
     /// Encodes a pointer to a table.

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use knee_sync::shim::{AtomicU64, order};
 
-use crate::page::Frame;
+use crate::page::{Frame, Page};
 
 /// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory, initially zero.
 /// CPUs that use adjacent frames do not share a line.
@@ -21,10 +21,10 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// For a private frame: the space that allocated it, and its page number there. Protected by the lock of
+    /// For a private frame: the space that allocated it, and its page there. Protected by the lock of
     /// an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
-    index: Cell<u64>,
+    page: Cell<Page>,
 }
 
 /// Opaque handle of the [origin](crate::space::lineage) of a page; only stored and compared here.
@@ -78,15 +78,15 @@ impl FrameMeta {
     /// Records that the frame is private and was allocated by `origin` at `page`. The caller must own the
     /// only entry that maps the frame, or will map it.
     #[inline]
-    pub(crate) fn set_origin(&self, origin: OriginId, page: u64) {
+    pub(crate) fn set_origin(&self, origin: OriginId, page: Page) {
         self.origin.set(Some(origin));
-        self.index.set(page);
+        self.page.set(page);
     }
 
-    /// Returns the origin of a private frame and its page number there. The caller must hold the lock of an
+    /// Returns the origin of a private frame and its page there. The caller must hold the lock of an
     /// entry that maps the frame.
-    pub(crate) fn origin(&self) -> (OriginId, u64) {
-        (self.origin.get().expect("a private frame has an origin"), self.index.get())
+    pub(crate) fn origin(&self) -> (OriginId, Page) {
+        (self.origin.get().expect("a private frame has an origin"), self.page.get())
     }
 
     /// Returns whether an object owns the frame.

@@ -24,7 +24,7 @@
 //!
 //! use knee_vm::hosted::Hosted;
 //! use knee_vm::memory_set::{Anonymous, MemoryArea, MemorySet, SpaceTable};
-//! use knee_vm::{Protection, Space};
+//! use knee_vm::{Protection, Space, VirtAddr};
 //! use memory_addr::va;
 //!
 //! let machine = Hosted::new(1024, 1);
@@ -35,10 +35,10 @@
 //! let mut set = MemorySet::new();
 //! let area = MemoryArea::new(va!(0x10_0000), 0x4000, Protection::READ_WRITE, Anonymous::default());
 //! set.map(area, &mut table, false).unwrap();
-//! cpu.store(&*space, 0x10_2000, 42).unwrap(); // The CPU faults; the set is not asked.
+//! cpu.store(&*space, VirtAddr(0x10_2000), 42).unwrap(); // The CPU faults; the set is not asked.
 //! set.unmap(va!(0x10_1000), 0x2000, &mut table).unwrap();
 //! assert_eq!(set.len(), 2);
-//! assert!(cpu.load(&*space, 0x10_2000).is_err());
+//! assert!(cpu.load(&*space, VirtAddr(0x10_2000)).is_err());
 //! # drop(table);
 //! ```
 //!

@@ -10,7 +10,7 @@ use super::backend::MappingBackend;
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
-use crate::page::{PAGE, Pages, Protection};
+use crate::page::{PAGE, Page, Pages, Protection};
 use crate::space::Space;
 
 /// A [`Space`] and the CPU that changes it: what a set takes for its page tables. It is made for a call.
@@ -38,7 +38,7 @@ impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
         with: impl FnOnce(&Space<'m, M>, Pages) -> Result<(), MapError>,
     ) -> bool {
         let is_whole = start.is_aligned(PAGE) && size.is_multiple_of(PAGE);
-        let pages = Pages::new((start.as_usize() / PAGE) as u64, (size / PAGE) as u64);
+        let pages = Pages::new(Page((start.as_usize() / PAGE) as u64), (size / PAGE) as u64);
         is_whole && with(&self.space, pages).is_ok()
     }
 }

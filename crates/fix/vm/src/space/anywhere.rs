@@ -19,14 +19,14 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
-    /// use knee_vm::{PAGE, Protection, Space};
+    /// use knee_vm::{Protection, Space};
     ///
     /// let machine = Hosted::new(1024, 2);
     /// let cpu = machine.cpu(0);
     /// let space = Space::new(&cpu)?;
     /// let pages = space.map_anywhere(&cpu, 4, Protection::READ_WRITE)?;
     /// assert_eq!(pages.count(), 4);
-    /// cpu.store(&space, pages.start * PAGE as u64, 42).unwrap();
+    /// cpu.store(&space, pages.start.address(), 42).unwrap();
     ///
     /// // Unmapped addresses are reused soon.
     /// space.unmap(&cpu, pages)?;
@@ -73,13 +73,13 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
-    /// use knee_vm::{Fault, PAGE, Protection, Space};
+    /// use knee_vm::{Fault, Protection, Space};
     ///
     /// let machine = Hosted::new(1024, 2);
     /// let cpu = machine.cpu(0);
     /// let space = Space::new(&cpu)?;
     /// let stack = space.map_guarded(&cpu, 16, 1, Protection::READ_WRITE)?;
-    /// let below = (stack.start - 1) * PAGE as u64;
+    /// let below = (stack.start - 1).address();
     /// assert_eq!(cpu.store(&space, below, 1), Err(Fault::Guard));
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
@@ -224,7 +224,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// The first gap in `rest`, or `None`. Advances `rest` past the gap and the mapping that ends it.
     #[cold]
     fn next_gap(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Pages> {
-        let mut gap = Pages { start: 0, end: 0 };
+        let mut gap = Pages::new(rest.start, 0);
         while gap.is_empty() && !rest.is_empty() {
             let used = {
                 let _guard = cpu.pin();
@@ -244,14 +244,15 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::hosted::Hosted;
+    use crate::page::Page;
 
     proptest! {
         /// The pages of three leaves: a mapping that spans two or more leaves is recorded in the branch
         /// above, between those recorded in leaves.
         #[test]
         fn gaps_cover_exactly_the_unmapped_pages(
-            changes in prop::collection::vec((0_u64..1500, 1_u64..300, any::<bool>()), 1..30),
-            start in 0_u64..1500,
+            changes in prop::collection::vec(((0_u64..1500).prop_map(Page), 1_u64..300, any::<bool>()), 1..30),
+            start in (0_u64..1500).prop_map(Page),
             count in 1_u64..if cfg!(miri) { 100 } else { 1500 },
         ) {
             let machine = Hosted::new(64, 1);
@@ -269,12 +270,12 @@ mod tests {
             while let Some(gap) = space.next_gap(&cpu, &mut rest) {
                 mapped.end = gap.start;
                 prop_assert!(!gap.is_empty() && gap.end <= start + count);
-                prop_assert!((mapped.start..mapped.end).all(|page| space.query(&cpu, page).is_some()));
-                prop_assert!((gap.start..gap.end).all(|page| space.query(&cpu, page).is_none()));
+                prop_assert!(mapped.iter().all(|page| space.query(&cpu, page).is_some()));
+                prop_assert!(gap.iter().all(|page| space.query(&cpu, page).is_none()));
                 mapped.start = gap.end;
             }
             mapped.end = start + count;
-            prop_assert!((mapped.start..mapped.end).all(|page| space.query(&cpu, page).is_some()));
+            prop_assert!(mapped.iter().all(|page| space.query(&cpu, page).is_some()));
         }
     }
 }

@@ -22,14 +22,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
-use crate::page::{BITS, ENTRIES, Pages};
+use crate::page::{BITS, ENTRIES, Page, Pages};
 
 /// Pages of a slice: the span of a branch just above the leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
 
 /// Pages at the start that are never chosen, so that small offsets from a null pointer fault. As many as
 /// Linux' `mmap_min_addr` keeps free.
-const LOWEST: u64 = 16;
+const LOWEST: Page = Page(16);
 
 /// Ranges of up to this many pages have one list per size: an unmapped range then fits the next mapping of
 /// its size exactly.
@@ -47,7 +47,7 @@ const MOST: usize = 4096;
 /// The null index.
 const NONE: u32 = u32::MAX;
 
-const EMPTY: Pages = Pages { start: 0, end: 0 };
+const EMPTY: Pages = Pages::new(Page(0), 0);
 
 /// The class of ranges of `count` pages.
 fn class(count: u64) -> usize {
@@ -60,7 +60,7 @@ fn class(count: u64) -> usize {
 /// Chooses `count` pages in `range`, which must have room for them. Avoids crossing a leaf boundary where
 /// possible, because a mapping that crosses one is recorded in the branch above.
 pub(crate) fn place(range: Pages, count: u64) -> Pages {
-    let border = range.start.next_multiple_of(ENTRIES as u64);
+    let border = Page(range.start.0.next_multiple_of(ENTRIES as u64));
     let crosses = count <= ENTRIES as u64 && border < range.start + count;
     let fits = border + count <= range.end;
     Pages::new(if crosses && fits { border } else { range.start }, count)
@@ -271,7 +271,7 @@ impl Arenas {
         arenas.try_reserve_exact(cpus)?;
         arenas.resize_with(cpus, || RefCell::new(Arena::new()));
         let window = Pages { start: LOWEST, ..pages };
-        let (taken, arenas) = (AtomicU64::new(window.end), arenas.into_boxed_slice());
+        let (taken, arenas) = (AtomicU64::new(window.end.0), arenas.into_boxed_slice());
         Ok(Arenas { window, taken, arenas })
     }
 
@@ -297,7 +297,7 @@ impl Arenas {
     /// could list them, and programs that choose their own addresses need not pay for lists.
     #[inline]
     pub(crate) fn sliced(&self, pages: Pages) -> Pages {
-        pages.and(Pages { start: self.taken.load(Relaxed), end: self.window.end })
+        pages.and(Pages { start: Page(self.taken.load(Relaxed)), end: self.window.end })
     }
 
     /// Takes adjacent unused slices with room for `count` pages. Returns `None` if too few are left.
@@ -307,7 +307,7 @@ impl Arenas {
         let lower = |taken: u64| taken.checked_sub(pages).filter(|&first| first >= SLICE);
         // Relaxed: the update itself grants the slices, and publishes nothing else.
         let taken = self.taken.fetch_update(Relaxed, Relaxed, lower).ok()?;
-        Some(Pages::new(taken - pages, pages))
+        Some(Pages::new(Page(taken - pages), pages))
     }
 }
 
@@ -368,7 +368,7 @@ mod tests {
         ) {
             const PAGES: u64 = 20_000;
             let mut arena = Arena::new();
-            arena.give(Pages::new(1000, PAGES));
+            arena.give(Pages::new(Page(1000), PAGES));
             let mut taken: Vec<Pages> = Vec::new();
             for operation in operations {
                 match operation {
@@ -406,7 +406,7 @@ mod tests {
             arena.list(last);
             arena.join(MOST);
             check(&arena);
-            prop_assert_eq!(all(&arena), vec![Pages::new(1000, PAGES)]);
+            prop_assert_eq!(all(&arena), vec![Pages::new(Page(1000), PAGES)]);
         }
     }
 
@@ -414,24 +414,24 @@ mod tests {
     fn ranges_of_one_size_are_reused_in_lifo_order() {
         let mut arena = Arena::new();
         for page in [10, 30, 20] {
-            arena.give(Pages::new(page, 3));
+            arena.give(Pages::new(Page(page), 3));
         }
-        arena.give(Pages::new(40, 4));
+        arena.give(Pages::new(Page(40), 4));
         for page in [20, 30, 10] {
-            assert_eq!(arena.take(3), Some(Pages::new(page, 3)));
+            assert_eq!(arena.take(3), Some(Pages::new(Page(page), 3)));
         }
-        assert_eq!(arena.take(3), Some(Pages::new(40, 4)), "then a larger one");
+        assert_eq!(arena.take(3), Some(Pages::new(Page(40), 4)), "then a larger one");
         assert_eq!(arena.take(1), None);
     }
 
     #[test]
     fn a_full_arena_drops_its_smallest_ranges() {
         let mut arena = Arena::new();
-        let large = Pages::new(1 << 20, 1000);
+        let large = Pages::new(Page(1 << 20), 1000);
         arena.give(large);
         let times = if cfg!(miri) { 2 } else { 5 };
         for page in 0..times * MOST as u64 {
-            arena.give(Pages::new(2 * page, 1));
+            arena.give(Pages::new(Page(2 * page), 1));
             assert!(arena.entries.len() <= MOST);
         }
         check(&arena);
@@ -443,32 +443,31 @@ mod tests {
     fn adjacent_ranges_are_merged_before_a_slice_is_taken() {
         let mut arena = Arena::new();
         for page in [2, 0, 6, 4, 3, 7, 1, 5] {
-            arena.give(Pages::new(page, 1));
+            arena.give(Pages::new(Page(page), 1));
         }
         assert_eq!(arena.take(8), None);
-        assert_eq!(arena.take_joined(8), Some(Pages::new(0, 8)));
+        assert_eq!(arena.take_joined(8), Some(Pages::new(Page(0), 8)));
         assert_eq!(arena.take_joined(1), None, "nothing to merge");
     }
 
     #[test]
     fn small_ranges_cross_no_leaf_boundary_if_there_is_room() {
-        let end = 3 * ENTRIES as u64;
-        let range = Pages { start: 510, end };
-        assert_eq!(place(range, 2), Pages::new(510, 2));
-        assert_eq!(place(range, 3), Pages::new(512, 3));
-        assert_eq!(place(range, 512), Pages::new(512, 512));
-        assert_eq!(place(range, 513), Pages::new(510, 513));
-        assert_eq!(place(Pages { start: 510, end: 514 }, 3), Pages::new(510, 3));
+        let range = Pages { start: Page(510), end: Page(3 * ENTRIES as u64) };
+        assert_eq!(place(range, 2), Pages::new(Page(510), 2));
+        assert_eq!(place(range, 3), Pages::new(Page(512), 3));
+        assert_eq!(place(range, 512), Pages::new(Page(512), 512));
+        assert_eq!(place(range, 513), Pages::new(Page(510), 513));
+        assert_eq!(place(Pages::new(Page(510), 4), 3), Pages::new(Page(510), 3));
     }
 
     #[test]
     fn slices_are_disjoint_and_run_out() {
-        let arenas = Arenas::new(1, Pages::new(0, 8 * SLICE)).unwrap();
-        assert_eq!(arenas.slices(1), Some(Pages::new(7 * SLICE, SLICE)));
-        assert_eq!(arenas.slices(SLICE + 1), Some(Pages::new(5 * SLICE, 2 * SLICE)));
+        let arenas = Arenas::new(1, Pages::new(Page(0), 8 * SLICE)).unwrap();
+        assert_eq!(arenas.slices(1), Some(Pages::new(Page(7 * SLICE), SLICE)));
+        assert_eq!(arenas.slices(SLICE + 1), Some(Pages::new(Page(5 * SLICE), 2 * SLICE)));
         assert_eq!(arenas.slices(5 * SLICE), None, "the lowest slice is never taken");
-        assert_eq!(arenas.slices(4 * SLICE), Some(Pages::new(SLICE, 4 * SLICE)));
+        assert_eq!(arenas.slices(4 * SLICE), Some(Pages::new(Page(SLICE), 4 * SLICE)));
         assert_eq!(arenas.slices(1), None);
-        assert_eq!(arenas.sliced(Pages::new(0, 2 * SLICE)), Pages::new(SLICE, SLICE));
+        assert_eq!(arenas.sliced(Pages::new(Page(0), 2 * SLICE)), Pages::new(Page(SLICE), SLICE));
     }
 }

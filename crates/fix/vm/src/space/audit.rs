@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::cpu::Cpu;
 use crate::machine::Machine;
 use crate::machine::format::{ABSENT, Entry, Format};
-use crate::page::{ENTRIES, Frame, Pages};
+use crate::page::{ENTRIES, Frame, Page, Pages};
 use crate::space::Space;
 use crate::tree::extents::Extent;
 use crate::tree::lock::Locked;
@@ -34,12 +34,12 @@ impl AddAssign for Audit {
 }
 
 /// All representable pages.
-const EVERYWHERE: Pages = Pages { start: 0, end: u64::MAX };
+const EVERYWHERE: Pages = Pages::new(Page(0), u64::MAX);
 
 impl<'m, M: Machine> Space<'m, M> {
     /// The frame of `page`, or `None` if it is not present.
     #[doc(hidden)]
-    pub fn frame(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Frame> {
+    pub fn frame(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Frame> {
         let frame = |locked: &Locked<'_>| locked.frame::<M>(page);
         self.tree().locked(cpu, Pages::new(page, 1), |locked, _| Ok(frame(locked))).ok().flatten()
     }

@@ -12,7 +12,7 @@ use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
 use crate::needed::Needed;
-use crate::page::{Frame, PAGE, Pages, Protection};
+use crate::page::{Frame, PAGE, Page, Pages, Protection};
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::{Locked, lock};
@@ -67,7 +67,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// See [`Fault`].
     #[inline]
-    pub fn fault(&self, cpu: &Cpu<'m, M>, page: u64, access: Protection) -> Result<(), Fault> {
+    pub fn fault(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Result<(), Fault> {
         let before = self.make_present(cpu, page, access)?;
         let page = Pages::new(page, 1);
         let flush = match (M::FAULT_FLUSH, before) {
@@ -89,7 +89,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub(super) fn make_present(
         &self,
         cpu: &Cpu<'m, M>,
-        page: u64,
+        page: Page,
         access: Protection,
     ) -> Result<Before, Fault> {
         self.check_cpu(cpu);
@@ -114,14 +114,13 @@ impl<'m, M: Machine> Space<'m, M> {
         while let Some(span) = next(pages) {
             let own = pages.and(span);
             pages.start = span.end;
-            let result =
-                (own.start..own.end).try_for_each(|page| self.collapse(cpu, page, alone).map(drop));
+            let result = own.iter().try_for_each(|page| self.collapse(cpu, page, alone).map(drop));
             result.map_err(|_: Fault| OutOfMemory)?;
         }
         Ok(())
     }
 
-    fn collapse(&self, cpu: &Cpu<'m, M>, page: u64, alone: bool) -> Result<Before, Fault> {
+    fn collapse(&self, cpu: &Cpu<'m, M>, page: Page, alone: bool) -> Result<Before, Fault> {
         self.drive_fault(cpu, page, |pool| {
             let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))
             else {
@@ -139,7 +138,7 @@ impl<'m, M: Machine> Space<'m, M> {
     fn drive_fault<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,
-        page: u64,
+        page: Page,
         mut step: impl FnMut(&mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed>,
     ) -> Result<Before, Fault> {
         let mut turn = None;
@@ -184,7 +183,7 @@ impl<'m, M: Machine> Space<'m, M> {
     fn collapse_in<'a>(
         &self,
         leaf: &'a Leaf,
-        page: u64,
+        page: Page,
         alone: bool,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'a, 'm, M>, Needed> {
@@ -239,7 +238,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Replaces a shared frame, whose PTE `begin_cow_break` has made flush-pending, with a copy.
     #[inline(never)]
-    fn break_cow(&self, cpu: &Cpu<'m, M>, page: u64, shared: Shared<'_>) {
+    fn break_cow(&self, cpu: &Cpu<'m, M>, page: Page, shared: Shared<'_>) {
         let Shared { leaf, frame, is_known, attributes } = shared;
         let flush = || self.tree().shoot_down(cpu, Flush::Range(Pages::new(page, 1)));
         if is_known {
@@ -289,7 +288,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     fn fault_once(
         &self,
-        page: u64,
+        page: Page,
         access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'_, 'm, M>, Needed> {
@@ -311,7 +310,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// to it, and retries.
     fn fault_above(
         &self,
-        page: u64,
+        page: Page,
         access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'_, 'm, M>, Needed> {
@@ -349,7 +348,7 @@ impl<'m, M: Machine> Space<'m, M> {
     fn fault_in<'a>(
         &self,
         leaf: &'a Leaf,
-        page: u64,
+        page: Page,
         access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'a, 'm, M>, Needed> {

@@ -33,13 +33,13 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
-    /// use knee_vm::{PAGE, Pages, Protection, Space};
+    /// use knee_vm::{Page, Pages, Protection, Space};
     ///
     /// let machine = Hosted::new(1024, 2);
     /// let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     /// let space = Space::new(&cpu)?;
     /// space.set_lazy(true);
-    /// let (pages, address) = (Pages::new(16, 4), 16 * PAGE as u64);
+    /// let (pages, address) = (Pages::new(Page(16), 4), Page(16).address());
     /// space.map(&cpu, pages, Protection::READ_WRITE)?;
     /// other.store(&space, address, 42).unwrap();
     /// space.unmap(&cpu, pages)?; // Does not wait for the other CPU.

@@ -22,7 +22,7 @@ use crate::cpu::Cpu;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::machine::frame_meta::OriginId;
-use crate::page::Pages;
+use crate::page::{Page, Pages};
 use crate::tree::Tree;
 
 /// The most origins that the pages of a space may have, its own included: DragonFly's
@@ -67,7 +67,7 @@ impl OriginLinks {
 impl OriginLink {
     /// A link that has not begun.
     pub(crate) fn new() -> Result<Box<OriginLink>, OutOfMemory> {
-        let attachment = Attachment::new(Pages::new(0, 0), 0, NonNull::dangling());
+        let attachment = Attachment::new(Pages::new(Page(0), 0), 0, NonNull::dangling());
         try_box(OriginLink { attachment, origin: NonNull::dangling() })
     }
 

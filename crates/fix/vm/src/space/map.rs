@@ -146,7 +146,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         // No flush: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
-        (pages.start..pages.end).try_for_each(read)
+        pages.iter().try_for_each(read)
     }
 
     /// Changes the protection of these pages, all of which must be mapped.

@@ -27,7 +27,7 @@ use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{ABSENT, Format};
 use crate::machine::table_at;
 use crate::needed::Nodes;
-use crate::page::{Frame, Pages, Protection};
+use crate::page::{Frame, Page, Pages, Protection};
 use crate::quota::{Account, Quota};
 use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
@@ -172,7 +172,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// The protection of `page`, or `None` if it is not mapped.
-    pub fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+    pub fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection> {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
             return None;
@@ -185,9 +185,9 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Calls `with` for each space that has the frame of `page`, with the number of the space and the page
-    /// number there: this space and those related to it by forks, while nobody has written. Does nothing for
-    /// pages of [objects](crate::Object::mappings).
-    pub fn sharers(&self, cpu: &Cpu<'m, M>, page: u64, mut with: impl FnMut(u64, u64)) {
+    /// there: this space and those related to it by forks, while nobody has written. Does nothing for pages
+    /// of [objects](crate::Object::mappings).
+    pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
             return;
@@ -197,18 +197,19 @@ impl<'m, M: Machine> Space<'m, M> {
                 .frame::<M>(page)
                 .filter(|&frame| !self.machine.frame_meta(frame).is_object());
             Ok(frame.map(|frame| {
-                let (origin, index) = self.machine.frame_meta(frame).origin();
+                let (origin, page) = self.machine.frame_meta(frame).origin();
                 // SAFETY: the page is locked, and this space is attached to the origins of its pages.
-                (frame, unsafe { PinnedOrigin::new(origin) }, index)
+                (frame, unsafe { PinnedOrigin::new(origin) }, page)
             }))
         });
-        let Ok(Some((frame, origin, index))) = found else { return };
-        origin.attachments().visit_once(self.machine, &(index..index + 1), |visit| {
-            let found = visit.tree().locked(cpu, Pages::new(index, 1), |locked, _| {
-                Ok(locked.frame::<M>(index) == Some(frame))
+        let Ok(Some((frame, origin, page))) = found else { return };
+        // An origin's attachments are indexed by page numbers.
+        origin.attachments().visit_once(self.machine, &(page.0..page.0 + 1), |visit| {
+            let found = visit.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
+                Ok(locked.frame::<M>(page) == Some(frame))
             });
             if found == Ok(true) {
-                with(visit.tree().number(), index);
+                with(visit.tree().number(), page);
             }
         });
     }

@@ -9,7 +9,7 @@ use super::Space;
 use crate::cpu::Cpu;
 use crate::machine::format::ABSENT;
 use crate::machine::{Flush, Machine};
-use crate::page::{Frame, Pages};
+use crate::page::{Frame, Page, Pages};
 use crate::tree::node::{Branch, Node, NodeRef, entry_span};
 
 /// An unmap of at least this many pages also frees tables: 1 GiB, the span of a branch just above the
@@ -38,8 +38,11 @@ impl<'m, M: Machine> Space<'m, M> {
         if pages.is_empty() {
             return 0;
         }
-        let mut pruned =
-            Pruned { nodes: None, tables: None, pages: Pages { start: u64::MAX, end: 0 } };
+        let mut pruned = Pruned {
+            nodes: None,
+            tables: None,
+            pages: Pages { start: Page(u64::MAX), end: Page(0) },
+        };
         let done = self.tree().locked(cpu, pages, |locked, _| {
             if let NodeRef::Branch(top) = locked.top {
                 pruned.below(self.machine, top, pages);

@@ -10,7 +10,7 @@ use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::MapError;
 use crate::machine::Machine;
 use crate::needed::Needed;
-use crate::page::{ENTRIES, Pages};
+use crate::page::{ENTRIES, Page, Pages};
 use crate::transaction::gather::TlbGather;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::Locked;
@@ -24,7 +24,7 @@ enum Outcome<'m, M: Machine> {
     Moved,
     Failed(MapError),
     /// This anonymous page is shared with another space.
-    Shared(u64),
+    Shared(Page),
     /// This object accepts no copies of its mappings at the moment.
     Throttled(PinnedObject<'m, M>),
 }
@@ -39,15 +39,15 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
-    /// use knee_vm::{PAGE, Pages, Protection, Space};
+    /// use knee_vm::{Page, Pages, Protection, Space};
     ///
     /// let machine = Hosted::new(1024, 2);
     /// let cpu = machine.cpu(0);
     /// let space = Space::new(&cpu)?;
-    /// space.map(&cpu, Pages::new(100, 2), Protection::READ_WRITE)?;
-    /// cpu.store(&space, 101 * PAGE as u64, 42).unwrap();
-    /// space.remap(&cpu, Pages::new(100, 2), Pages::new(200, 8))?;
-    /// assert_eq!(cpu.load(&space, 201 * PAGE as u64), Ok(42));
+    /// space.map(&cpu, Pages::new(Page(100), 2), Protection::READ_WRITE)?;
+    /// cpu.store(&space, Page(101).address(), 42).unwrap();
+    /// space.remap(&cpu, Pages::new(Page(100), 2), Pages::new(Page(200), 8))?;
+    /// assert_eq!(cpu.load(&space, Page(201).address()), Ok(42));
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
     ///
@@ -93,8 +93,7 @@ impl<'m, M: Machine> Space<'m, M> {
         count: u64,
     ) -> Result<Pages, MapError> {
         self.check(cpu, old)?;
-        let here = old.start.checked_add(count).map(|end| Pages { end, ..old });
-        let here = here.ok_or(MapError::NoAddressSpace)?;
+        let here = Pages::checked(old.start, count).ok_or(MapError::NoAddressSpace)?;
         match self.remap(cpu, old, here) {
             Err(MapError::Occupied | MapError::OutOfRange) if count > old.count() => {
                 self.anywhere(cpu, count, |new| match new.overlaps(old) {
@@ -113,7 +112,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Maps `more` with the attributes of page `last`. In a mapping of an object, `more` maps the object's
     /// next pages.
-    fn extend(&self, cpu: &Cpu<'m, M>, last: u64, more: Pages) -> Result<(), MapError> {
+    fn extend(&self, cpu: &Cpu<'m, M>, last: Page, more: Pages) -> Result<(), MapError> {
         // The mapped page keeps the object alive, so the new backing is attached under the lock.
         let (attributes, backing) =
             self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
@@ -144,7 +143,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Moves the mappings of `old` to `to`.
-    fn relocate(&self, cpu: &Cpu<'m, M>, old: Pages, to: u64) -> Result<(), MapError> {
+    fn relocate(&self, cpu: &Cpu<'m, M>, old: Pages, to: Page) -> Result<(), MapError> {
         let new = Pages::new(to, old.count());
         let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
         loop {
@@ -184,7 +183,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if is_used(top, new) {
             return Ok(Outcome::Failed(MapError::Occupied));
         }
-        let there = |page: u64| page - old.start + new.start;
+        let there = |page: Page| new.start + (page - old.start);
         // Serializes with moves of other pages of the same backings.
         let _alone = self.tree().lock_remap(self.machine.epoch().platform());
         // Reserve all memory before anything changes.
@@ -322,7 +321,7 @@ impl<'m, M: Machine> Space<'m, M> {
     fn leaf_in<'a>(
         &self,
         top: NodeRef<'a>,
-        page: u64,
+        page: Page,
         pool: &mut TreePool,
     ) -> Result<&'a Leaf, Needed> {
         let NodeRef::Leaf(leaf) = self.lowest_in(top, Pages::new(page, 1), pool)? else {

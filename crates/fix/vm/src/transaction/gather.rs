@@ -9,7 +9,7 @@ use knee_sync::shim::{is_mutant, order};
 use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::{Flush, Machine};
-use crate::page::{Frame, Pages, Protection};
+use crate::page::{Frame, Page, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
@@ -49,7 +49,7 @@ impl TlbGather {
     pub(crate) fn new() -> TlbGather {
         TlbGather {
             first: None,
-            pages: Pages { start: u64::MAX, end: 0 },
+            pages: Pages { start: Page(u64::MAX), end: Page(0) },
             leaves: None,
             arriving: None,
             is_lazy: false,
@@ -74,7 +74,7 @@ impl TlbGather {
 
     /// Records that the entry of `page` changes. The leaf must be locked, and not being flushed for
     /// others.
-    fn flush(&mut self, leaf: &Leaf, page: u64) {
+    fn flush(&mut self, leaf: &Leaf, page: Page) {
         // SAFETY: the caller has locked the leaf, which is not being flushed for others.
         self.leaves = unsafe { leaf.begin_flush(self.leaves) };
         if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
@@ -97,7 +97,7 @@ impl TlbGather {
         machine: &M,
         leaf: &Leaf,
         pages: Pages,
-        wanted: impl Fn(u64, Frame) -> bool,
+        wanted: impl Fn(Page, Frame) -> bool,
     ) {
         for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
             if !wanted(page, frame) {
@@ -144,8 +144,8 @@ impl TlbGather {
     /// must contain only moves.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
-        (leaf, page): (&Leaf, u64),
-        (to, new): (&Leaf, u64),
+        (leaf, page): (&Leaf, Page),
+        (to, new): (&Leaf, Page),
         frame: Frame,
     ) {
         let (Some(from_entries), Some(to_entries)) = (leaf.table(), to.table()) else {
@@ -170,7 +170,7 @@ impl TlbGather {
         leaf.lock(cpu.machine().epoch().platform());
         let pages = pages.and(leaf.span());
         let Some(entries) = leaf.table() else { unreachable!("pending entries need a table") };
-        for page in pages.start..pages.end {
+        for page in pages.iter() {
             let entry = &entries[leaf.slot(page)];
             let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) else {
                 continue;
@@ -260,7 +260,7 @@ impl TlbGather {
         &mut self,
         leaf: &Leaf,
         pages: Pages,
-        allowed: impl Fn(u64, Frame, Protection) -> Protection,
+        allowed: impl Fn(Page, Frame, Protection) -> Protection,
     ) {
         for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
             let Entry::Page { protection: old, .. } = M::Format::read(entry.load(Relaxed), 0)

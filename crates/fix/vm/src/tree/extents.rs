@@ -127,7 +127,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use crate::page::Protection;
+    use crate::page::{Page, Protection};
 
     fn attributes() -> impl Strategy<Value = Option<Attributes>> {
         prop_oneof![
@@ -146,15 +146,15 @@ mod tests {
             extents.make_room(200).unwrap();
             let mut map = BTreeMap::new();
             for (start, count, attributes) in changes {
-                let pages = Pages::new(start, count);
+                let pages = Pages::new(Page(start), count);
                 extents.set(pages, attributes);
-                for page in pages.start..pages.end {
+                for page in pages.iter() {
                     match attributes {
                         Some(attributes) => map.insert(page, attributes),
                         None => map.remove(&page),
                     };
                 }
-                for page in 0..60 {
+                for page in Pages::new(Page(0), 60).iter() {
                     let found = extents.first_of(Pages::new(page, 1)).map(|extent| extent.attributes);
                     prop_assert_eq!(found, map.get(&page).copied());
                 }

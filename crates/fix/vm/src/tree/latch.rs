@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use knee_sync::epoch::Entry;
 use knee_sync::shim::{AtomicPtr, AtomicU64, PublishCheck, fence, is_mutant, order};
 
-use crate::page::{Pages, Protection};
+use crate::page::{Page, Pages, Protection};
 use crate::tree::attributes::{Attributes, BackingId};
 use crate::tree::extents::Extent;
 
@@ -36,7 +36,7 @@ impl AtomicExtent {
     /// Its pages, which may be torn during a write.
     #[inline]
     fn pages(&self) -> Pages {
-        Pages { start: self.start.load(Relaxed), end: self.end.load(Relaxed) }
+        Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
     }
 
     #[inline]
@@ -49,8 +49,8 @@ impl AtomicExtent {
     #[inline]
     fn set(&self, extent: Extent) {
         let Extent { pages, attributes: Attributes { protection, backing } } = extent;
-        self.start.store(pages.start, Relaxed);
-        self.end.store(pages.end, Relaxed);
+        self.start.store(pages.start.0, Relaxed);
+        self.end.store(pages.end.0, Relaxed);
         self.protection.store(protection.bits().into(), Relaxed);
         let backing = backing.map_or(ptr::null_mut(), |id| id.pointer().as_ptr());
         self.backing.store(backing, Relaxed);
@@ -278,7 +278,7 @@ impl<'a> View<'a> {
 
     /// The attributes of a page.
     #[inline]
-    pub(crate) fn find(self, page: u64) -> Option<Attributes> {
+    pub(crate) fn find(self, page: Page) -> Option<Attributes> {
         let after = self.places_until(|pages| pages.end <= page);
         let found = (after < self.len).then(|| self.extent(after).get())?;
         found.pages.contains(page).then_some(found.attributes)
@@ -317,7 +317,7 @@ mod tests {
     /// Fewer than 20 extents, with gaps and two kinds of attributes.
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
         prop::collection::vec((0_u64..3, 1_u64..9, any::<bool>()), 0..20).prop_map(|parts| {
-            let mut end = 0;
+            let mut end = Page(0);
             let extent = |(gap, count, is_writable)| {
                 let pages = Pages::new(end + gap, count);
                 end = pages.end;
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn readers_find_the_last_write(lists in prop::collection::vec(extents(), 1..5), at in 0_u64..200) {
+        fn readers_find_the_last_write(lists in prop::collection::vec(extents(), 1..5), at in (0_u64..200).prop_map(Page)) {
             let latched = LatchedExtents::new();
             prop_assert!(latched.read(|_| ()).is_none() && latched.view().is_empty());
             // SAFETY: the test has exclusive access.
@@ -361,8 +361,10 @@ mod tests {
         let latched = LatchedExtents::new();
         let list = |number: u64| {
             let attributes = Attributes::anonymous(Protection::READ);
-            let extent =
-                move |place| Extent { pages: Pages::new(number + 8 * place, number), attributes };
+            let extent = move |place| Extent {
+                pages: Pages::new(Page(number + 8 * place), number),
+                attributes,
+            };
             (0..number).map(extent).collect::<Vec<_>>()
         };
         // SAFETY: no other thread has access yet.

@@ -3,7 +3,7 @@
 use knee_sync::shim::{is_mutant, yield_in_model};
 
 use crate::machine::Machine;
-use crate::page::{Frame, Pages};
+use crate::page::{Frame, Page, Pages};
 use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Branch, Leaf, MOST_ABOVE, NodeRef, slot_at};
@@ -30,7 +30,7 @@ impl Locked<'_> {
     }
 
     /// The attributes of the page, if it is mapped. It must be the only locked one.
-    pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
+    pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {
             // SAFETY: the leaf is locked.
@@ -42,7 +42,7 @@ impl Locked<'_> {
     }
 
     /// The frame of a page, if it is present.
-    pub(crate) fn frame<M: Machine>(&self, page: u64) -> Option<Frame> {
+    pub(crate) fn frame<M: Machine>(&self, page: Page) -> Option<Frame> {
         let mut found = None;
         self.for_each_leaf(|leaf| {
             for (_, _, frame) in leaf.present_in::<M::Format>(Pages::new(page, 1)) {

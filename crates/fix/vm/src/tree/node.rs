@@ -13,7 +13,7 @@ use knee_sync::shim::{
 };
 
 use crate::machine::format::{self, Format, Table};
-use crate::page::{BITS, ENTRIES, Frame, Pages};
+use crate::page::{BITS, ENTRIES, Frame, Page, Pages};
 use crate::tree::attributes::Attributes;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::PageStates;
@@ -34,7 +34,7 @@ pub(crate) struct Node {
     /// It was removed from the tree. Protected by the lock.
     detached: Cell<bool>,
     /// The first page of its span.
-    first: u64,
+    first: Page,
     parent: Option<NonNull<Branch>>,
     /// Null for a leaf without a table. Set once, under the lock.
     table: AtomicPtr<Table>,
@@ -103,8 +103,8 @@ const MOST_PAUSES: u32 = 256;
 
 /// The entry of `page` in a table of level `level`.
 #[inline]
-pub(crate) fn slot_at(level: u8, page: u64) -> usize {
-    (page >> (BITS * u32::from(level))) as usize % ENTRIES
+pub(crate) fn slot_at(level: u8, page: Page) -> usize {
+    (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
 /// Number of pages that one entry of a table of level `level` covers.
@@ -114,7 +114,7 @@ pub(crate) const fn entry_span(level: u8) -> u64 {
 
 impl Node {
     /// A new node, locked by its creator.
-    fn new(level: u8, first: u64, parent: Option<NonNull<Branch>>) -> Node {
+    fn new(level: u8, first: Page, parent: Option<NonNull<Branch>>) -> Node {
         Node {
             retired: UnsafeCell::new(Entry::new()),
             locked: AtomicBool::new(true),
@@ -139,7 +139,7 @@ impl Node {
 
     /// The entry of a page of the span.
     #[inline]
-    pub(crate) fn slot(&self, page: u64) -> usize {
+    pub(crate) fn slot(&self, page: Page) -> usize {
         slot_at(self.level, page)
     }
 
@@ -229,7 +229,7 @@ impl Node {
     /// Searches from the root down: extents are copied to a child before they are removed from its
     /// parent, so a top-down search always finds them. A bottom-up search could miss them.
     #[inline]
-    pub(crate) fn find_above(&self, page: u64) -> Option<Attributes> {
+    pub(crate) fn find_above(&self, page: Page) -> Option<Attributes> {
         self.above_from_root().find_map(|branch| branch.find(page))
     }
 
@@ -274,7 +274,7 @@ impl Leaf {
             && unsafe { self.with_states(|states| states.is_free(0..ENTRIES)) }
     }
 
-    pub(crate) fn new(first: u64, parent: NonNull<Branch>) -> Leaf {
+    pub(crate) fn new(first: Page, parent: NonNull<Branch>) -> Leaf {
         Leaf {
             node: Node::new(0, first, Some(parent)),
             states: Guarded::new(PageStates::new()),
@@ -297,7 +297,7 @@ impl Leaf {
 
     /// The attributes of a page. The caller must have the lock and be pinned.
     #[inline]
-    pub(crate) fn attributes(&self, page: u64) -> Option<Attributes> {
+    pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         // SAFETY: the caller has the lock.
         let own = unsafe { self.with_states(|states| states.get(self.slot(page))) };
         own.or_else(|| self.find_above(page))
@@ -308,11 +308,11 @@ impl Leaf {
     pub(crate) fn present_in<F: Format>(
         &self,
         pages: Pages,
-    ) -> impl Iterator<Item = (u64, &AtomicU64, Frame)> {
+    ) -> impl Iterator<Item = (Page, &AtomicU64, Frame)> {
         let pages = pages.and(self.span());
         let entries = self.table().filter(|_| self.present.get() > 0 && !pages.is_empty());
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
-        (pages.start..).zip(entries).filter_map(|(page, entry)| {
+        pages.iter().zip(entries).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::Page { frame, .. } | format::Entry::ProtNone(frame) => {
                     Some((page, entry, frame))
@@ -379,11 +379,11 @@ impl Leaf {
     pub(crate) fn flush_pending_in<F: Format>(
         &self,
         pages: Pages,
-    ) -> impl Iterator<Item = (u64, Frame)> {
+    ) -> impl Iterator<Item = (Page, Frame)> {
         let pages = pages.and(self.span());
         let entries = self.table().filter(|_| self.flush_pending.get() > 0 && !pages.is_empty());
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
-        (pages.start..).zip(entries).filter_map(|(page, entry)| {
+        pages.iter().zip(entries).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::FlushPending(frame) => Some((page, frame)),
                 _ => None,
@@ -401,7 +401,7 @@ impl Branch {
     /// A branch without a place, to be [placed](Branch::begin).
     pub(crate) fn blank() -> Branch {
         Branch {
-            node: Node::new(0, 0, None),
+            node: Node::new(0, Page(0), None),
             extents: LatchedExtents::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -424,13 +424,13 @@ impl Branch {
 
     /// The unlocked root of a new tree.
     pub(crate) fn root(level: u8) -> Branch {
-        let root = Branch { node: Node::new(level, 0, None), ..Branch::blank() };
+        let root = Branch { node: Node::new(level, Page(0), None), ..Branch::blank() };
         root.node.unlock();
         root
     }
 
     /// Gives a blank branch its place in a tree, and locks it.
-    pub(crate) fn begin(&mut self, level: u8, first: u64, parent: NonNull<Branch>) {
+    pub(crate) fn begin(&mut self, level: u8, first: Page, parent: NonNull<Branch>) {
         self.node = Node::new(level, first, Some(parent));
     }
 
@@ -459,7 +459,7 @@ impl Branch {
 
     /// The attributes of `page` in the extents. The caller must be pinned.
     #[inline]
-    pub(crate) fn find(&self, page: u64) -> Option<Attributes> {
+    pub(crate) fn find(&self, page: Page) -> Option<Attributes> {
         self.extents.read(|extents| extents.find(page)).flatten()
     }
 

@@ -13,7 +13,7 @@ use crate::error::OutOfMemory;
 use crate::machine::frame_pool::FramePool;
 use crate::machine::{Machine, table_at};
 use crate::needed::{Needed, Nodes};
-use crate::page::Frame;
+use crate::page::{Frame, Page};
 use crate::tree::extents::Extents;
 use crate::tree::latch::ExtentLatch;
 use crate::tree::node::{Branch, Leaf};
@@ -43,7 +43,7 @@ pub(crate) struct TreePool {
 
 impl TreePool {
     /// Takes a leaf, locked.
-    pub(crate) fn leaf(&mut self, first: u64, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
+    pub(crate) fn leaf(&mut self, first: Page, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
         let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
         // SAFETY: it was initialized above.
@@ -54,7 +54,7 @@ impl TreePool {
     pub(crate) fn branch<M: Machine>(
         &mut self,
         machine: &M,
-        first: u64,
+        first: Page,
         parent: &Branch,
     ) -> Result<NonNull<Branch>, Needed> {
         if self.tables.is_empty() {

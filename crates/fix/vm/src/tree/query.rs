@@ -4,7 +4,7 @@ use knee_sync::Platform;
 use knee_sync::shim::is_mutant;
 
 use crate::machine::Machine;
-use crate::page::Pages;
+use crate::page::{Page, Pages};
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 
@@ -88,9 +88,10 @@ pub(crate) fn first_mapped(
             // SAFETY: the leaf is locked.
             let found = unsafe {
                 leaf.with_states(|states| {
-                    let is_free = |page: &u64| states.get(leaf.slot(*page)).is_none();
-                    let start = (pages.start..pages.end).find(|page| !is_free(page))?;
-                    let end = (start..pages.end).find(is_free).unwrap_or(pages.end);
+                    let is_free = |page: &Page| states.get(leaf.slot(*page)).is_none();
+                    let start = pages.iter().find(|page| !is_free(page))?;
+                    let rest = Pages { start, ..pages };
+                    let end = rest.iter().find(is_free).unwrap_or(pages.end);
                     Some(Pages { start, end })
                 })
             };

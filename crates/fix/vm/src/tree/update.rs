@@ -8,7 +8,7 @@ use knee_sync::shim::{is_mutant, order};
 use crate::machine::format::{Format, Table};
 use crate::machine::{Machine, table_at};
 use crate::needed::Needed;
-use crate::page::Pages;
+use crate::page::{Page, Pages};
 use crate::tree::attributes::Attributes;
 use crate::tree::extents::Extents;
 use crate::tree::lock::Locked;
@@ -20,11 +20,11 @@ use crate::tree::pool::TreePool;
 pub(crate) fn add_child<M: Machine>(
     machine: &M,
     branch: &Branch,
-    page: u64,
+    page: Page,
     pool: &mut TreePool,
 ) -> Result<(), Needed> {
     let reach = entry_span(branch.level());
-    let (first, slot) = (page / reach * reach, branch.slot(page));
+    let (first, slot) = (Page(page.0 / reach * reach), branch.slot(page));
     let child = match branch.level() {
         1 => pool.leaf(first, branch)?.cast(),
         _ => {
@@ -67,7 +67,7 @@ pub(crate) fn prepare<M: Machine>(
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
-    page: u64,
+    page: Page,
     pool: &mut TreePool,
 ) -> Result<(), Needed> {
     let Some(child) = branch.child(branch.slot(page)) else {
@@ -114,7 +114,7 @@ fn hand_down<M: Machine>(
 pub(crate) fn add_table<'a, M: Machine>(
     machine: &M,
     leaf: &'a Leaf,
-    page: u64,
+    page: Page,
     pool: &mut TreePool,
 ) -> Result<&'a Table, Needed> {
     let frame = pool.table()?;

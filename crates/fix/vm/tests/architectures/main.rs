@@ -5,12 +5,14 @@ mod each;
 
 use each::on_each_architecture;
 use knee_vm::hosted::{Architecture, Hosted};
-use knee_vm::{Fault, Object, PAGE, Pager, PagerError, Pages, Protection, Sharing, Space};
+use knee_vm::{
+    Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing, Space, VirtAddr,
+};
 
 const WRITE: Protection = Protection::READ_WRITE;
 
-fn address(page: u64) -> u64 {
-    page * PAGE as u64
+fn address(page: u64) -> VirtAddr {
+    Page(page).address()
 }
 
 on_each_architecture!(
@@ -30,7 +32,7 @@ fn a_translation_of_one_space_is_not_used_in_another<A: Architecture>() {
     let cpu = machine.cpu(0);
     let spaces = [Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap()];
     for space in &spaces {
-        space.map(&cpu, Pages::new(16, 2), WRITE).unwrap();
+        space.map(&cpu, Pages::new(Page(16), 2), WRITE).unwrap();
     }
     let [one, other] = &spaces;
     cpu.store(one, address(16), 1).unwrap();
@@ -57,7 +59,7 @@ fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
     let cpu = machine.cpu(0);
     let object = Object::with_pager(&cpu, 4, 4, Box::new(Zeros)).unwrap();
     let space = Space::new(&cpu).unwrap();
-    space.map_object(&cpu, Pages::new(16, 4), &object, 0, WRITE, Sharing::Shared).unwrap();
+    space.map_object(&cpu, Pages::new(Page(16), 4), &object, 0, WRITE, Sharing::Shared).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Ok(0));
     cpu.store(&space, address(16), 7).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Ok(7));
@@ -68,12 +70,12 @@ fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    space.map(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    space.map(&cpu, Pages::new(Page(16), 4), WRITE).unwrap();
     cpu.store(&space, address(16), 1).unwrap();
-    space.protect(&cpu, Pages::new(16, 4), Protection::READ).unwrap();
+    space.protect(&cpu, Pages::new(Page(16), 4), Protection::READ).unwrap();
     assert_eq!(cpu.store(&space, address(16), 2), Err(Fault::AccessDenied));
     assert_eq!(cpu.load(&space, address(16)), Ok(1));
-    space.protect(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    space.protect(&cpu, Pages::new(Page(16), 4), WRITE).unwrap();
     cpu.store(&space, address(16), 3).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Ok(3));
 }
@@ -82,7 +84,7 @@ fn a_page_of_a_copy_that_was_read_is_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    space.map(&cpu, Pages::new(16, 4), WRITE).unwrap();
+    space.map(&cpu, Pages::new(Page(16), 4), WRITE).unwrap();
     cpu.store(&space, address(16), 1).unwrap();
     let copy = space.fork(&cpu).unwrap();
     for one in [&space, &copy] {
@@ -98,7 +100,7 @@ fn a_page_that_another_cpu_has_made_present_is_found<A: Architecture>() {
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Err(Fault::Unmapped));
-    space.map(&other, Pages::new(16, 4), WRITE).unwrap();
+    space.map(&other, Pages::new(Page(16), 4), WRITE).unwrap();
     other.store(&space, address(16), 7).unwrap();
     assert_eq!(cpu.load(&space, address(16)), Ok(7));
 }
@@ -110,7 +112,7 @@ fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
     let space = Space::new(&cpu).unwrap();
     for page in [16, 16 + (1 << 9), 16 + (1 << 18), 16 + (1 << 27)] {
         assert_eq!(cpu.load(&space, address(page)), Err(Fault::Unmapped));
-        space.map(&other, Pages::new(page, 2), WRITE).unwrap();
+        space.map(&other, Pages::new(Page(page), 2), WRITE).unwrap();
         other.store(&space, address(page), page).unwrap();
         assert_eq!(cpu.load(&space, address(page)), Ok(page));
         cpu.store(&space, address(page + 1), page).unwrap();
@@ -124,15 +126,15 @@ fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    let pages = Pages::new(512 - 1, 2);
+    let pages = Pages::new(Page(512 - 1), 2);
     for round in 0..40 {
         space.map(&cpu, pages, WRITE).unwrap();
         for page in [pages.start, pages.start + 1] {
-            cpu.store(&space, address(page), round).unwrap();
+            cpu.store(&space, page.address(), round).unwrap();
         }
         space.unmap(&cpu, pages).unwrap();
         assert!(space.prune(&cpu, space.pages()) > 0);
-        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+        assert_eq!(cpu.load(&space, pages.start.address()), Err(Fault::Unmapped));
     }
 }
 
@@ -141,11 +143,11 @@ fn no_cpu_walks_through_tables_that_go_with_what_is_unmapped<A: Architecture>() 
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    let pages = Pages::new(1 << 18, 2 << 18);
+    let pages = Pages::new(Page(1 << 18), 2 << 18);
     for round in 0..40 {
         space.map(&cpu, pages, WRITE).unwrap();
-        cpu.store(&space, address(pages.start), round).unwrap();
+        cpu.store(&space, pages.start.address(), round).unwrap();
         space.unmap(&cpu, pages).unwrap();
-        assert_eq!(cpu.load(&space, address(pages.start)), Err(Fault::Unmapped));
+        assert_eq!(cpu.load(&space, pages.start.address()), Err(Fault::Unmapped));
     }
 }

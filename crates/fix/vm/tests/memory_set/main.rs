@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use knee_vm::hosted::Hosted;
 use knee_vm::memory_set::{Anonymous, MappingError, MemoryArea, MemorySet, SpaceTable};
-use knee_vm::{Fault, PAGE, Protection, Space};
+use knee_vm::{Fault, PAGE, Protection, Space, VirtAddr};
 use memory_addr::va;
 use proptest::prelude::*;
 
@@ -134,13 +134,13 @@ fn a_set_has_a_space_for_its_page_tables() {
     assert_eq!(taken, Err(MappingError::AlreadyExists));
     // Faults go by the set, and its lock.
     for page in 0..16 {
-        cpu.store(&*space, 0x10_0000 + page * PAGE as u64, page).unwrap();
+        cpu.store(&*space, VirtAddr(0x10_0000) + page * PAGE as u64, page).unwrap();
     }
     set.protect(va!(0x10_2000), 2 * PAGE, |_| Some(Protection::READ), &mut table).unwrap();
-    assert_eq!(cpu.store(&*space, 0x10_3000, 1), Err(Fault::AccessDenied));
-    assert_eq!(cpu.load(&*space, 0x10_3000), Ok(3));
+    assert_eq!(cpu.store(&*space, VirtAddr(0x10_3000), 1), Err(Fault::AccessDenied));
+    assert_eq!(cpu.load(&*space, VirtAddr(0x10_3000)), Ok(3));
     set.unmap(va!(0x10_8000), 4 * PAGE, &mut table).unwrap();
-    assert_eq!(cpu.load(&*space, 0x10_8000), Err(Fault::Unmapped));
+    assert_eq!(cpu.load(&*space, VirtAddr(0x10_8000)), Err(Fault::Unmapped));
     let listed: Vec<_> =
         set.iter().map(|area| (area.start().as_usize(), area.size() / PAGE)).collect();
     assert_eq!(listed, [(0x10_0000, 2), (0x10_2000, 2), (0x10_4000, 4), (0x10_c000, 4)]);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use knee_vm::hosted::{Architecture, Hosted, Processor};
-use knee_vm::{Fault, MapError, PAGE, Pages, Protection, Quota, Space};
+use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 
 use crate::AddressSpace;
 
@@ -17,12 +17,12 @@ pub(crate) const WRITE: Protection = Protection::WRITE;
 
 /// Pages of the universe, by small numbers: around the ends of tables of three levels, where ranges are
 /// in one table, in two, or cover many.
-pub(crate) fn page(number: u64) -> u64 {
-    match number {
+pub(crate) fn page(number: u64) -> Page {
+    Page(match number {
         0..24 => 500 + number,
         24..48 => 512 * 512 - 12 + number - 24,
         _ => 512 * 512 * 3 + 512 * (number - 48),
-    }
+    })
 }
 
 pub(crate) const NUMBERS: u64 = 72;
@@ -34,8 +34,8 @@ pub(crate) enum Operation {
     Protect(Pages, Protection),
     Discard(Pages),
     Populate(Pages),
-    Store(u64, u64),
-    Load(u64),
+    Store(Page, u64),
+    Load(Page),
 }
 
 /// What goes wrong: a change of the map, or an access.
@@ -44,12 +44,12 @@ pub(crate) type Wrong = Result<MapError, Fault>;
 /// What is mapped: runs of pages, and what was stored in the first word of pages.
 #[derive(Default, Clone)]
 pub(crate) struct Model {
-    runs: BTreeMap<u64, (u64, Protection)>,
-    words: BTreeMap<u64, u64>,
+    runs: BTreeMap<Page, (Page, Protection)>,
+    words: BTreeMap<Page, u64>,
 }
 
 impl Model {
-    pub(crate) fn find(&self, page: u64) -> Option<Protection> {
+    pub(crate) fn find(&self, page: Page) -> Option<Protection> {
         let (_, &(end, protection)) = self.runs.range(..=page).next_back()?;
         (page < end).then_some(protection)
     }
@@ -95,7 +95,7 @@ impl Model {
             }
             Operation::Discard(pages) => self.words.retain(|page, _| !pages.contains(*page)),
             Operation::Populate(pages) => {
-                (pages.start..pages.end).try_for_each(|page| self.allows(page, READ))?;
+                pages.iter().try_for_each(|page| self.allows(page, READ))?;
             }
             Operation::Store(page, value) => {
                 self.allows(page, WRITE)?;
@@ -120,7 +120,7 @@ impl Model {
         }
     }
 
-    fn allows(&self, page: u64, access: Protection) -> Result<(), Wrong> {
+    fn allows(&self, page: Page, access: Protection) -> Result<(), Wrong> {
         match self.find(page) {
             None => Err(Err(Fault::Unmapped)),
             Some(protection) if !protection.contains(access) => Err(Err(Fault::AccessDenied)),
@@ -140,7 +140,6 @@ pub(crate) fn apply<'m, A: Architecture>(
     space: &impl AddressSpace<'m, Hosted<A>>,
     operation: &Operation,
 ) -> Result<u64, Wrong> {
-    let address = |page: u64| page * PAGE as u64;
     match *operation {
         Operation::Map(pages, protection) => {
             space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
@@ -152,9 +151,9 @@ pub(crate) fn apply<'m, A: Architecture>(
         Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
         Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
         Operation::Store(page, value) => {
-            cpu.store(space, address(page), value).map(|()| 0).map_err(Err)
+            cpu.store(space, page.address(), value).map(|()| 0).map_err(Err)
         }
-        Operation::Load(page) => cpu.load(space, address(page)).map_err(Err),
+        Operation::Load(page) => cpu.load(space, page.address()).map_err(Err),
     }
 }
 

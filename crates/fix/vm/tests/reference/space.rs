@@ -1,7 +1,7 @@
 //! Spaces of knee-vm as the reference knows address spaces.
 
 use knee_vm::hosted::MmuContext;
-use knee_vm::{Cpu, Fault, Machine, MapError, Pages, Protection, Space};
+use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 
 /// What the reference compares. knee-baselines has more of it, for other designs.
 pub(crate) trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> {
@@ -10,7 +10,7 @@ pub(crate) trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> {
     fn protect(&self, cpu: &Cpu<'m, M>, pages: Pages, to: Protection) -> Result<(), MapError>;
     fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault>;
-    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection>;
+    fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection>;
 }
 
 impl<'m, M: Machine> AddressSpace<'m, M> for Space<'m, M> {
@@ -34,7 +34,7 @@ impl<'m, M: Machine> AddressSpace<'m, M> for Space<'m, M> {
         self.populate(cpu, pages)
     }
 
-    fn query(&self, cpu: &Cpu<'m, M>, page: u64) -> Option<Protection> {
+    fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection> {
         self.query(cpu, page)
     }
 }

@@ -2,7 +2,7 @@
 //! else.
 
 use knee_vm::hosted::Architecture;
-use knee_vm::{Cpu, Fault, Object, Pages, Protection, Sharing, Space};
+use knee_vm::{Cpu, Fault, Object, Page, Pages, Protection, Sharing, Space};
 
 use crate::each::on_each_architecture;
 use crate::machine::Stepped;
@@ -129,15 +129,15 @@ fn what_lingers_comes_back_when_memory_is_scarce<A: Architecture>() {
 fn not_all_that_is_unmapped_lingers<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let object = Object::new(changer, 4).unwrap();
-        let pages = Pages::new(1000, 4);
+        let pages = Pages::new(Page(1000), 4);
         space.map_object(changer, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(first, space, pages.start, 1).unwrap();
         assert!(machine.interrupts(|| space.unmap(changer, pages).unwrap()));
         for (count, lingers) in [(64, true), (65, false)] {
             space.settle(changer);
-            let many = Pages::new(2000, count);
+            let many = Pages::new(Page(2000), count);
             space.map(changer, many, WRITE).unwrap();
-            for page in many.start..many.end {
+            for page in many.iter() {
                 machine.store(first, space, page, 1).unwrap();
             }
             let before = space.resident();
@@ -150,11 +150,11 @@ fn not_all_that_is_unmapped_lingers<A: Architecture>() {
 /// CPUs that do not tick are interrupted once for many ranges.
 fn many_that_linger_are_forgotten_together<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
-        let many = Pages::new(1000, 100);
+        let many = Pages::new(Page(1000), 100);
         space.map(changer, many, WRITE).unwrap();
         let before = space.resident();
         let mut interrupted = Vec::new();
-        for page in many.start..many.end {
+        for page in many.iter() {
             machine.store(first, space, page, 1).unwrap();
             if machine.interrupts(|| space.unmap(changer, only(page)).unwrap()) {
                 interrupted.push(page - many.start);

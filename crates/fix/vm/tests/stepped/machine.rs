@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Frame, FrameMeta, Machine, PAGE, Pages, Protection, Space,
-    Ticks,
+    Cpu, CpuSet, Entry, Fault, Flush, Frame, FrameMeta, Machine, PAGE, Page, Pages, Protection,
+    Space, Ticks,
 };
 
 use crate::turns::{InTurns, Turns};
@@ -38,7 +38,7 @@ type CachedTable = Option<(Frame, u64)>;
 #[derive(Default)]
 struct Tlb {
     /// By space and page.
-    pages: BTreeMap<(u64, u64), Option<Translation>>,
+    pages: BTreeMap<(u64, Page), Option<Translation>>,
     /// By space, level, and number of the entry among all of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
@@ -57,7 +57,8 @@ impl Tlb {
         self.pages.retain(|&(of, page), _| of != space || !is_flushed(Pages::new(page, 1)));
         if !matches!(what, Flush::Range(_)) {
             self.tables.retain(|&(of, level, index), _| {
-                of != space || !is_flushed(Pages::new(index << shift(level), 1 << shift(level)))
+                of != space
+                    || !is_flushed(Pages::new(Page(index << shift(level)), 1 << shift(level)))
             });
         }
     }
@@ -230,7 +231,7 @@ impl<A: Architecture> Stepped<A> {
         &'m self,
         cpu: &Cpu<'m, Stepped<A>>,
         space: &Space<'m, Stepped<A>>,
-        page: u64,
+        page: Page,
     ) -> Result<u64, Fault> {
         self.access(cpu, space, page, Protection::READ, |word| word.load(Relaxed))
     }
@@ -239,7 +240,7 @@ impl<A: Architecture> Stepped<A> {
         &'m self,
         cpu: &Cpu<'m, Stepped<A>>,
         space: &Space<'m, Stepped<A>>,
-        page: u64,
+        page: Page,
         value: u64,
     ) -> Result<(), Fault> {
         self.access(cpu, space, page, Protection::WRITE, |word| word.store(value, Relaxed))
@@ -249,7 +250,7 @@ impl<A: Architecture> Stepped<A> {
         &'m self,
         cpu: &Cpu<'m, Stepped<A>>,
         space: &Space<'m, Stepped<A>>,
-        page: u64,
+        page: Page,
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
@@ -276,7 +277,7 @@ impl<A: Architecture> Stepped<A> {
         &'m self,
         cpu: &Cpu<'m, Stepped<A>>,
         space: &Space<'m, Stepped<A>>,
-        page: u64,
+        page: Page,
         access: Protection,
     ) -> Result<Translation, Source> {
         let tlb = &self.tlbs[cpu.number()];
@@ -300,14 +301,14 @@ impl<A: Architecture> Stepped<A> {
         &'m self,
         cpu: &Cpu<'m, Stepped<A>>,
         space: &Space<'m, Stepped<A>>,
-        page: u64,
+        page: Page,
         access: Protection,
     ) -> Result<Translation, Source> {
         space.activate(cpu);
         let tlb = &self.tlbs[cpu.number()];
         let mut table = (space.table(), self.generation(space.table()));
         for level in (0..A::LEVELS).rev() {
-            let index = page >> shift(level);
+            let index = page.0 >> shift(level);
             let cached = tlb.borrow().tables.get(&(space.number(), level, index)).copied();
             if let Some(cached) = cached {
                 table = cached.ok_or(Source::Cache)?;

@@ -9,7 +9,7 @@ mod races;
 mod turns;
 
 use knee_vm::hosted::Architecture;
-use knee_vm::{Cpu, Fault, MapError, Object, Pages, Protection, Sharing, Space};
+use knee_vm::{Cpu, Fault, MapError, Object, Page, Pages, Protection, Sharing, Space};
 
 use each::on_each_architecture;
 use machine::{KERNEL, Stepped, waits, with_machine};
@@ -18,13 +18,13 @@ const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
 /// Two pages of one table, and one of the next.
-const HERE: u64 = 100;
-const NEXT: u64 = 101;
-const FAR: u64 = 600;
-const ALL: Pages = Pages { start: HERE, end: FAR + 1 };
+const HERE: Page = Page(100);
+const NEXT: Page = Page(101);
+const FAR: Page = Page(600);
+const ALL: Pages = Pages::new(HERE, FAR.0 + 1 - HERE.0);
 
 /// One page.
-fn only(page: u64) -> Pages {
+fn only(page: Page) -> Pages {
     Pages::new(page, 1)
 }
 
@@ -313,7 +313,7 @@ fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others<A: Arc
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
         // Two pages at the end of a table, and two of the next.
-        let (ones, others) = (Pages::new(1534, 2), Pages::new(1536, 2));
+        let (ones, others) = (Pages::new(Page(1534), 2), Pages::new(Page(1536), 2));
         let all = Pages { start: ones.start, end: others.end };
         space.map_object(changer, all, &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(first, space, ones.start, 7).unwrap();
@@ -338,9 +338,9 @@ fn tables_are_not_used_again_before_all_have_flushed_them<A: Architecture>() {
         space.settle(changer);
         assert!(space.prune(changer, space.pages()) > 0);
         // Frames that were tables are pages now.
-        let others = Pages::new(1 << 20, 64);
+        let others = Pages::new(Page(1 << 20), 64);
         space.map(changer, others, WRITE).unwrap();
-        for page in others.start..others.end {
+        for page in others.iter() {
             machine.store(changer, space, page, u64::MAX).unwrap();
         }
         for cpu in [first, second] {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use knee_vm::hosted::Architecture;
-use knee_vm::{Cpu, Object, Pages, Sharing, Space};
+use knee_vm::{Cpu, Object, Page, Pages, Sharing, Space};
 
 use crate::each::on_each_architecture;
 use crate::machine::{Stepped, waits, with_machine};
@@ -24,8 +24,10 @@ fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: 
                 let object = Object::new(&cpus[0], 1).unwrap();
                 let map = |cpu| {
                     let space = Space::new(cpu).unwrap();
-                    space.map_object(cpu, only(7), &object, 0, WRITE, Sharing::Shared).unwrap();
-                    machine.store(cpu, &space, 7, 1).unwrap();
+                    space
+                        .map_object(cpu, only(Page(7)), &object, 0, WRITE, Sharing::Shared)
+                        .unwrap();
+                    machine.store(cpu, &space, Page(7), 1).unwrap();
                     space
                 };
                 let [space, _other] = [&cpus[1], &cpus[2]].map(map);
@@ -39,8 +41,8 @@ fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: 
                     false => run(machine, &mut discard, &mut fork),
                 }
                 let copy = copy.expect("it was made");
-                assert_eq!(machine.load(&cpus[0], &copy, 7), Ok(0));
-                assert_eq!(machine.load(&cpus[0], &space, 7), Ok(0));
+                assert_eq!(machine.load(&cpus[0], &copy, Page(7)), Ok(0));
+                assert_eq!(machine.load(&cpus[0], &space, Page(7)), Ok(0));
             });
         });
     }
@@ -51,8 +53,8 @@ fn those_who_copy_without_end_wait_for_who_takes_pages_out<A: Architecture>() {
     with_machine::<A>(|machine, [first, second, changer]| {
         let object = Object::new(&changer, 1).unwrap();
         let space = Space::new(&changer).unwrap();
-        space.map_object(&changer, only(7), &object, 0, WRITE, Sharing::Shared).unwrap();
-        machine.store(&first, &space, 7, 1).unwrap();
+        space.map_object(&changer, only(Page(7)), &object, 0, WRITE, Sharing::Shared).unwrap();
+        machine.store(&first, &space, Page(7), 1).unwrap();
         // Of the last ones, as many as there are frames for.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
@@ -62,14 +64,16 @@ fn those_who_copy_without_end_wait_for_who_takes_pages_out<A: Architecture>() {
             }
             count += 1;
             waited[0] |= waits(|| copies.push_back(space.fork(&second).unwrap()));
-            let (here, there) = if space.query(&first, 7).is_some() { (7, 9) } else { (9, 7) };
-            waited[1] |= waits(|| space.remap(&first, only(here), only(there)));
+            let places = [only(Page(7)), only(Page(9))];
+            let is_first = space.query(&first, Page(7)).is_some();
+            let [here, there] = if is_first { places } else { [places[1], places[0]] };
+            waited[1] |= waits(|| space.remap(&first, here, there));
         };
         assert_eq!(machine.all_the_while(others, || object.discard(&changer, 0..1)), 1);
         assert_eq!(waited, [true; 2]);
         drop(space.fork(&second).unwrap());
         for copy in &copies {
-            let page = if copy.query(&first, 7).is_some() { 7 } else { 9 };
+            let page = if copy.query(&first, Page(7)).is_some() { Page(7) } else { Page(9) };
             assert_eq!(machine.load(&first, copy, page), Ok(0));
         }
     });
@@ -145,15 +149,15 @@ fn who_waits_for_a_copy_does_not_wait_for_the_next<A: Architecture>() {
 
 /// Two move pages of one mapping in tables of their own.
 fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
-    const PLACES: [u64; 2] = [5, 520];
+    const PLACES: [Page; 2] = [Page(5), Page(520)];
     at_each_point::<A>(|run| {
         with_machine::<A>(|machine, cpus| {
             let object = Object::new(&cpus[0], 600).unwrap();
             let space = Space::new(&cpus[0]).unwrap();
-            let all = Pages::new(0, 600);
+            let all = Pages::new(Page(0), 600);
             space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
             for page in PLACES {
-                machine.store(&cpus[0], &space, page, page).unwrap();
+                machine.store(&cpus[0], &space, page, page.0).unwrap();
                 // What is changed is said in the table of these pages from now on.
                 space.protect(&cpus[0], only(page), READ).unwrap();
                 space.unmap(&cpus[0], only(page + 10)).unwrap();
@@ -164,9 +168,9 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
             };
             run(machine, &mut || remap(1), &mut || remap(2));
             for page in PLACES {
-                assert_eq!(machine.load(&cpus[0], &space, page + 10), Ok(page));
+                assert_eq!(machine.load(&cpus[0], &space, page + 10), Ok(page.0));
                 let mut found = Vec::new();
-                object.mappings(&cpus[0], page, |_, page| found.push(page));
+                object.mappings(&cpus[0], page.0, |_, page| found.push(page));
                 assert_eq!(found, [page + 10]);
             }
         });

@@ -4,7 +4,7 @@
 //! `brk1`. A task that finds it at the target address changes nothing.
 
 use knee_run::{Outcome, Task, TaskError, Testcase};
-use knee_vm::{MapError, PAGE, Pages, Protection};
+use knee_vm::{MapError, PAGE, Pages, Protection, VirtAddr};
 
 use super::hosted::of_any_design;
 use super::user::{User, during};
@@ -41,7 +41,7 @@ fn up_and_down(task: &Task<'_>, gap: usize) -> Outcome {
 }
 
 fn pages(address: usize, bytes: usize) -> Pages {
-    Pages::new((address / PAGE) as u64, (bytes / PAGE) as u64)
+    Pages::new(VirtAddr(address as u64).page(), (bytes / PAGE) as u64)
 }
 
 /// Maps what another task may have mapped before.

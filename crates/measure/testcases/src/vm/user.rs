@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use knee_baselines::AddressSpace;
 use knee_run::{Count, Outcome, Task, TaskError};
 use knee_vm::hosted::Hosted;
-use knee_vm::{Object, PAGE, Pages, Protection, Quota, Sharing, Space};
+use knee_vm::{Object, PAGE, Pages, Protection, Quota, Sharing, Space, VirtAddr};
 
 use super::choices::LAZY;
 use super::memory::{Cpu, LIMIT, Memory};
@@ -132,7 +132,8 @@ impl<S: AddressSpace<'static, Hosted> + ?Sized> User<S> {
     /// Maps memory at `address`, which must be free.
     #[inline]
     pub(super) fn map_at(&self, address: usize, bytes: usize) -> Result<Region<'_, S>, TaskError> {
-        let pages = Pages::new((address / PAGE) as u64, bytes.div_ceil(PAGE) as u64);
+        let first = VirtAddr(address as u64).page();
+        let pages = Pages::new(first, bytes.div_ceil(PAGE) as u64);
         during(self.space.map(&self.cpu, pages, Protection::READ_WRITE), "map at a fixed address")?;
         Ok(self.region(pages))
     }
@@ -164,8 +165,8 @@ pub(super) struct Region<'a, S: ?Sized> {
 }
 
 impl<S: AddressSpace<'static, Hosted> + ?Sized> Region<'_, S> {
-    fn address(&self, offset: usize) -> u64 {
-        self.pages.start * PAGE as u64 + offset as u64
+    fn address(&self, offset: usize) -> VirtAddr {
+        self.pages.start.address() + offset as u64
     }
 
     /// The same in a space that was forked.
@@ -191,7 +192,7 @@ impl<S: AddressSpace<'static, Hosted> + ?Sized> Region<'_, S> {
     /// `MADV_DONTNEED` on the page at `offset`.
     #[inline]
     pub(super) fn discard(&self, offset: usize) -> Result<(), TaskError> {
-        let page = Pages::new(self.address(offset) / PAGE as u64, 1);
+        let page = Pages::new(self.address(offset).page(), 1);
         during(self.space.discard(self.cpu, page), "discard")
     }
 

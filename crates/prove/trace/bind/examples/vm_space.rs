@@ -18,7 +18,7 @@ use knee_commute::{Interface, Model, Operation, Outcome, Truth, state};
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Pages, Protection, Quota, Space, X86_64,
+    Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Page, Pages, Protection, Quota, Space, X86_64,
 };
 
 state! {
@@ -147,10 +147,10 @@ impl Binding for OwnPages {
         let (number, space) = (call.thread() as u64, &*self.space);
         let cpu = &self.cpus[call.thread()].0;
         let (read, write) = (Protection::READ, Protection::READ_WRITE);
-        let small = Pages::new((number + 1) * TABLE + 7, 4);
-        let large = Pages::new((number + 1) * TABLES + 7, 64 * TABLE);
-        let beside = Pages::new(TABLE / 2 + 64 * number, 1);
-        let spare = Pages::new((number + 8) * TABLE, 4);
+        let small = Pages::new(Page((number + 1) * TABLE + 7), 4);
+        let large = Pages::new(Page((number + 1) * TABLES + 7), 64 * TABLE);
+        let beside = Pages::new(Page(TABLE / 2 + 64 * number), 1);
+        let spare = Pages::new(Page((number + 8) * TABLE), 4);
         let touch = |pages: Pages| space.populate(cpu, pages).unwrap();
         // Nodes, frames, lists and a share of the quota: nothing of the following is left.
         for pages in [spare, small, beside, large] {
