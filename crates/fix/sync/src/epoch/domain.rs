@@ -1,5 +1,6 @@
 //! A domain: the global epoch, the records of its readers, scans and grace periods.
 
+use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::time::Duration;
 
@@ -250,20 +251,20 @@ impl<P: Platform> Domain<P> {
         if freed > 0 || sealed < SCAN_IF_DUE_AT {
             return;
         }
-        if self.scan_if_due(sealed >= SCAN_AT) {
+        if self.scan_if_due(record, sealed >= SCAN_AT) {
             // SAFETY: the caller owns the record.
             unsafe { self.free(record) };
         }
     }
 
     /// Scans, and frees the ready objects of records without an owner, if it is urgent or a scan is due.
-    /// Returns whether it did.
-    fn scan_if_due(&self, is_urgent: bool) -> bool {
+    /// Returns whether it did. The caller owns `record`.
+    fn scan_if_due(&self, record: &Record, is_urgent: bool) -> bool {
         let before = self.platform.now();
         let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
         if is_due {
             self.fence_and_scan();
-            self.adopt();
+            self.adopt(record);
             let after = self.platform.now();
             let pause = u64::from(self.scan_backoff.load(Relaxed)) * after.saturating_sub(before);
             self.next_scan.store(after + pause, Relaxed);
@@ -281,7 +282,7 @@ impl<P: Platform> Domain<P> {
         unsafe {
             record.garbage.lock_owner(&self.platform, |garbage| garbage.seal(|| self.advance()))
         };
-        if self.scan_if_due(false) {
+        if self.scan_if_due(record, false) {
             // SAFETY: the caller owns the record.
             unsafe { self.free(record) };
         }
@@ -298,7 +299,7 @@ impl<P: Platform> Domain<P> {
             self.fence_and_scan();
             while self.free(record) > 0 {}
         }
-        self.adopt();
+        self.adopt(record);
     }
 
     /// Repairs the records in the child of a fork, whose only thread has the record `own`.
@@ -310,11 +311,22 @@ impl<P: Platform> Domain<P> {
             // function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
-        let migrates = |node: &&Node<Record>| node.value.watch.migrates.load(Relaxed);
-        for node in self.records.others(own).filter(|node| !migrates(node)) {
-            node.value.reader.abandon();
-            node.value.watch.end_calls();
-            node.release();
+        for node in self.records.others(own) {
+            let watch = &node.value.watch;
+            let adopter = watch.adopter.load(Relaxed);
+            if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
+                // A call in this record has forked. This thread releases the record when it returns.
+                continue;
+            }
+            watch.end_calls();
+            // SAFETY: records stay as long as the domain.
+            let is_adopter_kept = unsafe { adopter.as_ref() }
+                .is_some_and(|adopter| adopter.watch.is_kept.load(Relaxed));
+            if !watch.is_kept.load(Relaxed) && !is_adopter_kept {
+                watch.adopter.store(ptr::null_mut(), Relaxed);
+                node.value.reader.abandon();
+                node.release();
+            }
         }
         self.drain.weight.store(0, Relaxed);
         self.drain.busy.store(false, Relaxed);
@@ -345,14 +357,25 @@ impl<P: Platform> Domain<P> {
         freed
     }
 
-    /// Frees the ready objects of records without an owner.
-    fn adopt(&self) {
+    /// Frees the ready objects of records without an owner. The caller owns `adopter`.
+    fn adopt(&self, adopter: &Record) {
+        /// Releases the record, also when a call panics.
+        struct Adopted<'a>(&'a Node<Record>);
+
+        impl Drop for Adopted<'_> {
+            fn drop(&mut self) {
+                self.0.value.watch.adopter.store(ptr::null_mut(), Relaxed);
+                self.0.release();
+            }
+        }
+
         let left = |node: &&Node<Record>| node.value.watch.weight.load(Relaxed) > 0;
         for node in self.records.nodes().filter(left) {
             if node.try_take() || is_mutant!("epoch_adopts_all") {
-                // SAFETY: `try_take` made this thread the owner until `release`.
-                unsafe { self.free(&node.value) };
-                node.release();
+                let adopted = Adopted(node);
+                node.value.watch.adopter.store(ptr::from_ref(adopter).cast_mut(), Relaxed);
+                // SAFETY: `try_take` made this thread the owner until `adopted` is dropped.
+                unsafe { self.free(&adopted.0.value) };
             }
         }
     }

@@ -57,19 +57,26 @@ impl<P: Platform> Domain<P> {
     /// A handle for the calling thread, in a free record or in a new one.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
-        Handle::new(self, self.record())
+        Handle::new(self, self.record(), true)
+    }
+
+    /// A handle that belongs to the calling thread: if the thread is missing in the child of a fork, the
+    /// child takes the record.
+    #[cfg(feature = "std")]
+    pub(super) fn register_thread(&self) -> Handle<'_, P> {
+        Handle::new(self, self.record(), false)
     }
 
     /// A handle for the calling thread, in a free record. Returns `None` if there is no free record,
     /// instead of allocating one. See [`Domain::add_node`].
     pub fn try_register(&self) -> Option<Handle<'_, P>> {
-        Some(Handle::new(self, self.free_record()?))
+        Some(Handle::new(self, self.free_record()?, true))
     }
 }
 
 impl<'d, P: Platform> Handle<'d, P> {
-    fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Handle<'d, P> {
-        node.value.begin(domain.platform(), false);
+    fn new(domain: &'d Domain<P>, node: &'d Node<Record>, is_kept: bool) -> Handle<'d, P> {
+        node.value.begin(domain.platform(), is_kept);
         Handle {
             domain,
             node,

@@ -40,7 +40,7 @@ impl Member {
 
 impl Part for Member {
     fn register() -> Member {
-        Member(NonNull::from(Box::leak(Box::new(shared().register()))))
+        Member(NonNull::from(Box::leak(Box::new(shared().register_thread()))))
     }
 
     fn before_exit(self) {
@@ -83,7 +83,8 @@ pub fn shared() -> &'static Domain<System> {
 ///
 /// The child of a fork has only the guards of the thread that forked. Objects that other threads had
 /// retired are freed, except those that a thread was retiring or freeing at that moment, which are
-/// leaked. A [`Section`] that began before the fork ends in the child only if it is dropped there.
+/// leaked. A [`Section`] or a guard of a [`Handle`] of [`shared`] that began before the fork ends in the
+/// child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)

@@ -1,6 +1,7 @@
 //! Records: the state of a thread or a section that scans read.
 
 use core::cell::Cell;
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::biased::Biased;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, AtomicU64, constant};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
 /// The step of the global epoch. The bits below count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
@@ -50,8 +51,11 @@ pub(super) struct Reader {
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// It belongs to a section that may be sent to other threads.
-    pub(super) migrates: AtomicBool,
+    /// Its owner is a section, or a handle that the user registered: a value that any thread may hold, so
+    /// that the child of a fork must keep it.
+    pub(super) is_kept: AtomicBool,
+    /// The record of the thread that has adopted this one and is freeing its objects.
+    pub(super) adopter: AtomicPtr<Record>,
     /// The epoch of the section that a scan saw last; 0 before the first one.
     seen: AtomicU64,
     /// The platform's time when `seen` was stored, or a later one. It never moves back.
@@ -78,7 +82,8 @@ impl Record {
                 garbage: Padded(Biased::new(Garbage::new())),
                 watch: Padded(Watch {
                     thread: AtomicU64::new(0),
-                    migrates: AtomicBool::new(false),
+                    is_kept: AtomicBool::new(false),
+                    adopter: AtomicPtr::new(ptr::null_mut()),
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
@@ -88,11 +93,11 @@ impl Record {
         }
     }
 
-    /// Assigns it to the calling thread, or to a section that migrates between threads.
-    pub(super) fn begin(&self, platform: &impl Platform, migrates: bool) {
+    /// Assigns it to the calling thread, or to a value that the child of a fork keeps.
+    pub(super) fn begin(&self, platform: &impl Platform, is_kept: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
-        self.watch.migrates.store(migrates, Relaxed);
+        self.watch.is_kept.store(is_kept, Relaxed);
         self.reader.is_symmetric.set(platform.is_symmetric());
     }
 
