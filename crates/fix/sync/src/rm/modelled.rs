@@ -1,6 +1,7 @@
-//! All orders in which two threads meet in the lock, up to a number of preemptions.
+//! Models of readers and writers of a lock.
 
 use loom::sync::Arc;
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -12,7 +13,7 @@ use super::slots::Slots;
 use crate::model::{Model, check, interrupt, thread};
 use crate::primitive::{AtomicU32, Guarded};
 
-/// A lock below: the number of readers, or `WRITER`.
+/// An underlying lock: the number of readers, or `WRITER`.
 #[derive(Default)]
 struct Below(OnceLock<AtomicU32>);
 
@@ -25,7 +26,7 @@ impl Below {
     }
 }
 
-// SAFETY: one compare-exchange decides.
+// SAFETY: a compare-exchange takes the lock, and a writer needs a count of 0.
 unsafe impl RawRwLock for Below {
     const INIT: Below = Below(OnceLock::new());
 
@@ -62,7 +63,7 @@ unsafe impl RawRwLock for Below {
     }
 }
 
-// SAFETY: readers do not wait for writers that wait.
+// SAFETY: readers do not wait for waiting writers.
 unsafe impl RawRwLockRecursive for Below {
     fn lock_shared_recursive(&self) {
         self.lock_shared();
@@ -73,7 +74,7 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, its threads and a value; loom fails if one writes it while another reads.
+/// A lock, its threads and a value. loom fails if a thread writes the value while another reads it.
 struct Place {
     lock: Bias<Below>,
     readers: Readers,
@@ -82,7 +83,7 @@ struct Place {
 
 // SAFETY: the lock guards the value.
 unsafe impl Sync for Place {}
-// SAFETY: as for the other marker trait.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Place {}
 
 impl Place {
@@ -92,18 +93,20 @@ impl Place {
         Arc::new(Place { lock: Bias::new(below), readers: Readers::new(), value: Guarded::new(0) })
     }
 
+    /// The slots of a thread that stays registered.
     fn slots(&self) -> &Slots {
-        self.readers.register(&Model).slots()
+        ManuallyDrop::new(self.readers.register(&Model)).slots()
     }
 
     /// Reads as the owner of `slots`.
     fn read(&self, slots: &Slots, inside: impl FnOnce()) -> u32 {
         self.lock.lock_shared(Some(slots), || Model);
         interrupt();
-        // SAFETY: we have the lock. loom's cell takes this for a write: readers do not meet here.
+        // SAFETY: this thread has the lock. loom's cell counts this as a write, so no model has two readers
+        // at once.
         let value = self.value.with(|value| unsafe { *value });
         inside();
-        // SAFETY: we have it.
+        // SAFETY: this thread has the lock.
         unsafe { self.lock.unlock_shared(Some(slots)) };
         value
     }
@@ -121,7 +124,7 @@ impl Place {
     }
 }
 
-/// Does something with the lock in another thread.
+/// Calls a function in another thread.
 fn in_thread<R: 'static>(place: &Arc<Place>, does: fn(&Place) -> R) -> thread::JoinHandle<R> {
     let place = Arc::clone(place);
     thread::spawn(move || does(&place))
@@ -165,7 +168,7 @@ fn a_read_within_a_read_does_not_wait_for_a_writer() {
         let writer = in_thread(&place, Place::write);
         place.read(slots, || {
             place.lock.lock_shared(Some(slots), || Model);
-            // SAFETY: we have it twice.
+            // SAFETY: this thread has the lock twice.
             unsafe { place.lock.unlock_shared(Some(slots)) };
         });
         writer.join().unwrap();
@@ -226,7 +229,7 @@ fn a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before() 
         first.read(slots, || ());
         let writer = in_thread(&first, Place::write);
         first.read(slots, || ());
-        // It is not open.
+        // This lock is not open.
         second.read(slots, || ());
         writer.join().unwrap();
     });

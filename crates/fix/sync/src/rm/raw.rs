@@ -38,8 +38,8 @@ pub struct RawRmLock<
 }
 
 #[inline]
-fn slots<T: Threads>() -> Option<&'static Slots> {
-    T::reader().map(Reader::slots)
+fn with_slots<T: Threads, R>(with: impl FnOnce(Option<&Slots>) -> R) -> R {
+    T::with_reader(|reader| with(reader.map(Reader::slots)))
 }
 
 // SAFETY: `Bias` excludes writers from all others, as argued at its fences. Guards are not `Send`, so a
@@ -52,18 +52,18 @@ unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
 
     #[inline]
     fn lock_shared(&self) {
-        self.bias.lock_shared(slots::<T>(), T::platform);
+        with_slots::<T, _>(|slots| self.bias.lock_shared(slots, T::platform));
     }
 
     #[inline]
     fn try_lock_shared(&self) -> bool {
-        self.bias.try_lock_shared(slots::<T>(), T::platform)
+        with_slots::<T, _>(|slots| self.bias.try_lock_shared(slots, T::platform))
     }
 
     #[inline]
     unsafe fn unlock_shared(&self) {
         // SAFETY: the contract is the same.
-        unsafe { self.bias.unlock_shared(slots::<T>()) };
+        with_slots::<T, _>(|slots| unsafe { self.bias.unlock_shared(slots) });
     }
 
     #[inline]

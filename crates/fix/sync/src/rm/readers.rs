@@ -1,5 +1,9 @@
 //! The registered readers.
 
+#[cfg(all(feature = "std", not(loom)))]
+use core::mem::ManuallyDrop;
+use core::{cell::Cell, marker::PhantomData};
+
 use super::slots::{Slot, Slots};
 use crate::platform::Platform;
 use crate::primitive::constant;
@@ -9,9 +13,16 @@ use crate::registry::{Node, Registry};
 #[derive(Debug)]
 pub struct Readers(Registry<Slots>);
 
-/// A registered thread of [`Readers`].
-#[derive(Debug, Clone, Copy)]
-pub struct Reader<'a>(&'a Node<Slots>);
+/// A thread's registration in [`Readers`]. One thread uses it at a time.
+///
+/// When it is dropped, the thread unregisters. If the thread still reads a lock, as after a leaked guard,
+/// the registration stays forever.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    node: &'a Node<Slots>,
+    /// Not `Sync`.
+    one: PhantomData<Cell<()>>,
+}
 
 impl Readers {
     constant! {
@@ -24,13 +35,13 @@ impl Readers {
     /// Registers the calling thread, in a free node or in a new one. All calls pass an equal platform.
     #[cfg(feature = "alloc")]
     pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
-        Reader(self.0.take_or_make(|| Slots::new(platform)))
+        Reader::new(self.0.take_or_make(|| Slots::new(platform)))
     }
 
     /// Registers the calling thread, in a free node. Returns `None` if there is no free node, instead of
     /// allocating one. See [`Readers::add_node`].
     pub fn try_register(&self) -> Option<Reader<'_>> {
-        self.0.take().map(Reader)
+        self.0.take().map(Reader::new)
     }
 
     /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes are
@@ -55,8 +66,8 @@ impl Readers {
 
     /// Frees the slots of missing threads in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-    pub(super) fn forked(&self, own: Option<Reader<'_>>) {
-        for node in self.0.others(own.map(|own| own.0)) {
+    pub(super) fn forked(&self, own: Option<&Node<Slots>>) {
+        for node in self.0.others(own) {
             node.value.forget();
             node.release();
         }
@@ -70,34 +81,49 @@ impl Default for Readers {
 }
 
 impl<'a> Reader<'a> {
-    /// The thread's slots.
-    #[inline]
-    pub(super) fn slots(self) -> &'a Slots {
-        &self.0.value
+    fn new(node: &'a Node<Slots>) -> Reader<'a> {
+        Reader { node, one: PhantomData }
     }
 
-    /// Unregisters the thread if it holds no lock for reading. Returns false if it holds one, and then
-    /// keeps the thread registered.
-    ///
+    /// The thread's slots.
+    #[inline]
+    pub(super) fn slots(&self) -> &'a Slots {
+        &self.node.value
+    }
+}
+
+#[cfg(all(feature = "std", not(loom)))]
+impl<'a> Reader<'a> {
+    /// The node, which stays registered.
+    pub(super) fn into_node(self) -> &'a Node<Slots> {
+        ManuallyDrop::new(self).node
+    }
+
     /// # Safety
-    /// Must be called by this thread. If the result is true, the thread must not use a copy of the reader
-    /// any more.
-    pub unsafe fn unregister(self) -> bool {
-        let is_idle = self.0.value.is_idle();
-        if is_idle {
-            self.0.release();
+    /// The node came from [`into_node`](Reader::into_node). Only one thread uses such readers of it, and
+    /// none after one of them was dropped.
+    #[inline]
+    pub(super) unsafe fn from_node(node: &'a Node<Slots>) -> Reader<'a> {
+        Reader::new(node)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if self.node.value.is_idle() {
+            self.node.release();
         }
-        is_idle
     }
 }
 
 /// The threads that use locks of one kind: those of a process or a kernel.
 ///
 /// # Safety
-/// [`reader`](Threads::reader) returns a reader of [`readers`](Threads::readers) that no other thread
-/// has. It returns the same one as long as the thread holds a lock, and `None` only if the thread holds
-/// no lock by it. [`platform`](Threads::platform) always returns an equal platform, for which all nodes
-/// of `readers` were made, and whose heavy fence reaches all threads that may read.
+/// * [`readers`](Threads::readers) always returns the same reference, and
+///   [`with_reader`](Threads::with_reader) passes a reader of it, which nothing else uses during the call.
+/// * As long as the thread holds a lock that it has read with a reader, `with_reader` passes that reader.
+/// * [`platform`](Threads::platform) always returns an equal platform, for which all nodes of `readers`
+///   were made, and whose heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
     /// The platform of the threads.
     type Platform: Platform;
@@ -108,6 +134,6 @@ pub unsafe trait Threads {
     /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// The calling thread. `None` if it is not registered; it then uses the underlying locks.
-    fn reader() -> Option<Reader<'static>>;
+    /// Calls `with` with the calling thread's reader. A thread that passes `None` uses the underlying locks.
+    fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R;
 }

@@ -11,8 +11,8 @@ use super::slots::Slots;
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicU32;
 
-/// A lock below: the number of readers, or `WRITER`. It lets no reader in while a writer waits, but for
-/// those who say that they read already.
+/// An underlying lock: the number of readers, or `WRITER`. While a writer waits, only recursive readers get
+/// the lock.
 #[derive(Debug)]
 struct Below {
     word: AtomicU32,
@@ -21,7 +21,7 @@ struct Below {
 
 const WRITER: u32 = 1 << 31;
 
-// SAFETY: one compare-exchange decides.
+// SAFETY: a compare-exchange takes the lock, and a writer needs a count of 0.
 unsafe impl RawRwLock for Below {
     #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
     const INIT: Below = Below { word: AtomicU32::new(0), waiting: AtomicU32::new(0) };
@@ -40,7 +40,7 @@ unsafe impl RawRwLock for Below {
 
     unsafe fn unlock_shared(&self) {
         let readers = self.word.fetch_sub(1, Relaxed);
-        assert!((1..WRITER).contains(&readers), "unlocked by nobody");
+        assert!((1..WRITER).contains(&readers), "an unlocked lock was unlocked");
     }
 
     fn lock_exclusive(&self) {
@@ -56,11 +56,11 @@ unsafe impl RawRwLock for Below {
     }
 
     unsafe fn unlock_exclusive(&self) {
-        assert_eq!(self.word.swap(0, Relaxed), WRITER, "unlocked by nobody");
+        assert_eq!(self.word.swap(0, Relaxed), WRITER, "an unlocked lock was unlocked");
     }
 }
 
-// SAFETY: readers do not wait for writers that wait.
+// SAFETY: recursive readers do not wait for waiting writers.
 unsafe impl RawRwLockRecursive for Below {
     fn lock_shared_recursive(&self) {
         while !self.try_lock_shared_recursive() {
@@ -75,7 +75,8 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, and who is inside: readers, or minus one. It is not part of the model: every access sees the latest value.
+/// A lock, and the number of readers that have it, or -1 for a writer. The number is not part of the model:
+/// each access sees the latest value.
 struct Place {
     lock: Bias<Below>,
     inside: AtomicI64,
@@ -94,7 +95,7 @@ impl World {
 
     fn write(&self, place: usize, waits: bool) {
         let Place { lock, inside } = &self.places[place];
-        // By now readers have opened the lock.
+        // Lets readers open the lock.
         thread::yield_now();
         if waits {
             lock.lock_exclusive(&self.readers, || Model);
@@ -104,7 +105,7 @@ impl World {
         assert_eq!(inside.swap(-1, Relaxed), 0, "the lock is held");
         thread::yield_now();
         assert_eq!(inside.swap(0, Relaxed), -1, "the lock was taken meanwhile");
-        // SAFETY: we have it.
+        // SAFETY: this thread has the lock.
         unsafe { lock.unlock_exclusive() };
     }
 }
@@ -115,7 +116,7 @@ impl Place {
         assert!(self.inside.fetch_add(1, Relaxed) >= 0, "a writer is inside");
         with();
         assert!(self.inside.fetch_sub(1, Relaxed) > 0, "a writer is inside");
-        // SAFETY: we have it.
+        // SAFETY: this thread has the lock.
         unsafe { self.lock.unlock_shared(Some(slots)) };
     }
 }
@@ -134,10 +135,8 @@ fn writers_exclude_three_nesting_readers() {
                 let reader = world.readers.register(&Model);
                 let slots = reader.slots();
                 first.read(slots, thread::yield_now);
-                // A read within a read does not wait for a writer that waits.
+                // A nested read does not wait for a waiting writer.
                 first.read(slots, || first.read(slots, || second.read(slots, thread::yield_now)));
-                // SAFETY: it is not used after this.
-                assert!(unsafe { reader.unregister() }, "it reads nothing");
             }
         };
         let writes = |world: &World| {

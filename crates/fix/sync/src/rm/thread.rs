@@ -1,22 +1,34 @@
 //! The readers of the process, in which each thread registers at its first use.
 
+use std::mem::ManuallyDrop;
+
 use super::readers::{Reader, Readers, Threads};
+use super::slots::Slots;
 use crate::per_thread::{Part, per_thread};
+use crate::registry::Node;
 use crate::system::System;
 
 static READERS: Readers = Readers::new();
 
-per_thread!(Reader<'static>, in_child: forked);
+per_thread!(Member, in_child: forked);
 
-impl Part for Reader<'static> {
-    fn register() -> Self {
-        READERS.register(&System::detect())
+/// A registered thread: the node of its `Reader`, which a `Cell` can hold.
+#[derive(Clone, Copy)]
+struct Member(&'static Node<Slots>);
+
+impl Part for Member {
+    fn register() -> Member {
+        Member(READERS.register(&System::detect()).into_node())
     }
 
     fn unregister(self) -> bool {
-        // Fails if a guard was leaked, or if a later destructor of the thread still has one. SAFETY: this
-        // is the registered thread, and `self` was its only copy.
-        unsafe { self.unregister() }
+        // A leaked guard, or one that a later destructor of the thread holds, keeps the registration.
+        let is_idle = self.0.value.is_idle();
+        if is_idle {
+            // SAFETY: `register` took the reader apart, and no copy of the node is used after this.
+            drop(unsafe { Reader::from_node(self.0) });
+        }
+        is_idle
     }
 }
 
@@ -24,8 +36,8 @@ impl Part for Reader<'static> {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: only the thread that registered uses its reader, until it exits without a lock. membarrier(2)
-// reaches all threads of the process.
+// SAFETY: a thread's reader is in its thread-local storage until the thread exits without a lock. Signal
+// handlers must not use the locks. membarrier(2) reaches all threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 
@@ -38,13 +50,17 @@ unsafe impl Threads for ThisProcess {
     }
 
     #[inline]
-    fn reader() -> Option<Reader<'static>> {
-        part()
+    fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R {
+        // SAFETY: `register` took the reader apart, and only its thread has copies of the node. It is not
+        // dropped here.
+        let reader =
+            part().map(|Member(node)| ManuallyDrop::new(unsafe { Reader::from_node(node) }));
+        with(reader.as_deref())
     }
 }
 
 /// Frees the slots of missing threads in the child of a fork.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
-    READERS.forked(registered());
+    READERS.forked(registered().map(|Member(node)| node));
 }

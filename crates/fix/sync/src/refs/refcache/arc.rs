@@ -79,8 +79,7 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     }
 
     fn add(&self, change: i64) {
-        // SAFETY: `local` belongs to this thread. `self` is a reference, which the caller clones or gives
-        // up.
+        // SAFETY: `self` is a reference, which the caller clones or gives up.
         C::with_local(|local| unsafe { local.add(self.object.cast(), change) });
     }
 }
@@ -189,8 +188,7 @@ pub struct Weak<
 impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
     /// An owning reference, if the value is not freed yet.
     pub fn upgrade(&self) -> Option<RefcacheArc<T, C>> {
-        // SAFETY: `local` belongs to this thread.
-        let header = C::with_local(|local| unsafe { local.upgrade(&self.word) })?;
+        let header = C::with_local(|local| local.upgrade(&self.word))?;
         // The word was made for an object of this type.
         Some(RefcacheArc { object: header.cast(), owns: PhantomData })
     }

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::array;
+use core::cell::Cell;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::Relaxed;
@@ -158,7 +160,7 @@ unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R
 }
 
 /// The state of a registered thread.
-struct Member<R> {
+pub(super) struct Member<R> {
     cache: Biased<Box<Cache<R>>>,
     /// The cache is not empty.
     used: AtomicBool,
@@ -206,7 +208,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
 
     /// Registers the calling thread, with a cache that an unregistered thread left or with a new one.
     pub fn register(&self) -> Local<'_, P, R> {
-        Local { refcache: self, node: self.members.take_or_make(Member::new) }
+        Local { refcache: self, node: self.members.take_or_make(Member::new), one: PhantomData }
     }
 
     /// Ends the epoch: flushes the caches that were used, reviews the objects with a count of zero, and
@@ -317,20 +319,21 @@ impl<P, R> fmt::Debug for Refcache<P, R> {
     }
 }
 
-/// A registered thread. Copies are the same thread, until one of them is
-/// [unregistered](Local::unregister).
+/// A thread's registration in a [`Refcache`], with the thread's cache. One thread uses it at a time.
+///
+/// When it is dropped, the thread unregisters, and the next ticks flush its cache.
 pub struct Local<'d, P, R> {
     refcache: &'d Refcache<P, R>,
     node: &'d Node<Member<R>>,
+    /// Not `Sync`.
+    one: PhantomData<Cell<()>>,
 }
 
-impl<P, R> Clone for Local<'_, P, R> {
-    fn clone(&self) -> Self {
-        *self
+impl<P, R> Drop for Local<'_, P, R> {
+    fn drop(&mut self) {
+        self.node.release();
     }
 }
-
-impl<P, R> Copy for Local<'_, P, R> {}
 
 impl<P, R> fmt::Debug for Local<'_, P, R> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -338,38 +341,39 @@ impl<P, R> fmt::Debug for Local<'_, P, R> {
     }
 }
 
-impl<P: Platform, R: RawMutex> Local<'_, P, R> {
-    /// Unregisters the thread. The next ticks flush its cache with the others.
-    ///
-    /// # Safety
-    /// Must be called by the thread that registered, which must not use a copy any more.
-    pub unsafe fn unregister(self) {
-        self.node.release();
+#[cfg(all(feature = "std", not(loom)))]
+impl<'d, P, R> Local<'d, P, R> {
+    /// The node, which stays registered.
+    pub(super) fn into_node(self) -> &'d Node<Member<R>> {
+        mem::ManuallyDrop::new(self).node
     }
 
+    /// # Safety
+    /// The node came from [`into_node`](Local::into_node) of a `Local` of this refcache. Only one thread
+    /// uses such `Local`s of the node, and none after one of them was dropped.
+    #[inline]
+    pub(super) unsafe fn from_node(
+        refcache: &'d Refcache<P, R>,
+        node: &'d Node<Member<R>>,
+    ) -> Local<'d, P, R> {
+        Local { refcache, node, one: PhantomData }
+    }
+}
+
+impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// Caches a change of an object's count.
     ///
     /// # Safety
-    /// Must be called by the registered thread. The caller has a reference to the object, which it gives
-    /// up with a change of -1.
+    /// The caller has a reference to the object, which it gives up with a change of -1.
     #[inline]
-    pub(super) unsafe fn add(self, object: NonNull<Header<R>>, change: i64) {
-        let member = &self.node.value;
-        // SAFETY: the registered thread owns its cache. The caller has a reference, and `note` does not
-        // use this lock.
-        unsafe {
-            member
-                .cache
-                .lock_owner(&self.refcache.platform, |cache| self.note(cache, object, change));
-        }
+    pub(super) unsafe fn add(&self, object: NonNull<Header<R>>, change: i64) {
+        // SAFETY: the caller has a reference.
+        self.with_cache(|cache| unsafe { self.note(cache, object, change) });
     }
 
     /// Upgrades a weak reference, if the object is still alive.
-    ///
-    /// # Safety
-    /// Must be called by the registered thread.
-    pub(super) unsafe fn upgrade(self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
-        let upgrade = |cache: &mut Box<Cache<R>>| {
+    pub(super) fn upgrade(&self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
+        self.with_cache(|cache| {
             // While this thread is inside, its cache is not flushed, so at most one epoch ends: an object
             // that the word shows now is not freed.
             let mut found = word.0.load(Relaxed);
@@ -384,15 +388,21 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
             // SAFETY: the object is alive while this thread is inside, as above.
             unsafe { self.note(cache, object, 1) };
             Some(object)
-        };
-        // SAFETY: the registered thread owns its cache, and the closure does not use this lock.
-        unsafe { self.node.value.cache.lock_owner(&self.refcache.platform, upgrade) }
+        })
+    }
+
+    /// Uses the cache, which is not flushed meanwhile. `with` must not use it by another way.
+    #[inline]
+    fn with_cache<T>(&self, with: impl FnOnce(&mut Cache<R>) -> T) -> T {
+        // SAFETY: one thread at a time has the `Local` of a registration, and a node has one registration
+        // at a time. The functions of this type, which are the only callers, do not nest.
+        unsafe { self.node.value.cache.lock_owner(&self.refcache.platform, |cache| with(cache)) }
     }
 
     /// # Safety
     /// The object is alive as long as the thread is inside.
     #[inline]
-    unsafe fn note(self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
+    unsafe fn note(&self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
         let slot = &mut cache.slots[place(object)];
         if ptr::eq(slot.object, object.as_ptr()) {
             slot.delta += change;
@@ -402,19 +412,25 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
         match old.object.is_null() {
             true => self.node.value.used.store(true, Relaxed),
             // SAFETY: the slot had a delta of the object, so it is alive.
-            false => unsafe { self.make_room(old, &mut cache.queue) },
+            false => unsafe { make_room(self.refcache, old, &mut cache.queue) },
         }
     }
+}
 
-    /// # Safety
-    /// That of [`evict`].
-    #[cold]
-    unsafe fn make_room(self, old: DeltaSlot<R>, queue: &mut Queue<R>) {
-        // A `tick` that passed this cache before this thread entered may end the epoch at any moment, and
-        // the next tick waits for this thread. So the next epoch is the latest possible. The fences of
-        // `flush` and of owners ensure that; no order is needed.
-        let latest = self.refcache.epoch.load(Relaxed) + 1;
-        // SAFETY: the contract is the same.
-        unsafe { evict(old, latest, queue) };
-    }
+/// Evicts a delta whose slot another object needs.
+///
+/// # Safety
+/// That of [`evict`].
+#[cold]
+unsafe fn make_room<P, R: RawMutex>(
+    refcache: &Refcache<P, R>,
+    old: DeltaSlot<R>,
+    queue: &mut Queue<R>,
+) {
+    // A `tick` that passed this cache before this thread entered may end the epoch at any moment, and the
+    // next tick waits for this thread. So the next epoch is the latest possible. The fences of `flush` and
+    // of owners ensure that; no order is needed.
+    let latest = refcache.epoch.load(Relaxed) + 1;
+    // SAFETY: the contract is the same.
+    unsafe { evict(old, latest, queue) };
 }

@@ -1,8 +1,9 @@
-//! What happens in the middle of a tick: after some caches were flushed and before others are.
+//! References that change in the middle of a tick: after some caches were flushed, and before others are.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 
@@ -11,20 +12,20 @@ use crate::platform::Platform;
 use super::cache::{self, GROUP, Refcache};
 
 type Header = cache::Header<parking_lot::RawMutex>;
-type Local = cache::Local<'static, Stage, parking_lot::RawMutex>;
+type Local = Rc<cache::Local<'static, Stage, parking_lot::RawMutex>>;
 
-/// Fences until then, and what is to be done.
+/// The number of fences until a call, and the call.
 type Later = (usize, Box<dyn FnOnce()>);
 
 thread_local! {
-    /// What comes at a later fence, and at which one.
+    /// The call that a later fence makes.
     static LATER: RefCell<Option<Later>> = const { RefCell::new(None) };
 }
 
-/// Threads of a test, all of which are the same thread. Their fences call what the test wants.
+/// A platform whose threads are all the test's own thread. A fence makes the call that the test has set.
 struct Stage;
 
-// SAFETY: it is symmetric, and its fence is a full one.
+// SAFETY: it is symmetric, and its fence is a full fence.
 unsafe impl Platform for Stage {
     fn is_symmetric(&self) -> bool {
         true
@@ -55,7 +56,7 @@ unsafe impl Platform for Stage {
     }
 }
 
-/// An object that stays when it is freed.
+/// An object that stays in memory when it is freed.
 #[repr(C)]
 struct Object {
     header: Header,
@@ -63,7 +64,7 @@ struct Object {
 }
 
 unsafe fn free(header: NonNull<Header>) {
-    // SAFETY: the header is the beginning of an object, which is kept.
+    // SAFETY: the header is the first field of an object, which stays in memory.
     let object = unsafe { header.cast::<Object>().as_ref() };
     assert!(!object.freed.swap(true, SeqCst), "freed twice");
 }
@@ -71,9 +72,9 @@ unsafe fn free(header: NonNull<Header>) {
 /// Threads in three groups, and an object with one reference.
 struct Scene {
     refcache: &'static Refcache<Stage, parking_lot::RawMutex>,
-    /// Of the first group that is flushed.
+    /// In the first group that is flushed.
     early: Local,
-    /// Of the last one.
+    /// In the last group.
     late: Local,
     others: Vec<Local>,
     object: NonNull<Object>,
@@ -83,16 +84,16 @@ impl Scene {
     fn new() -> Scene {
         let refcache = keep(Refcache::new(Stage));
         // The thread that registers last is flushed first.
-        let late = refcache.register();
-        let others = (1..2 * GROUP).map(|_| refcache.register()).collect();
-        let early = refcache.register();
+        let late = Rc::new(refcache.register());
+        let others = (1..2 * GROUP).map(|_| Rc::new(refcache.register())).collect();
+        let early = Rc::new(refcache.register());
         Scene { refcache, early, late, others, object: object() }
     }
 
-    /// Ticks, and calls this in the middle: all take part, so that there are three groups, and it is
-    /// the second's turn.
+    /// Ticks, and calls `middle` after the first group was flushed. All threads use their caches, so that
+    /// there are three groups.
     fn tick(&self, middle: impl FnOnce() + 'static) {
-        for &local in self.others.iter().chain([&self.early, &self.late]) {
+        for local in self.others.iter().chain([&self.early, &self.late]) {
             let busy = object();
             add(local, busy, 1);
         }
@@ -103,12 +104,12 @@ impl Scene {
     }
 
     fn is_freed(&self) -> bool {
-        // SAFETY: it is kept.
+        // SAFETY: objects stay in memory.
         unsafe { self.object.as_ref() }.freed.load(SeqCst)
     }
 }
 
-/// Keeps it for as long as the process is, where Miri finds it and does not call it leaked.
+/// Keeps a value until the process exits, where Miri finds it and reports no leak.
 fn keep<T: Send + Sync + 'static>(value: T) -> &'static T {
     static KEPT: Mutex<Vec<&'static (dyn Any + Send + Sync)>> = Mutex::new(Vec::new());
     let kept: &'static T = Box::leak(Box::new(value));
@@ -121,27 +122,33 @@ fn object() -> NonNull<Object> {
     NonNull::from(keep(object))
 }
 
-fn add(local: Local, object: NonNull<Object>, change: i64) {
-    // SAFETY: this thread has joined for all; objects are kept.
+fn add(local: &Local, object: NonNull<Object>, change: i64) {
+    // SAFETY: objects stay in memory.
     unsafe { local.add(object.cast(), change) };
 }
 
 #[test]
 fn a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero() {
     let scene = Scene::new();
-    let (early, late, object) = (scene.early, scene.late, scene.object);
-    // The global count comes to zero, as the one reference that there is was noted after the flush of
-    // its cache.
+    let (early, late, object) = (&scene.early, &scene.late, scene.object);
+    // The global count becomes zero although there is a reference, as the reference is taken after the
+    // flush of its cache.
     add(late, object, -1);
-    scene.tick(move || add(early, object, 1));
+    scene.tick({
+        let early = Rc::clone(early);
+        move || add(&early, object, 1)
+    });
     for _ in 0..6 {
-        // Before the first cache is flushed, the reference is one of the second; before that is
-        // flushed, one of the first. Each is flushed with a delta of zero.
+        // Before the first cache is flushed, the reference moves to the second cache. Before the second is
+        // flushed, it moves back. Both are flushed with a delta of zero.
         add(late, object, 1);
         add(early, object, -1);
-        scene.tick(move || {
-            add(early, object, 1);
-            add(late, object, -1);
+        scene.tick({
+            let (early, late) = (Rc::clone(early), Rc::clone(late));
+            move || {
+                add(&early, object, 1);
+                add(&late, object, -1);
+            }
         });
         assert!(!scene.is_freed(), "there is a reference");
     }
@@ -153,15 +160,14 @@ fn a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_ze
 #[test]
 fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     let scene = Scene::new();
-    let (early, object) = (scene.early, scene.object);
-    // SAFETY: it is kept, and the pointer is that of the whole object.
+    let (early, object) = (&scene.early, scene.object);
+    // SAFETY: objects stay in memory, and the pointer is that of the whole object.
     let word = unsafe { Header::weak_ref(object.cast()) };
     add(early, object, -1);
     scene.tick(|| ());
     scene.tick({
-        let word = word.clone();
-        // SAFETY: this thread has joined.
-        move || assert!(unsafe { early.upgrade(&word) }.is_some(), "it has not been reviewed yet")
+        let (early, word) = (Rc::clone(early), word.clone());
+        move || assert!(early.upgrade(&word).is_some(), "it has not been reviewed yet")
     });
     assert!(!scene.is_freed(), "the upgrade is a reference");
     (0..6).for_each(|_| scene.tick(|| ()));
@@ -169,6 +175,5 @@ fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     add(early, object, -1);
     (0..3).for_each(|_| scene.tick(|| ()));
     assert!(scene.is_freed());
-    // SAFETY: this thread has joined.
-    assert!(unsafe { early.upgrade(&word) }.is_none());
+    assert!(early.upgrade(&word).is_none());
 }

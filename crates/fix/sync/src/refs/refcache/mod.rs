@@ -103,15 +103,15 @@
 //!     static CPU: Local<'static, Kernel, SpinLock> = CACHES.register();
 //! }
 //!
-//! // SAFETY: each thread uses its own `Local` only.
+//! // SAFETY: each thread uses its own `Local` of `CACHES` only.
 //! unsafe impl Threads for Kernel {
 //!     type Platform = Kernel;
 //!     type Lock = SpinLock;
 //!     fn refcache() -> &'static Refcache<Kernel, SpinLock> {
 //!         &CACHES
 //!     }
-//!     fn with_local<R>(with: impl FnOnce(Local<'static, Kernel, SpinLock>) -> R) -> R {
-//!         CPU.with(|&local| with(local)) // Without preemption.
+//!     fn with_local<R>(with: impl FnOnce(&Local<'static, Kernel, SpinLock>) -> R) -> R {
+//!         CPU.with(with) // Without preemption.
 //!     }
 //! }
 //!

@@ -1,5 +1,4 @@
-//! All orders in which a thread that takes and drops references meets one that ticks, up to a number of
-//! preemptions.
+//! Models of a thread that takes and drops references, and of a thread that ticks.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::primitive::Guarded;
 type Header = cache::Header<RawLock>;
 type Local<'a> = cache::Local<'a, Model, RawLock>;
 
-/// An object that stays when it is freed: loom complains of a use that is not ordered with that.
+/// An object that stays in memory when it is freed: loom panics on a use that is not ordered with that.
 #[repr(C)]
 struct Object {
     header: Header,
@@ -25,7 +24,7 @@ struct Pointer(NonNull<Object>);
 unsafe impl Send for Pointer {}
 
 unsafe fn free(header: NonNull<Header>) {
-    // SAFETY: the header is the beginning of an object, which is kept.
+    // SAFETY: the header is the first field of an object, which stays in memory.
     let object = unsafe { header.cast::<Object>().as_ref() };
     // SAFETY: loom panics on a concurrent access.
     object.freed.with(|freed| assert!(!unsafe { freed.replace(true) }, "freed twice"));
@@ -39,18 +38,18 @@ impl Pointer {
     }
 
     fn word(self) -> Arc<WeakRef> {
-        // SAFETY: it is kept.
+        // SAFETY: the object stays in memory.
         unsafe { Header::weak_ref(self.0.cast()) }
     }
 
-    fn add(self, local: Local, change: i64) {
-        // SAFETY: the caller is the thread that has joined; the object is kept.
+    fn add(self, local: &Local, change: i64) {
+        // SAFETY: the object stays in memory.
         unsafe { local.add(self.0.cast(), change) };
     }
 
     fn is_freed(self) -> bool {
         interrupt();
-        // SAFETY: it is kept; loom panics if it is freed meanwhile.
+        // SAFETY: the object stays in memory, and loom panics if it is freed meanwhile.
         unsafe { self.0.as_ref() }.freed.with(|freed| unsafe { *freed })
     }
 }
@@ -60,18 +59,20 @@ fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
-        object.add(refcache.register(), 1);
+        // Each has a cache of its own.
+        let (first, second) = (refcache.register(), refcache.register());
+        object.add(&first, 1);
         let user = thread::spawn({
             let refcache = Arc::clone(&refcache);
             move || {
                 let local = refcache.register();
-                object.add(local, 1);
-                object.add(local, -1);
+                object.add(&local, 1);
+                object.add(&local, -1);
                 assert!(!object.is_freed());
-                object.add(local, -1);
+                object.add(&local, -1);
             }
         });
-        object.add(refcache.register(), -1);
+        object.add(&second, -1);
         (0..2).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());
@@ -89,14 +90,14 @@ fn an_upgrade_comes_before_the_end_or_fails() {
             let (refcache, word) = (Arc::clone(&refcache), Arc::clone(&word));
             move || {
                 let local = refcache.register();
-                // SAFETY: this thread has joined.
-                if unsafe { local.upgrade(&word) }.is_some() {
+                if local.upgrade(&word).is_some() {
                     assert!(!object.is_freed());
-                    object.add(local, -1);
+                    object.add(&local, -1);
                 }
             }
         });
-        object.add(refcache.register(), -1);
+        let local = refcache.register();
+        object.add(&local, -1);
         (0..3).for_each(|_| refcache.tick());
         user.join().unwrap();
         (0..3).for_each(|_| refcache.tick());

@@ -1,6 +1,7 @@
 //! The refcache of the process, in which each thread registers at its first use.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -8,23 +9,42 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::per_thread::{self, Part, per_thread};
+use crate::registry::Node;
 use crate::system::System;
 
-use super::cache::{Local, Refcache};
+use super::cache::{self, Local, Refcache};
 use super::threads::Threads;
 
-type Member = Local<'static, System, parking_lot::RawMutex>;
+type Lock = parking_lot::RawMutex;
 
 per_thread!(Member);
 
+/// A registered thread: the parts of its `Local`, which a `Cell` can hold.
+#[derive(Clone, Copy)]
+struct Member {
+    refcache: &'static Refcache<System, Lock>,
+    node: &'static Node<cache::Member<Lock>>,
+}
+
+impl Member {
+    /// Calls `with` with the thread's `Local`, which is not dropped.
+    #[inline]
+    fn with<R>(self, with: impl FnOnce(&Local<'static, System, Lock>) -> R) -> R {
+        // SAFETY: `register` took a `Local` apart. Only its thread has copies of the parts, until
+        // `unregister`.
+        with(&ManuallyDrop::new(unsafe { Local::from_node(self.refcache, self.node) }))
+    }
+}
+
 impl Part for Member {
-    fn register() -> Self {
-        ThisProcess::refcache().register()
+    fn register() -> Member {
+        let refcache = ThisProcess::refcache();
+        Member { refcache, node: refcache.register().into_node() }
     }
 
     fn unregister(self) -> bool {
-        // SAFETY: this thread has registered, and no copy is used after this.
-        unsafe { self.unregister() };
+        // SAFETY: as in `with`, and no copy of the parts is used after this.
+        drop(unsafe { Local::from_node(self.refcache, self.node) });
         true
     }
 }
@@ -33,20 +53,20 @@ impl Part for Member {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: only the thread that registered uses its `Local`, until it exits. membarrier(2) reaches all
-// threads of the process.
+// SAFETY: there is one refcache, and a thread's `Local` is in its thread-local storage. Signal handlers
+// must not use counts. membarrier(2) reaches all threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
-    type Lock = parking_lot::RawMutex;
+    type Lock = Lock;
 
-    fn refcache() -> &'static Refcache<System, parking_lot::RawMutex> {
-        static REFCACHE: OnceLock<Refcache<System, parking_lot::RawMutex>> = OnceLock::new();
+    fn refcache() -> &'static Refcache<System, Lock> {
+        static REFCACHE: OnceLock<Refcache<System, Lock>> = OnceLock::new();
         REFCACHE.get_or_init(|| Refcache::new(System::detect()))
     }
 
     #[inline]
-    fn with_local<R>(with: impl FnOnce(Member) -> R) -> R {
-        per_thread::with(part(), with)
+    fn with_local<R>(with: impl FnOnce(&Local<'static, System, Lock>) -> R) -> R {
+        per_thread::with(part(), |member| member.with(with))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Schedules of threads that take and drop references, strong and weak, of some objects, of threads that
-//! come and go, and of two that tick.
+//! Schedules of threads that register, take and drop strong and weak references and unregister, and of two
+//! threads that tick.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::model::{Model, RawLock, check, thread};
 type Header = cache::Header<RawLock>;
 type Local<'a> = cache::Local<'a, Model, RawLock>;
 
-/// More than a cache has places: they are evicted in the middle of epochs.
+/// More than a cache has slots, so that deltas are evicted in the middle of epochs.
 const OBJECTS: usize = 4;
 
-/// An object that stays when it is freed. What is true of it is no part of the model: whoever looks sees
-/// it.
+/// An object that stays in memory when it is freed. Its state is not part of the model: each access sees the
+/// latest value.
 #[repr(C)]
 struct Object {
     header: Header,
@@ -24,7 +24,7 @@ struct Object {
 }
 
 unsafe fn free(header: NonNull<Header>) {
-    // SAFETY: the header is the beginning of an object, which is kept.
+    // SAFETY: the header is the first field of an object, which stays in memory.
     let object = unsafe { header.cast::<Object>().as_ref() };
     assert_eq!(object.references.load(Relaxed), 0, "freed with references");
     assert!(!object.freed.swap(true, Relaxed), "freed twice");
@@ -32,14 +32,14 @@ unsafe fn free(header: NonNull<Header>) {
 
 struct World {
     refcache: Refcache<Model, RawLock>,
-    /// Boxes by their pointers, each with one reference.
+    /// Pointers from boxes. Each object begins with one reference.
     objects: [NonNull<Object>; OBJECTS],
     words: [Arc<WeakRef>; OBJECTS],
 }
 
-// SAFETY: what is in it is; the pointers are the world's own.
+// SAFETY: the refcache and the words are `Send`, and the world owns the objects.
 unsafe impl Send for World {}
-// SAFETY: as for the other marker trait.
+// SAFETY: as for `Send`.
 unsafe impl Sync for World {}
 
 impl World {
@@ -51,53 +51,53 @@ impl World {
                 freed: AtomicBool::new(false),
             })))
         });
-        // SAFETY: they are there, each with a reference.
+        // SAFETY: each object has a reference, and its pointer came from its box.
         let words = objects.map(|object| unsafe { Header::weak_ref(object.cast()) });
         Arc::new(World { refcache: Refcache::new(Model), objects, words })
     }
 
     fn object(&self, number: usize) -> &Object {
-        // SAFETY: it is kept for as long as the world.
+        // SAFETY: the objects stay in memory until the world is dropped.
         unsafe { self.objects[number].as_ref() }
     }
 
-    /// Takes a reference from one.
-    fn take(&self, local: Local, number: usize) {
+    /// Clones a reference.
+    fn take(&self, local: &Local, number: usize) {
         self.object(number).references.fetch_add(1, Relaxed);
-        // SAFETY: the caller has joined, and has a reference.
+        // SAFETY: the caller has a reference.
         unsafe { local.add(self.objects[number].cast(), 1) };
     }
 
-    fn give(&self, local: Local, number: usize) {
-        assert!(!self.object(number).freed.load(Relaxed), "there is a reference");
+    /// Drops a reference.
+    fn give(&self, local: &Local, number: usize) {
+        assert!(!self.object(number).freed.load(Relaxed), "freed with a reference");
         self.object(number).references.fetch_sub(1, Relaxed);
-        // SAFETY: the caller has joined, and has a reference.
+        // SAFETY: the caller has a reference.
         unsafe { local.add(self.objects[number].cast(), -1) };
     }
 
-    /// Takes a reference if the object is there.
-    fn upgrade(&self, local: Local, number: usize) -> bool {
-        // SAFETY: the caller has joined.
-        let is_there = unsafe { local.upgrade(&self.words[number]) }.is_some();
+    /// Takes a reference if the object is not freed.
+    fn upgrade(&self, local: &Local, number: usize) -> bool {
+        let is_there = local.upgrade(&self.words[number]).is_some();
         if is_there {
             self.object(number).references.fetch_add(1, Relaxed);
-            assert!(!self.object(number).freed.load(Relaxed), "an upgrade found what was freed");
+            assert!(
+                !self.object(number).freed.load(Relaxed),
+                "an upgrade of a freed object succeeded"
+            );
         }
         is_there
     }
 
-    /// Calls `with` with a part of a thread that comes and goes.
-    fn with_local(&self, with: impl FnOnce(Local)) {
-        let local = self.refcache.register();
-        with(local);
-        // SAFETY: there is no other copy.
-        unsafe { local.unregister() };
+    /// Calls `with` with a `Local` that registers and unregisters.
+    fn with_local(&self, with: impl FnOnce(&Local)) {
+        with(&self.refcache.register());
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        // SAFETY: they came from boxes, and no other thread has them.
+        // SAFETY: they came from boxes, and only this thread has the world.
         self.objects.iter().for_each(|object| drop(unsafe { Box::from_raw(object.as_ptr()) }));
     }
 }
@@ -110,9 +110,9 @@ fn objects_live_as_long_as_references_and_three_ticks() {
             let world = Arc::clone(&world);
             thread::spawn(move || does(&world))
         };
-        // Has a reference of each by the first thread, and hands one of them on.
+        // This thread caches the references that another thread drops.
         let first = world.refcache.register();
-        (0..OBJECTS).for_each(|number| world.take(first, number));
+        (0..OBJECTS).for_each(|number| world.take(&first, number));
         let owner = in_thread(|world| {
             world.with_local(|local| {
                 for number in 0..OBJECTS {
@@ -120,7 +120,7 @@ fn objects_live_as_long_as_references_and_three_ticks() {
                     world.give(local, number);
                 }
             });
-            // Another cache, mostly.
+            // Usually another cache.
             world.with_local(|local| (0..OBJECTS).for_each(|number| world.give(local, number)));
         });
         let finds = |world: &World| {
@@ -138,13 +138,13 @@ fn objects_live_as_long_as_references_and_three_ticks() {
         let finders = [in_thread(finds), in_thread(finds)];
         let ticks = |world: &World| (0..4).for_each(|_| world.refcache.tick());
         let tickers = [in_thread(ticks), in_thread(ticks)];
-        (0..OBJECTS).for_each(|number| world.give(first, number));
+        (0..OBJECTS).for_each(|number| world.give(&first, number));
         let all = [owner].into_iter().chain(finders).chain(tickers);
         all.for_each(|thread| thread.join().unwrap());
         (0..3).for_each(|_| world.refcache.tick());
         for number in 0..OBJECTS {
             assert!(world.object(number).freed.load(Relaxed), "the third tick frees it");
-            assert!(!world.upgrade(first, number));
+            assert!(!world.upgrade(&first, number));
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The trait that tells a refcache which threads exist.
+//! The threads that share a refcache.
 
 use lock_api::RawMutex;
 
@@ -8,10 +8,10 @@ use crate::platform::Platform;
 /// The holders of references: the threads of a process, or the CPUs of a kernel.
 ///
 /// # Safety
-/// [`with_local`](Threads::with_local) passes a [`Local`] of [`refcache`](Threads::refcache) that the
-/// caller has [registered](Refcache::register) and not unregistered, and that no other thread uses during
-/// the call. On a CPU, the caller must not be preempted meanwhile, and interrupt handlers have a `Local`
-/// of their own. `refcache` always returns the same reference.
+/// * [`refcache`](Threads::refcache) always returns the same reference, and
+///   [`with_local`](Threads::with_local) passes a [`Local`] of it.
+/// * Nothing else uses that `Local` during the call. If it belongs to a CPU, the caller must not be
+///   preempted meanwhile, and interrupt handlers have a `Local` of their own.
 pub unsafe trait Threads: 'static {
     /// The platform of the threads.
     type Platform: Platform + 'static;
@@ -23,5 +23,5 @@ pub unsafe trait Threads: 'static {
     fn refcache() -> &'static Refcache<Self::Platform, Self::Lock>;
 
     /// Calls `with` with the caller's registration.
-    fn with_local<R>(with: impl FnOnce(Local<'static, Self::Platform, Self::Lock>) -> R) -> R;
+    fn with_local<R>(with: impl FnOnce(&Local<'static, Self::Platform, Self::Lock>) -> R) -> R;
 }
