@@ -1,33 +1,34 @@
-//! Memory that a program has allocated → the code that writes it: `memory that
+//! Names memory that a program has allocated by the code that accesses it: `memory that
 //! std::sys::sync::rwlock::futex::RwLock writes`.
 //!
-//! Such memory has no symbol, and where it was allocated cannot be seen: the address that an allocator
-//! returns is in a register, which plugins cannot read before QEMU 9. So it is called after the code
-//! that a call reaches it by first, the innermost that means something: not a primitive of `core` or
-//! a copy of bytes or an allocator that is called by something else, but their user. A method is named by
-//! its type only: `read`, `write` and `write_unlock` of a lock access the same word, which so has one name
-//! in all tests.
+//! Such memory has no symbol, and its allocation cannot be observed: an allocator returns the
+//! address in a register, which plugins cannot read before QEMU 9. So the memory is named after the
+//! innermost meaningful function on the path of a call's first access. A primitive of `core`, a
+//! copy of bytes or an allocator does not count unless nothing else is on the path; its caller
+//! does. A method is named by its type only: `read`, `write` and `write_unlock` of a lock access
+//! the same word, which should have one name in all tests.
 
 use crate::functions::Functions;
 use crate::record::Touch;
 
 /// The name of memory that no known code accesses.
 const ALLOCATED: &str = "allocated memory";
-/// What follows the name of a file in which code is that has no symbol.
+/// Follows the name of a file that has no symbol for some code.
 pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
-/// Code of Rust that accesses memory on behalf of its caller.
+/// Rust code that accesses memory on behalf of its caller.
 const PRIMITIVES: &[&str] =
     &["core::", "compiler_builtins::", "alloc::alloc::", "std::alloc::", "__rustc::"];
-/// Functions of C that do; libraries of C have variants of them, `__memmove_avx_unaligned_erms`.
+/// C functions that access memory on behalf of their caller. C libraries have variants of them,
+/// such as `__memmove_avx_unaligned_erms`.
 const COPIES: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
-/// Functions of C whose callers use what they return; `__libc_malloc` is another name of the first.
+/// C functions that manage memory for their callers. `__libc_malloc` is another name of `malloc`.
 const ALLOCATORS: &[&str] =
     &["malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc"];
-/// What makes the calls, and the code in a binding that makes one.
+/// The code that makes the calls, and the code of a binding that implements them.
 const BINDING_CODE: &str = "knee_bind::";
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
-/// Memory that these sides write.
+/// Names the memory that these sides write.
 pub(crate) fn written<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,
@@ -35,7 +36,7 @@ pub(crate) fn written<'t>(
     named(sides.into_iter().filter_map(|side| side.called_writers().next()), "writes", functions)
 }
 
-/// Memory that these sides read.
+/// Names the memory that these sides read.
 pub(crate) fn read<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,
@@ -43,8 +44,8 @@ pub(crate) fn read<'t>(
     named(sides.into_iter().filter_map(|side| side.called_readers().next()), "reads", functions)
 }
 
-/// The memory by the code that accesses it. Of several the first by name, as the order of calls has no
-/// meaning.
+/// Names the memory by the code that accesses it. Of several names, takes the first in alphabetical
+/// order, as the order of calls has no meaning.
 fn named<'t>(
     code: impl Iterator<Item = (u64, &'t [u64])>,
     does: &str,
@@ -59,8 +60,8 @@ fn named<'t>(
     }
 }
 
-/// The innermost meaningful function of a call path. If that is only the binding, a library of C is more
-/// specific, even without symbols.
+/// The innermost meaningful function of a call path. If the binding calls a C library directly, the
+/// library's function or file is taken instead of the binding, which is less specific.
 fn user<'f>(frames: impl Iterator<Item = &'f str>) -> Option<String> {
     let (mut of_c, mut primitive) = (None, None);
     for frame in frames.map(without_line).take_while(|frame| !frame.starts_with(BINDING_CODE)) {
@@ -96,11 +97,12 @@ fn is_of_c(function: &str) -> bool {
 fn is_primitive(function: &str) -> bool {
     let path = function.trim_start_matches(['<', '&']);
     let of_rust = |path: &str| PRIMITIVES.iter().any(|of| path.starts_with(of));
-    // Of a type in no crate, as `<u64 as core::cmp::PartialEq>::eq`, or of any: `<Q as a::Same>::is`.
+    // Methods of a type outside any crate, such as `<u64 as core::cmp::PartialEq>::eq`, or of a
+    // type parameter, such as `<Q as a::Same>::is`, are primitives too.
     of_rust(path) || path.split_once(" as ").is_some_and(|(of, _)| !of.contains("::"))
 }
 
-/// What a function of Rust is part of; of others there is nothing but the function.
+/// The type or module of a Rust function; other functions are returned unchanged.
 fn type_or_module(function: &str) -> &str {
     let mut function = function;
     let path = loop {
@@ -111,7 +113,7 @@ fn type_or_module(function: &str) -> &str {
             None => return function,
         }
     };
-    // What is in another module than the type: `a::<impl b::C>::d`.
+    // An `impl` in another module than the type's: `a::<impl b::C>::d`.
     let last = split_last(path).map_or(path, |(_, last)| last);
     let brackets = |of: &str| of.starts_with('<') && of.ends_with('>');
     match last.strip_prefix("<impl ") {
@@ -177,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_c_have_their_own_names() {
+    fn c_functions_are_named_by_themselves() {
         assert_eq!(of(&["_int_free", "free"]).as_deref(), Some("_int_free"));
         assert_eq!(of(&["put (map.c:12)", "main"]).as_deref(), Some("put"));
     }
 
     #[test]
-    fn memory_is_named_by_the_user_of_primitives_and_not_by_the_binding() {
+    fn memory_is_named_by_the_caller_of_primitives_and_not_by_the_binding() {
         let map = "a::Map<K,V>::insert (a.rs:1)";
         let primitives = [
             "core::ptr::write (mod.rs:1)",

@@ -1,10 +1,10 @@
-//! apt with a configuration, lists and a cache of its own, to fetch packages of Debian without
+//! Runs apt with its own configuration, lists and cache, to fetch Debian packages without
 //! installing them.
 //!
-//! apt does the work (proxies, signatures, mirrors, dependencies) below the user's cache directory:
-//! the machine's own configuration is read to learn the mirror and is not touched, so no privilege is
-//! needed. Kernels and QEMUs share the lists, each with the suites that it asks for. The suites are
-//! listed here. The mirror may not have the oldest of them any more; such a suite is left out.
+//! apt handles proxies, signatures, mirrors and dependencies. It works below the user's cache
+//! directory and only reads the machine's own configuration, to find the mirror, so it needs no
+//! privilege. Kernels and QEMUs share the lists, each with their own suites. A suite that the
+//! mirror no longer has is left out.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::package::PackageError;
 use crate::tool::output;
 
-/// Names of Debian's suites that may stand in a machine's sources.
+/// Names of Debian's suites that may occur in a machine's sources.
 const DEBIAN: [&str; 10] = [
     "bullseye",
     "bookworm",
@@ -30,15 +30,15 @@ const DEBIAN: [&str; 10] = [
     "testing",
     "unstable",
 ];
-/// Where Debian's package debian-archive-keyring has the keys of all suites.
+/// The keys of all suites, from Debian's package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Lists that are older are fetched anew.
+/// Older lists are fetched again.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// The configuration.
+/// Name of the configuration file.
 const CONFIGURATION: &str = "apt.conf";
-/// Where the lists are.
+/// Directory of the lists.
 const LISTS: &str = "state/lists";
-/// What apt prints for a suite that the mirror does not have any more.
+/// What apt prints for a suite that the mirror no longer has.
 const GONE: &str = "does not have a Release file";
 /// The packages that contain apt's programs.
 const APT: &str = "apt dpkg";
@@ -66,20 +66,20 @@ impl Package {
     }
 
     /// Whether its suite, its version or the first numbers of its version are `wanted`.
-    pub(crate) fn is(&self, wanted: &str) -> bool {
+    pub(crate) fn is_named(&self, wanted: &str) -> bool {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
         self.suite == wanted || self.version.strip_prefix(wanted).is_some_and(ends)
     }
 
-    /// Numbers of the version, to find the newer one of two. Debian's order is more intricate; for
-    /// versions of kernels and QEMUs it is the same.
+    /// The numbers in the version, by which versions are compared. Debian's own order is more
+    /// complex, but the same for versions of kernels and QEMUs.
     pub(crate) fn order(&self) -> Vec<u64> {
         let numbers = self.version.split(|c: char| !c.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).collect()
     }
 }
 
-/// A directory of knee's in the user's cache, `$XDG_CACHE_HOME/knee/NAME`.
+/// The directory `$XDG_CACHE_HOME/knee/NAME` in the user's cache.
 pub(crate) fn cache(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::home_dir().map(|home| home.join(".cache"));
@@ -87,18 +87,18 @@ pub(crate) fn cache(name: &str) -> PathBuf {
     cache.unwrap_or_else(std::env::temp_dir).join("knee").join(name)
 }
 
-/// Makes a directory unless it exists, and locks it for as long as the file is open: whoever else
-/// asks for the lock waits.
+/// Creates a directory unless it exists, and locks it until the returned file is closed. Waits
+/// while another process holds the lock.
 pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
     fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
     let file =
         File::open(dir).map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
-    // NFS locks no directory: better without a lock than not at all.
+    // NFS does not support locks on directories. Continue without a lock there.
     let _ = flock(&file, FlockOperation::LockExclusive);
     Ok(file)
 }
 
-/// apt with the lists of some suites.
+/// apt for some suites.
 #[derive(Clone, Debug)]
 pub(crate) struct Apt {
     dir: PathBuf,
@@ -106,20 +106,20 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// In the user's cache directory.
+    /// apt with its files in the user's cache directory.
     pub(crate) fn of_user(suites: &[&'static str]) -> Apt {
         Apt { dir: cache("apt"), suites: suites.to_vec() }
     }
 
-    /// The packages whose names begin with `prefix` and are `wanted`, in no particular order. Fetches
-    /// the lists of suites that are older than a day.
+    /// The packages whose names begin with `prefix` and satisfy `wanted`, in no particular order.
+    /// Fetches lists that are older than a day.
     pub(crate) fn packages(
         &self,
         prefix: &str,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<Vec<Package>, PackageError> {
         self.update()?;
-        // To ask apt takes seconds.
+        // apt takes seconds to answer, so the answer is cached.
         let answer = self.dir.join(format!("packages.{prefix}.{}", self.suites.join("+")));
         let updated = self.suites.iter().filter_map(|suite| modified(&self.stamp(suite))).max();
         if modified(&answer) > updated
@@ -140,14 +140,15 @@ impl Apt {
         Ok(packages(&found))
     }
 
-    /// Downloads one version of a package into a directory unless it is there; returns its file.
+    /// Downloads one version of a package into a directory unless it is already there. Returns the
+    /// file.
     pub(crate) fn download(
         &self,
         name: &str,
         version: &str,
         dir: &Path,
     ) -> Result<PathBuf, PackageError> {
-        // apt writes the colon of an epoch in this way.
+        // apt encodes the colon of an epoch like this.
         let file = dir.join(format!("{name}_{}_amd64.deb", version.replace(':', "%3a")));
         if !file.exists() {
             fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
@@ -158,8 +159,8 @@ impl Apt {
         Ok(file)
     }
 
-    /// Downloads a package and all that it depends on, as if nothing were installed, into a directory
-    /// that is empty or does not exist; returns the files.
+    /// Downloads a package and all of its dependencies, as if nothing were installed, into `dir`,
+    /// which must be empty or absent. Returns the package files.
     pub(crate) fn download_closure(
         &self,
         package: &Package,
@@ -179,8 +180,7 @@ impl Apt {
         Ok(files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
     }
 
-    /// Writes the configuration, and fetches the lists of the suites except those that were fetched
-    /// lately.
+    /// Writes the configuration, and fetches the lists of the suites unless they are recent.
     fn update(&self) -> Result<(), PackageError> {
         if self.dir.join(sources_file(&self.suites)).exists() && self.stale().is_empty() {
             return Ok(());
@@ -199,25 +199,26 @@ impl Apt {
         if stale.is_empty() {
             return Ok(());
         }
-        // Without the lists of other suites, which would be fetched once more.
+        // Fetch only the outdated lists. With all suites, apt would fetch all lists again.
         let fetched = Apt { dir: self.dir.clone(), suites: stale };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
         let updated = run(fetched.program("apt-get").args(["-q", "update"]));
-        // A suite that the mirror has no more is an error to apt; the others are there nevertheless.
+        // apt fails if the mirror no longer has a suite, but still fetches the lists of the others.
         if !self.has_lists() {
             return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
         }
-        // One whose lists could not be fetched this time is tried again.
-        let said = updated.err().map(|error| error.to_string()).unwrap_or_default();
+        // A suite whose lists could not be fetched gets no stamp, so that the next update tries
+        // again.
+        let errors = updated.err().map(|error| error.to_string()).unwrap_or_default();
         let failed =
-            |suite: &str| said.lines().any(|line| line.contains(suite) && !line.contains(GONE));
+            |suite: &str| errors.lines().any(|line| line.contains(suite) && !line.contains(GONE));
         fetched.suites.iter().filter(|suite| !failed(suite)).try_for_each(|suite| {
             let stamp = self.stamp(suite);
             fs::write(&stamp, "").map_err(PackageError::write(&stamp))
         })
     }
 
-    /// Suites whose lists were not fetched lately.
+    /// The suites whose lists are missing or older than [`LISTS_AGE`].
     fn stale(&self) -> Vec<&'static str> {
         let is_fresh = |stamp: &Path| {
             modified(stamp).is_some_and(|then| then.elapsed().is_ok_and(|age| age < LISTS_AGE))
@@ -225,12 +226,12 @@ impl Apt {
         self.suites.iter().copied().filter(|suite| !is_fresh(&self.stamp(suite))).collect()
     }
 
-    /// Written when the lists of a suite have been fetched.
+    /// The file that is written when the lists of a suite have been fetched.
     fn stamp(&self, suite: &str) -> PathBuf {
         self.dir.join(format!("updated.{suite}"))
     }
 
-    /// Whether there are lists of any suite.
+    /// Whether there are lists of any of the suites.
     fn has_lists(&self) -> bool {
         let entries = fs::read_dir(self.dir.join(LISTS)).into_iter().flatten().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -245,7 +246,8 @@ impl Apt {
         write_atomically(&path, content.as_bytes()).map_err(PackageError::write(&path))
     }
 
-    /// A program of apt with this configuration and the sources of the suites.
+    /// The command for one of apt's programs, with this configuration and the sources of the
+    /// suites.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.arg("-c").arg(self.dir.join(CONFIGURATION)).arg("-o");
@@ -260,12 +262,12 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 fn run(command: &mut Command) -> Result<String, PackageError> {
-    // Its messages are parsed.
+    // apt's messages are parsed, so they must not be translated.
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
 }
 
-/// Where the machine gets Debian from.
+/// The machine's mirror of Debian.
 fn mirror() -> Result<String, PackageError> {
     let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
     let mut command = Command::new("apt-get");
@@ -273,7 +275,8 @@ fn mirror() -> Result<String, PackageError> {
     mirror_in(&run(&mut command)?).ok_or(PackageError::NoMirror)
 }
 
-/// The first that has a suite of Debian; updates and security have names with dashes.
+/// The first mirror with one of Debian's main suites. The suites of updates and security fixes,
+/// whose names contain dashes, do not count.
 fn mirror_in(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [uri, suite, "main"] if DEBIAN.contains(&suite) => Some(uri.to_owned()),
@@ -285,7 +288,7 @@ fn sources_file(suites: &[&str]) -> PathBuf {
     format!("{}.list", suites.join("+")).into()
 }
 
-/// A line for each suite; of all that machines may fetch beside them, the lists of packages only.
+/// The content of a sources file: a line for each suite, which requests only the lists of packages.
 fn sources(mirror: &str, suites: &[&str]) -> String {
     let signed = match Path::new(KEYRING).exists() {
         true => format!(" signed-by={KEYRING}"),
@@ -295,10 +298,10 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
     suites.iter().map(line).collect()
 }
 
-/// Takes the place of the machine's directories and preferences, and keeps its proxies. What the
-/// machine does after an update (`Post-Invoke`) is about its own lists and is not done. apt drops
-/// privileges to a user who cannot write here, unless configured not to; and it removes lists of suites that
-/// it is not requested, and takes a list that it cannot fetch for a warning.
+/// The configuration. It replaces the machine's directories and preferences, and keeps its proxies.
+/// It disables the machine's update hooks, which concern its own lists. It also changes three
+/// defaults: apt would drop privileges to a user who cannot write here, remove the lists of other
+/// suites, and only warn about a list that it cannot fetch.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -322,7 +325,7 @@ fn configuration(dir: &Path) -> String {
     )
 }
 
-/// Reads `apt-cache madison`: `name | version | uri suite/component amd64 Packages`.
+/// Parses the output of `apt-cache madison`: `name | version | uri suite/component amd64 Packages`.
 fn packages(madison: &str) -> Vec<Package> {
     let package = |line: &str| {
         let [name, version, source] = line.split('|').collect::<Vec<_>>()[..] else { return None };
@@ -352,10 +355,10 @@ mod tests {
         assert_eq!((&package.version[..], &package.suite[..]), ("10.0.13+ds-0", "trixie"));
         assert_eq!(package.full_version, "1:10.0.13+ds-0");
         for name in ["trixie", "10", "10.0", "10.0.13", "10.0.13+ds-0"] {
-            assert!(package.is(name), "{name}");
+            assert!(package.is_named(name), "{name}");
         }
         for name in ["1", "10.0.1", "sid", "0.13"] {
-            assert!(!package.is(name), "{name}");
+            assert!(!package.is_named(name), "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Kernels of Debian, from the mirror that the machine's own apt uses, without installing them.
+//! Fetches Debian's kernels from the mirror that the machine's apt uses, without installing them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ fn is_cloud(package: &Package) -> bool {
     package.name.contains("-cloud-")
 }
 
-/// Whether `wanted` may be a user's name for a package: its name, with or without the prefix, its
+/// Whether `wanted` names a package: it is the package's name, with or without the prefix, its
 /// suite, or the first numbers of its version.
-fn is(package: &Package, wanted: &str) -> bool {
+fn is_named(package: &Package, wanted: &str) -> bool {
     let name = &package.name;
-    name == wanted || name.strip_prefix(PREFIX) == Some(wanted) || package.is(wanted)
+    name == wanted || name.strip_prefix(PREFIX) == Some(wanted) || package.is_named(wanted)
 }
 
-/// Kernels that can be fetched, and those that have been.
+/// The kernels that can be fetched, and the fetched ones.
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
@@ -36,8 +36,8 @@ impl Archive {
         Archive { dir: cache("kernels"), apt: Apt::of_user(&SUITES) }
     }
 
-    /// Packages with kernels, newest last, suite by suite. Fetches apt's lists if those that are
-    /// there are older than a day.
+    /// The packages with kernels, suite by suite, the newest last. Fetches apt's lists if they are
+    /// older than a day.
     pub fn list(&self) -> Result<Vec<Package>, KernelError> {
         let mut packages = self.apt.packages(PREFIX, has_kernel)?;
         let suite = |package: &Package| SUITES.iter().position(|suite| *suite == package.suite);
@@ -45,20 +45,21 @@ impl Archive {
         Ok(packages)
     }
 
-    /// The package that a name means, fetched unless it is there: the newest of those that fit, and
-    /// an image for virtual machines rather than another. Returns its file, for [`Kernel::open`].
+    /// Fetches the package that `wanted` names, unless it has been fetched. Among several, prefers
+    /// images for virtual machines, then the newest. Returns the file of the package with the
+    /// image, for [`Kernel::open`].
     pub fn fetch(&self, wanted: &str) -> Result<PathBuf, KernelError> {
         self.find(wanted).map(|(file, _)| file)
     }
 
-    /// The kernel in that package.
+    /// Like [`Archive::fetch`], but returns the kernel.
     pub fn open(&self, wanted: &str) -> Result<Kernel, KernelError> {
         self.find(wanted).map(|(_, kernel)| kernel)
     }
 
     fn find(&self, wanted: &str) -> Result<(PathBuf, Kernel), KernelError> {
         let packages = self.list()?;
-        let fit = packages.iter().filter(|package| is(package, wanted));
+        let fit = packages.iter().filter(|package| is_named(package, wanted));
         let Some(package) = fit.max_by_key(|package| (is_cloud(package), package.order())) else {
             let known = packages.iter().map(|package| package.name.trim_start_matches(PREFIX));
             let known = known.collect::<Vec<_>>().join(", ");
@@ -68,8 +69,8 @@ impl Archive {
         if let Ok(kernel) = Kernel::open(&file) {
             return Ok((file, kernel));
         }
-        // The newest kernels are split: the image is in a package that this one depends on, and modules in
-        // another, which has to be beside it.
+        // The newest kernels are split: this package depends on one with the image and on another
+        // with the modules, which must be in the same directory.
         let wants = field(&file, "Depends")?;
         let mut image = None;
         for (name, version) in parts(&wants, &package.full_version) {
@@ -81,13 +82,13 @@ impl Archive {
         image.ok_or(KernelError::NoImageInside(file))
     }
 
-    /// The newest kernel for virtual machines that has been fetched and whose version begins with these
-    /// numbers, `6.1`: its file, for [`Kernel::open`].
+    /// The file of the newest fetched package with a kernel for virtual machines whose version
+    /// begins with these numbers, such as `6.1`, for [`Kernel::open`].
     pub fn newest_fetched(&self, version: &str) -> Option<PathBuf> {
         newest(self.fetched(), version)
     }
 
-    /// Files of packages that have been fetched, by name; not all of them have an image inside.
+    /// The fetched package files, sorted by name. Some contain no image.
     pub fn fetched(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let packages = entries.map(|entry| entry.path());
@@ -98,13 +99,13 @@ impl Archive {
     }
 }
 
-/// The newest kernel for virtual machines among files of packages, as apt names them, whose version
-/// begins with these numbers.
+/// The newest kernel for virtual machines whose version begins with these numbers, among package
+/// files named by apt.
 fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
     let fit = files.into_iter().filter_map(|file| {
         let mut parts = file.file_name()?.to_str()?.split('_');
         let package = Package::new(parts.next()?, parts.next()?, "");
-        let fits = has_kernel(&package.name) && is_cloud(&package) && is(&package, version);
+        let fits = has_kernel(&package.name) && is_cloud(&package) && is_named(&package, version);
         fits.then(|| (package.order(), file))
     });
     fit.max().map(|(_, file)| file)
@@ -112,11 +113,12 @@ fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
 
 fn has_kernel(name: &str) -> bool {
     let release = name.strip_prefix(PREFIX).unwrap_or_default();
-    // Those without a number are names for the newest.
+    // Packages without a version number are metapackages for the newest kernel.
     release.starts_with(|first: char| first.is_ascii_digit()) && release.ends_with("-amd64")
 }
 
-/// Packages of Linux among the dependencies of a package, with the versions that it depends on.
+/// The `linux-*` packages among a package's dependencies, with the exact version that each
+/// requires, or `version` if it requires none.
 fn parts(depends: &str, version: &str) -> Vec<(String, String)> {
     let part = |wanted: &str| {
         let name = wanted.split_whitespace().next().filter(|name| name.starts_with("linux-"))?;
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_kernel_for_virtual_machines_of_a_version_is_found_among_the_fetched() {
+    fn the_newest_fetched_kernel_for_virtual_machines_of_a_version_is_found() {
         let newest = "linux-image-6.1.0-50-cloud-amd64_6.1.176-1_amd64.deb";
         let files = [
             "linux-base-6.1.0-52-cloud-amd64_6.1.178-1_amd64.deb",
@@ -146,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_meant_by_name_suite_or_version() {
+    fn a_kernel_is_selected_by_name_suite_or_version() {
         let package = Package::new("linux-image-6.1.0-18-cloud-amd64", "6.1.76-1", "bookworm");
         for name in ["linux-image-6.1.0-18-cloud-amd64", "6.1.0-18-cloud-amd64", "bookworm", "6.1"]
         {
-            assert!(is(&package, name), "{name}");
+            assert!(is_named(&package, name), "{name}");
         }
         for name in ["6.12", "6", "trixie", "6.1.7"] {
-            assert_eq!(is(&package, name), name == "6", "{name}");
+            assert_eq!(is_named(&package, name), name == "6", "{name}");
         }
     }
 

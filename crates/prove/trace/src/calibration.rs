@@ -1,10 +1,10 @@
-//! Whether QEMU reports what really happens: trials whose verdicts are known.
+//! Checks that QEMU reports sharing correctly, by trials whose verdicts are known.
 //!
-//! knee rests on how QEMU executes code and calls plugins, some of which is documented nowhere and
+//! knee depends on how QEMU executes code and calls plugins, some of which is undocumented and
 //! changes between versions. So each guest begins with trials (the module `calibration` of crate
-//! knee-agent): pairs of operations that share nothing, and pairs that share one word, one line or one
-//! open file, in both orders and on every virtual CPU. A QEMU that misses what they share, or reports
-//! what they do not share, is refused.
+//! knee-agent): pairs of operations that share nothing, and pairs that share one word, one line or
+//! one open file, in both orders and on every virtual CPU. knee refuses a QEMU that misses sharing
+//! or reports sharing that did not happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -17,21 +17,21 @@ use crate::record::{Conflict, LEAST_INSTRUCTIONS, TestResult};
 /// The trials of a guest or of a program.
 #[derive(Debug, Default)]
 pub struct Calibration {
-    /// Those whose results have not come.
+    /// The trials whose results have not arrived.
     expected: VecDeque<Trial>,
     tests: u64,
-    /// Why no trial of an operation has passed so far.
-    unshown: BTreeMap<&'static str, (Trial, Wrong)>,
+    /// The operations without a passed trial so far: for each, a trial and why it did not pass.
+    not_passed: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
-/// What two sides do on CPUs of their own, one after the other, and what is known of it.
+/// A pair of operations by two sides on different CPUs, one after the other, whose result is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Trial {
-    /// What they do.
+    /// What the sides do, as a clause for messages.
     what: &'static str,
-    /// The CPU of the first side, and that of the other.
+    /// The CPUs of the first and the second operation.
     cpus: [usize; 2],
-    /// Whether the windows of the plugin show calls of a kernel.
+    /// Whether the sides call the kernel.
     in_kernel: bool,
     interrupted: bool,
     shared: Shared,
@@ -41,7 +41,7 @@ struct Trial {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shared {
     Nothing,
-    /// Some byte of some line.
+    /// At least one byte.
     Something,
     /// One line. They write these bytes of it, in the order of the sides' numbers.
     Line([u64; 2]),
@@ -88,7 +88,7 @@ impl Trial {
     }
 }
 
-/// What a trial showed that is not so.
+/// A trial whose result is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     trial: Trial,
@@ -97,17 +97,17 @@ pub struct Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
-    /// The sides share something.
+    /// The result misses what the sides share.
     Missed,
-    /// The sides share nothing.
+    /// The result has a conflict, but the sides share nothing.
     Invented,
-    /// They are not on two CPUs, or their windows were not seen.
+    /// The result does not have complete windows of two sides on two CPUs.
     NoSides,
-    /// A call into the kernel has fewer instructions than it can have.
+    /// A system call has fewer instructions than any can have.
     TooFewInstructions,
-    /// The interrupt was not seen.
+    /// The result does not have the interrupt.
     NoInterrupt,
-    /// Each trial of the operation was disturbed.
+    /// All trials of the operation were disturbed.
     AlwaysDisturbed,
 }
 
@@ -129,29 +129,29 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// That of a guest with `cpus` virtual CPUs, whose agent makes calls of its kernel.
+    /// The calibration of a guest with `cpus` virtual CPUs, whose agent calls the guest's kernel.
     pub fn of(cpus: u32) -> Calibration {
         Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
     }
 
-    /// That of a program that makes these trials.
+    /// The calibration of a program that makes these trials.
     pub(crate) fn of_program(trials: Vec<program::Trial>) -> Calibration {
         Calibration::new(trials.into_iter().map(Trial::of_program))
     }
 
     fn new(trials: impl Iterator<Item = Trial>) -> Calibration {
         let expected: VecDeque<Trial> = trials.collect();
-        let unshown = |trial: &Trial| (trial.what, (*trial, Wrong::AlwaysDisturbed));
-        let unshown = expected.iter().map(unshown).collect();
-        Calibration { tests: expected.len() as u64, expected, unshown }
+        let not_passed = |trial: &Trial| (trial.what, (*trial, Wrong::AlwaysDisturbed));
+        let not_passed = expected.iter().map(not_passed).collect();
+        Calibration { tests: expected.len() as u64, expected, not_passed }
     }
 
-    /// How many tests it has; they are the first of the guest's or the program's.
+    /// The number of its tests, which are the first tests of the guest or the program.
     pub(crate) fn tests(&self) -> u64 {
         self.tests
     }
 
-    /// Whether all results have come.
+    /// Whether all results have arrived.
     pub fn is_over(&self) -> bool {
         self.expected.is_empty()
     }
@@ -159,20 +159,22 @@ impl Calibration {
     /// Adds the result of the next trial.
     ///
     /// # Errors
-    /// It shows what is not so, or it is the last and no trial of some operation has shown what is so.
+    /// The result is wrong, or it is the last one and all trials of some operation have failed to
+    /// pass.
     pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
         let Some(trial) = self.expected.pop_front() else { return Ok(()) };
         if !result.is_disturbed() {
             let interrupted = result.is_interrupted();
             match judge(trial, result) {
-                Ok(()) => drop(self.unshown.remove(trial.what)),
-                // Linux 7.2 does without an interrupt where a timer is late as it is set. And before the
-                // kernel returns from an interrupt, the task may look for another one to run instead.
+                Ok(()) => drop(self.not_passed.remove(trial.what)),
+                // Linux 7.2 raises no interrupt for a timer that has already expired when it is
+                // set. And before the kernel returns from an interrupt, the task may search for
+                // another one to run.
                 Err(wrong)
                     if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
                 {
-                    let unshown = self.unshown.entry(trial.what);
-                    unshown.and_modify(|unshown| *unshown = (trial, wrong));
+                    let not_passed = self.not_passed.entry(trial.what);
+                    not_passed.and_modify(|not_passed| *not_passed = (trial, wrong));
                 }
                 Err(wrong) => return Err(Fault { trial, wrong }),
             }
@@ -180,19 +182,19 @@ impl Calibration {
         if !self.is_over() {
             return Ok(());
         }
-        // A window that waits for an interrupt may well see other tasks each time on a busy host. That
-        // is evidence neither for this QEMU nor against it.
+        // On a busy host, other tasks may disturb every window that waits for an interrupt. That is
+        // evidence neither for this QEMU nor against it.
         let is_fault = |(trial, wrong): &&(Trial, Wrong)| {
             !(trial.interrupted && *wrong == Wrong::AlwaysDisturbed)
         };
-        match self.unshown.values().find(is_fault) {
+        match self.not_passed.values().find(is_fault) {
             Some(&(trial, wrong)) => Err(Fault { trial, wrong }),
             None => Ok(()),
         }
     }
 }
 
-/// What is wrong with the result of a trial in which no other task ran.
+/// Judges the result of a trial in which no other task ran.
 fn judge(trial: Trial, result: &TestResult) -> Result<(), Wrong> {
     let [first, second] = &result.sides[..] else { return Err(Wrong::NoSides) };
     if first.cpu == second.cpu || result.is_incomplete() {
@@ -223,7 +225,7 @@ fn judge(trial: Trial, result: &TestResult) -> Result<(), Wrong> {
     if missed { Err(Wrong::Missed) } else { Ok(()) }
 }
 
-/// A mask of bytes of a line.
+/// The mask of `count` bytes of a line, from byte `at` on.
 const fn bytes(at: usize, count: usize) -> u64 {
     ((1 << count) - 1) << at
 }
@@ -262,7 +264,7 @@ mod tests {
         Conflict { line: 0x1000, overlap, sides, datum: None, by_position: false }
     }
 
-    /// What a QEMU that works shows of a trial.
+    /// The result of a trial with a correct QEMU.
     fn right(trial: KernelTrial) -> TestResult {
         let line = r#"{"test":0,"sides":[],"conflicts":[],"more":0,"stray":0}"#;
         let Ok(Record::Test(mut result)) = Record::parse(line) else { panic!() };
@@ -278,7 +280,7 @@ mod tests {
         result
     }
 
-    /// Feeds all trials, with what `spoil` makes of their results.
+    /// Adds the results of all trials, each modified by `spoil`.
     fn calibrate(spoil: impl Fn(KernelTrial, &mut TestResult)) -> Result<(), Fault> {
         let mut calibration = Calibration::of(CPUS);
         for trial in trials(CPUS as usize) {
@@ -291,12 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn a_qemu_that_shows_what_is_shared_and_nothing_else_is_accepted() {
+    fn a_qemu_that_reports_exactly_what_is_shared_is_accepted() {
         calibrate(|_, _| {}).unwrap();
     }
 
     #[test]
-    fn a_missed_conflict_of_each_kind_is_noticed_on_each_cpu() {
+    fn a_missed_conflict_of_each_kind_is_detected_on_each_cpu() {
         for kind in [Kind::SharedWord, Kind::NeighbouringBytes, Kind::OneFile] {
             for cpu in 0..CPUS as usize {
                 let fault = calibrate(|trial, result| {
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_that_is_not_is_noticed_in_each_kind() {
+    fn a_false_conflict_is_detected_in_each_kind() {
         for kind in [Kind::Nothing, Kind::NoObject, Kind::TwoFiles, Kind::Interrupted] {
             let fault = calibrate(|trial, result| {
                 if trial.kind == kind {
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_that_cannot_be_are_noticed() {
+    fn impossible_sides_are_detected() {
         let wrong =
             |spoil: fn(&mut TestResult)| calibrate(|_, result| spoil(result)).unwrap_err().wrong;
         assert_eq!(wrong(|result| result.sides[1].cpu = 0), Wrong::NoSides);
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupt_may_have_caused_is_passed_over_unless_it_is_so_each_time() {
+    fn a_conflict_beside_an_interrupt_is_ignored_unless_it_occurs_every_time() {
         let share = |result: &mut TestResult| result.conflicts.push(conflict(true, [1; 2]));
         let interrupt = |result: &mut TestResult| result.sides[0].interrupts = 1;
         calibrate(|trial, result| {
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn one_trial_without_its_interrupt_is_passed_over_and_all_of_them_are_not() {
+    fn one_missing_interrupt_is_ignored_but_it_is_a_fault_if_all_are_missing() {
         let quiet = |result: &mut TestResult| result.sides[1].interrupts = 0;
         calibrate(|trial, result| {
             if trial.first == 0 {
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn one_disturbed_trial_of_a_kind_is_passed_over_and_all_of_them_are_not() {
+    fn one_disturbed_trial_of_a_kind_is_ignored_but_it_is_a_fault_if_all_are_disturbed() {
         let disturb = |result: &mut TestResult| {
             result.sides[0].switches = 1;
             result.conflicts.clear();

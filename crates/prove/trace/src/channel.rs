@@ -8,17 +8,17 @@ use knee_agent::{Plan, Report, Word, channel, reports};
 use crate::error::GuestError;
 use crate::ram::Ram;
 
-/// The host's end: it contains the plans, and the guest adds reports and the kernel's symbols. What a guest wrote
-/// may be anything.
+/// The host's end of the channel. The host writes the plans; the guest adds reports and the
+/// kernel's symbols. The guest's data may be invalid.
 #[derive(Debug)]
 pub(crate) struct Channel {
     ram: Arc<Ram>,
-    /// Bytes of reports that have been read.
+    /// The number of bytes of reports that have been read.
     read: usize,
 }
 
 impl Channel {
-    /// A channel with these plans in it.
+    /// Creates a channel that contains these plans.
     pub(crate) fn new(plans: &[&Plan]) -> Result<Channel, GuestError> {
         let (content, bytes) = channel(plans);
         let failed = GuestError::system("allocate memory for a guest");
@@ -27,17 +27,17 @@ impl Channel {
         Ok(Channel { ram: Arc::new(ram), read: 0 })
     }
 
-    /// The memory, for the guest.
+    /// The shared memory.
     pub(crate) fn ram(&self) -> Arc<Ram> {
         Arc::clone(&self.ram)
     }
 
-    /// How many tests the guest has begun.
+    /// The number of tests that the guest has begun.
     pub(crate) fn begun(&self) -> Result<usize, GuestError> {
         self.word(Word::Begun)
     }
 
-    /// The reports that have come since the last time.
+    /// The reports that have arrived since the last call.
     pub(crate) fn reports(&mut self) -> Result<Vec<Report>, GuestError> {
         let reported = self.word(Word::Reported)?;
         let Some(new) = reported.checked_sub(self.read).filter(|new| *new > 0) else {
@@ -48,32 +48,32 @@ impl Channel {
         Ok(reports(&bytes))
     }
 
-    /// The text of /proc/kallsyms that the guest has handed over.
+    /// The text of the guest's `/proc/kallsyms`.
     pub(crate) fn kallsyms(&self) -> Result<String, GuestError> {
         let text = self.bytes(self.word(Word::SymbolsAt)?, self.word(Word::Symbols)?)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Tells a paused guest whether to run the same test again.
-    pub(crate) fn ask_again(&self, again: bool) -> Result<(), GuestError> {
+    pub(crate) fn set_run_again(&self, again: bool) -> Result<(), GuestError> {
         let failed = GuestError::system("ask for another run of a test");
         self.ram.write(Word::Again.at() as u64, &u64::from(again).to_le_bytes()).map_err(failed)
     }
 
     fn word(&self, word: Word) -> Result<usize, GuestError> {
         let mut bytes = [0; 8];
-        self.ram.read(word.at() as u64, &mut bytes).map_err(unread)?;
+        self.ram.read(word.at() as u64, &mut bytes).map_err(read_error)?;
         Ok(u64::from_le_bytes(bytes) as usize)
     }
 
     fn bytes(&self, at: usize, count: usize) -> Result<Vec<u8>, GuestError> {
         let mut bytes = vec![0; count.min(self.ram.bytes() as usize)];
-        self.ram.read(at as u64, &mut bytes).map_err(unread)?;
+        self.ram.read(at as u64, &mut bytes).map_err(read_error)?;
         Ok(bytes)
     }
 }
 
-fn unread(source: io::Error) -> GuestError {
+fn read_error(source: io::Error) -> GuestError {
     GuestError::System { what: "read what the guest reports", source }
 }
 

@@ -1,6 +1,7 @@
-//! File systems for tests, made here by the mkfs of each, to be mounted from a RAM disk in a guest.
+//! File systems for tests: the host's mkfs makes them, and a guest mounts them from a RAM disk.
 //!
-//! mkfs writes into a memory file. A guest gets its extents that are not zero: some hundred KiB.
+//! mkfs writes into a memory file. The guest receives only the extents that are not zero, some
+//! hundred KiB.
 
 use std::fs::File;
 use std::io;
@@ -17,25 +18,27 @@ use crate::kernel::{Kernel, KernelError};
 use crate::memfd;
 use crate::modules::Modules;
 
-/// Size of a disk: mkfs.xfs makes nothing below 300 MB. Blocks that are never written take no memory.
+/// Size of a disk in KiB. mkfs.xfs refuses less than 300 MB. Blocks that are never written take no
+/// memory.
 const KIB: u64 = 384 << 10;
-/// Unit in which what is zero is left out.
+/// Granularity in bytes at which zeroes are left out.
 const BLOCK: usize = 4096;
-/// So that two runs have the same image, as far as mkfs lets them: some write the time into it.
+/// A fixed UUID, so that all images are the same, except that some mkfs write the time into them.
 const UUID: &str = "6b6e6565-0000-4000-8000-000000000001";
-/// Where Debian has mkfs, which is not in every user's PATH.
+/// Debian's directory of mkfs, which is not in every user's PATH.
 const SBIN: &str = "/usr/sbin";
 
-/// How a file system is made.
+/// How to make a file system.
 struct Maker {
     kind: &'static str,
     program: &'static str,
-    /// The package that has it.
+    /// The Debian package that contains the program.
     package: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// Tables of ext are written now: the kernel would do it in the background, beside the tests.
+/// mkfs initialises the tables of ext. Otherwise, the kernel would do so in the background, during
+/// tests.
 const EXT: [&str; 6] =
     ["-q", "-F", "-U", UUID, "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
 const MAKERS: [Maker; 4] = [
@@ -58,34 +61,34 @@ const MAKERS: [Maker; 4] = [
 /// Why a disk cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// No file system that is known here.
+    /// knee cannot make a file system of this kind.
     #[error("the file system {wanted} is not available here; available are {known}")]
     Unknown {
-        /// The name.
+        /// The requested kind.
         wanted: String,
-        /// What there is.
+        /// The available kinds, separated by commas.
         known: String,
     },
-    /// The modules could not be had.
+    /// The kernel's modules could not be read.
     #[error(transparent)]
     Modules(#[from] KernelError),
-    /// mkfs is not there.
+    /// mkfs is not installed.
     #[error("{program} is not installed: apt-get install {package}")]
     NoMkfs {
         /// The program.
         program: &'static str,
-        /// What has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// mkfs failed.
-    #[error("{program} failed: {said}")]
+    #[error("{program} failed: {message}")]
     Mkfs {
         /// The program.
         program: &'static str,
         /// Its message.
-        said: String,
+        message: String,
     },
-    /// The image could not be kept.
+    /// The image could not be created or read in memory.
     #[error("cannot keep a file system in memory: {0}")]
     Memory(#[from] io::Error),
 }
@@ -94,12 +97,12 @@ pub enum DiskError {
 #[derive(Clone, Debug)]
 pub struct Disk {
     file: Vec<u8>,
-    /// Parameters for the kernel's command line, where brd is built in.
+    /// Parameters for the kernel's command line, which apply if brd is built in.
     parameters: Vec<String>,
 }
 
 impl Disk {
-    /// Names of the file systems that are known here.
+    /// The names of the file systems that knee can make.
     pub fn kinds() -> impl Iterator<Item = &'static str> {
         MAKERS.iter().map(|maker| maker.kind)
     }
@@ -128,7 +131,7 @@ impl Disk {
         Ok(Disk { file: sent.to_bytes(), parameters })
     }
 
-    /// What the agent reads.
+    /// The file that the agent reads.
     pub(crate) fn file(&self) -> &[u8] {
         &self.file
     }
@@ -139,7 +142,7 @@ impl Disk {
 }
 
 impl Maker {
-    /// The image, of this size in bytes.
+    /// Makes an image of this size in bytes.
     fn make(&self, bytes: u64) -> Result<File, DiskError> {
         let image = memfd::zeroes("knee-disk", bytes)?;
         let run = |program: &Path| -> io::Result<Output> {
@@ -155,17 +158,17 @@ impl Maker {
         let (program, package) = (self.program, self.package);
         let output = output.map_err(|error| match not_found(&error) {
             true => DiskError::NoMkfs { program, package },
-            false => DiskError::Mkfs { program, said: error.to_string() },
+            false => DiskError::Mkfs { program, message: error.to_string() },
         })?;
         if output.status.success() {
             return Ok(image);
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(DiskError::Mkfs { program, said })
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(DiskError::Mkfs { program, message })
     }
 }
 
-/// Offsets and contents of what is not zero in a file.
+/// The offsets and contents of the extents of a file that are not zero.
 fn extents(file: &File) -> io::Result<Vec<(u64, Vec<u8>)>> {
     let mut extents: Vec<(u64, Vec<u8>)> = Vec::new();
     let bytes = file.metadata()?.len();
@@ -191,7 +194,7 @@ fn extents(file: &File) -> io::Result<Vec<(u64, Vec<u8>)>> {
     Ok(extents)
 }
 
-/// Where data or a hole begins; `None` behind the last.
+/// The offset of the next data or hole; `None` if there is none.
 fn next(file: &File, from: SeekFrom) -> io::Result<Option<u64>> {
     match seek(file, from) {
         Ok(at) => Ok(Some(at)),
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_what_is_not_zero_and_neighbours_are_one() {
+    fn zero_blocks_are_left_out_and_adjacent_blocks_form_one_extent() {
         let file = file(1 << 40);
         assert_eq!(extents(&file).unwrap(), []);
         file.write_all_at(&[0; 3 * BLOCK], 0).unwrap();
@@ -249,8 +252,8 @@ mod tests {
     #[test]
     fn a_mkfs_that_is_missing_or_fails_is_an_error() {
         let maker = |program| Maker { kind: "x", program, package: "x-progs", arguments: &[] };
-        let told = |program| maker(program).make(4096).unwrap_err().to_string();
-        assert_eq!(told("mkfs.none"), "mkfs.none is not installed: apt-get install x-progs");
-        assert!(told("false").starts_with("false failed: "));
+        let message = |program| maker(program).make(4096).unwrap_err().to_string();
+        assert_eq!(message("mkfs.none"), "mkfs.none is not installed: apt-get install x-progs");
+        assert!(message("false").starts_with("false failed: "));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a guest, and what to do.
+//! Errors of guests, with remedies.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ pub enum GuestError {
     /// QEMU is not installed.
     #[error("{0} is not installed: apt-get install {package}", package = package(.0))]
     NoQemu(String),
-    /// QEMU cannot even print its version.
-    #[error("cannot run {program}: {said}", program = program.display())]
+    /// QEMU failed to print its version.
+    #[error("cannot run {program}: {message}", program = program.display())]
     Broken {
         /// The program.
         program: PathBuf,
-        /// The first line of its complaints.
-        said: String,
+        /// The first line of its standard error.
+        message: String,
     },
     /// QEMU cannot load plugins.
     #[error("this QEMU cannot load knee's plugin: {0}; choose another QEMU with KNEE_QEMU")]
     NoPlugins(String),
-    /// QEMU is newer than the plugin.
+    /// QEMU no longer supports the plugin's API versions.
     #[error(
         "this QEMU supports only plugins of API version {oldest} and later, but this knee \
          supports versions up to {newest}; choose an older QEMU with KNEE_QEMU, or update knee"
@@ -30,17 +30,17 @@ pub enum GuestError {
     NewPluginApi {
         /// The oldest version that QEMU supports.
         oldest: u32,
-        /// The newest version that the plugin knows.
+        /// The newest version that the plugin supports.
         newest: u32,
     },
-    /// The QEMU that the user names does not exist, or what it needs to run does not.
+    /// The chosen QEMU does not exist, or its dynamic linker does not.
     #[error(
         "cannot start {path}: it does not exist; set KNEE_QEMU to a qemu-system-x86_64, or unset it \
          to use the installed one",
         path = .0.display()
     )]
     NoEmulator(PathBuf),
-    /// The QEMU that the user names is another program.
+    /// The file that the user chose as QEMU is a different program.
     #[error(
         "{path} is not qemu-system-x86_64: its --version does not name QEMU; set KNEE_QEMU to one, or \
          unset it to use the installed one",
@@ -52,23 +52,23 @@ pub enum GuestError {
     Program {
         /// Its file.
         program: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The plugin is another than this knee's.
+    /// The plugin wrote a line that this knee cannot read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The system refused something that a guest needs.
+    /// A system call for a guest failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed, as a verb phrase.
         what: &'static str,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Debian's package of a QEMU.
+/// The Debian package that contains the program `qemu`.
 fn package(qemu: &str) -> &'static str {
     match qemu {
         "qemu-x86_64" => "qemu-user",
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn the_error_about_a_missing_qemu_names_its_package() {
-        let told = |qemu: &str| GuestError::NoQemu(qemu.to_owned()).to_string();
-        assert!(told("qemu-x86_64").ends_with("apt-get install qemu-user"));
-        assert!(told("qemu-system-x86_64").ends_with("apt-get install qemu-system-x86"));
+        let message = |qemu: &str| GuestError::NoQemu(qemu.to_owned()).to_string();
+        assert!(message("qemu-x86_64").ends_with("apt-get install qemu-user"));
+        assert!(message("qemu-system-x86_64").ends_with("apt-get install qemu-system-x86"));
     }
 }

@@ -1,12 +1,16 @@
 //! A guest under QEMU: its kernel, its console, and how it ends. The module `process` starts QEMU
 //! and reads its output.
 //!
-//! The kernel's parameters are there for determinism and speed, as research with prototypes found
-//! (5 s from start to power-off): no mitigations, which double the entry code; nothing that wakes
-//! up by itself where it can be turned off; no zeroing of memory unless it is requested; no
-//! test of the timer that fails when the host is busy; caches of the slab allocator that are not
-//! merged with others of the same size, as a cache's name identifies the type of its objects; a
-//! panic, an oops and the out-of-memory killer all end the guest at once, so that its test is known.
+//! The kernel parameters make a guest deterministic and fast (5 s from start to power-off):
+//!
+//! * no mitigations, which double the entry code;
+//! * nothing that wakes up by itself, where it can be turned off;
+//! * no zeroing of memory unless it is requested;
+//! * no test of the timer, which fails when the host is busy;
+//! * no merging of slab caches of the same size, as a cache's name identifies the type of its
+//!   objects;
+//! * a panic, an oops or the out-of-memory killer ends the guest at once, so that the test that
+//!   caused it is known.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -25,40 +29,40 @@ use crate::record::Record;
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.panic_on_oom=1 \
                           mitigations=off nokaslr slab_nomerge init_on_alloc=0 nowatchdog \
                           nosoftlockup tsc=reliable no_timer_check";
-/// All that TCG can, less:
+/// All features that TCG supports, except:
 ///
-/// * five levels of page tables, which make walks longer and addresses wider, for nothing here;
-/// * fast string instructions (erms, fsrm; and model 4 of family 15, of which Linux does not believe
-///   that `rep` is good): TCG executes them a byte or a word at a time, at fifty times the cost of
-///   the loops that kernels have instead;
-/// * cmpxchg16b: with that of QEMU 7.2 the flags are sometimes garbage, and Linux 6.12, whose slabs
-///   use it, dies of a double fault;
-/// * smap, so that the flag AC means nothing to the kernel: agents mark windows with it.
+/// * five levels of page tables, which make walks longer and addresses wider without any use here;
+/// * fast string instructions (erms, fsrm; model 4 of family 15 makes Linux avoid `rep`, too): TCG
+///   executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
+/// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slabs use
+///   the instruction, dies of a double fault;
+/// * smap, so that the flag AC has no effect in the kernel: agents mark windows with it.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// A traced guest may take this many times its patience to boot. What takes 5 s on an idle machine takes
-/// longer on a busy one, and prints nothing meanwhile.
+/// A traced guest may take this many times its patience to boot. Booting takes 5 s on an idle
+/// machine and longer on a busy one, and prints nothing.
 const BOOT: u32 = 4;
-/// What Linux prints last, at a level that `quiet` lets through (kernel_power_off of kernel/reboot.c).
+/// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
+/// kernel/reboot.c).
 const POWER_DOWN: &str = "reboot: Power down";
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// What to start.
+/// How to start a guest.
 #[derive(Clone, Debug)]
 pub struct GuestOptions {
     /// The QEMU that runs the guest.
     pub emulator: Emulator,
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory: u32,
-    /// More parameters of the kernel.
+    /// Additional kernel parameters.
     pub parameters: Vec<String>,
-    /// Arguments for /init. It finds them in /proc/cmdline behind ` -- `: those of its process
-    /// follow words that the kernel does not know itself, of which there are some.
+    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The arguments of its
+    /// process also contain the kernel parameters that the kernel does not know.
     pub arguments: Vec<String>,
-    /// Memory that the guest finds as a device ivshmem-plain; its size is a power of two.
+    /// Memory that the guest sees as a device ivshmem-plain. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,
-    /// How to trace; without, the plugin is not loaded.
+    /// How to trace; `None` to start without the plugin.
     pub tracing: Option<Tracing>,
     /// A guest that prints nothing for this long counts as hung. A traced one may boot for four times as
     /// long.
@@ -84,9 +88,9 @@ impl Default for GuestOptions {
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As it should.
+    /// It powered off, as a guest should.
     PoweredOff,
-    /// It exited, as a program should that has run all of its tests.
+    /// It exited, as a program should after its last test.
     Exited,
     /// It reset itself.
     Rebooted,
@@ -94,7 +98,7 @@ pub enum End {
     Panicked(String),
     /// It printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU ended by itself: how, and what it printed.
+    /// QEMU or the program ended otherwise. The text contains how, and what it printed.
     Died(String),
 }
 
@@ -104,21 +108,21 @@ impl fmt::Display for End {
             End::PoweredOff => f.write_str("it shut down"),
             End::Exited => f.write_str("it exited"),
             End::Rebooted => f.write_str("it rebooted"),
-            End::Panicked(said) => write!(f, "its kernel panicked: {said}"),
+            End::Panicked(message) => write!(f, "its kernel panicked: {message}"),
             End::Hung(patience) => write!(f, "it printed nothing for {} s", patience.as_secs()),
             End::Died(how) => f.write_str(how),
         }
     }
 }
 
-/// Something that a guest did.
+/// An event of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A line on the serial console, without its end.
+    /// A line on the serial console, without its newline.
     Console(String),
     /// A result of the plugin.
     Result(Record),
-    /// There is nothing after this.
+    /// The guest has ended. This is the last event.
     End(End),
 }
 
@@ -127,16 +131,16 @@ pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
-    /// The patience with it from its first result on.
+    /// The patience from the first result on; `None` once it applies.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
 }
 
 impl Guest {
-    /// Starts a guest with this kernel and archive.
+    /// Starts a guest with this kernel and initramfs.
     ///
-    /// QEMU is bound to the calling thread: it dies with it.
+    /// QEMU is bound to the calling thread: the kernel kills QEMU when that thread ends.
     pub fn start(
         kernel: &Kernel,
         initramfs: &[u8],
@@ -153,8 +157,8 @@ impl Guest {
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
-            // One host thread for all virtual CPUs: one that waits gives its turn to the next, and
-            // handing over from one to another costs no sleep and no wake-up of a host thread.
+            // One host thread runs all virtual CPUs. A waiting CPU yields to the next one, without
+            // a sleep or wake-up of a host thread.
             .args(["-accel", "tcg,thread=single"])
             .args(["-cpu", CPU])
             .arg("-smp")
@@ -181,13 +185,13 @@ impl Guest {
         Ok(Guest { emulator, qemu, ram, when_up, panic: None, powered_down: false })
     }
 
-    /// The process of QEMU.
+    /// QEMU's process id.
     pub fn id(&self) -> u32 {
         self.qemu.id()
     }
 
-    /// Resumes a guest that is paused after a test with conflicts ([`Tracing::pause`]); call it once for
-    /// each pause. If the guest has ended meanwhile, this does nothing; the end is an event.
+    /// Resumes a guest that pauses after a test ([`Tracing::pause`]). Call it once for each pause.
+    /// Does nothing if the guest has ended, which is reported as an event.
     pub fn resume(&self) -> Result<(), GuestError> {
         self.qemu.resume()
     }
@@ -197,23 +201,23 @@ impl Guest {
         &self.emulator
     }
 
-    /// Its memory.
+    /// The guest's memory.
     pub fn ram(&self) -> &Ram {
         &self.ram
     }
 
-    /// It has written to memory that it shares with the host, so it does not hang.
+    /// Restarts the patience, because the guest has written to shared memory and so does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.qemu.reset_patience();
     }
 
-    /// Waits for the next event; none follows the end.
+    /// Waits for the next event; `None` after the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
         let event = self.qemu.next()?;
         Ok(event.map(|event| self.event(event)))
     }
 
-    /// Waits for the next event, but not for longer than this.
+    /// Waits at most `at_most` for the next event.
     pub(crate) fn poll(&mut self, at_most: Duration) -> Result<Poll<Option<Event>>, GuestError> {
         let event = self.qemu.poll(at_most)?;
         Ok(event.map(|event| event.map(|event| self.event(event))))
@@ -235,21 +239,21 @@ impl Guest {
                 }
                 Event::Result(record)
             }
-            // A kernel that cannot even reset itself has still printed the reason.
+            // A kernel that panicked and cannot reset itself has still printed the reason.
             QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }
-            QemuEvent::Ended(status, complaints) => {
+            QemuEvent::Ended(status, stderr) => {
                 Event::End(match (self.panic.take(), status.code()) {
                     (Some(panic), _) => End::Panicked(panic),
                     (None, Some(0)) if self.powered_down => End::PoweredOff,
                     (None, Some(0)) => End::Rebooted,
                     (None, Some(code)) => {
-                        End::Died(format!("QEMU ended with status {code}: {complaints}"))
+                        End::Died(format!("QEMU ended with status {code}: {stderr}"))
                     }
                     (None, None) => {
                         let signal = status.signal().unwrap_or_default();
-                        End::Died(format!("QEMU was killed by signal {signal}: {complaints}"))
+                        End::Died(format!("QEMU was killed by signal {signal}: {stderr}"))
                     }
                 })
             }
@@ -257,7 +261,7 @@ impl Guest {
     }
 }
 
-/// Memory that QEMU shares with knee, as an argument of its option `-object`.
+/// Shares memory with QEMU. Returns the argument of QEMU's option `-object` for it.
 fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
     let file = ram
         .as_fd()

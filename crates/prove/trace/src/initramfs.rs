@@ -1,13 +1,13 @@
-//! A guest's first file system, made in memory: a cpio archive in the "newc" format
+//! A guest's initial file system, made in memory: a cpio archive in the "newc" format
 //! (Documentation/driver-api/early-userspace/buffer-format.rst of Linux).
 
 use std::collections::BTreeSet;
 
-/// Kinds of files in the upper bits of a mode, as stat(2) has them.
+/// File types in the upper bits of a mode, as in stat(2).
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const CHARACTER: u32 = 0o020_000;
-/// Serial console of a PC: major and minor number.
+/// Serial console of a PC: its major and minor number.
 const TTY_S0: (u32, u32) = (4, 64);
 const CONSOLE: (u32, u32) = (5, 1);
 const NULL: (u32, u32) = (1, 3);
@@ -29,7 +29,7 @@ const URANDOM: (u32, u32) = (1, 9);
 pub struct Initramfs {
     archive: Vec<u8>,
     inode: u32,
-    /// Those that there are, without the root.
+    /// The directories that have been added; the root is not among them.
     directories: BTreeSet<String>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Initramfs {
 
 impl Initramfs {
     /// An archive with the directories dev, proc, sys and tmp and the devices console, ttyS0 and
-    /// null: what an init needs to speak and to mount the rest.
+    /// null, which an init needs for its output and to mount the rest.
     pub fn new() -> Initramfs {
         let empty = Initramfs { archive: Vec::new(), inode: 0, directories: BTreeSet::new() };
         ["dev", "proc", "sys", "tmp"]
@@ -52,13 +52,13 @@ impl Initramfs {
             .device("dev/null", 0o666, NULL)
     }
 
-    /// Adds a file; `path` is relative to the root, and its directory comes first.
+    /// Adds a file. `path` is relative to the root, and its directory must have been added before.
     pub fn file(mut self, path: &str, permissions: u32, content: &[u8]) -> Initramfs {
         self.entry(path, REGULAR | permissions, (0, 0), content);
         self
     }
 
-    /// Adds the directories that a path is in, unless they are there.
+    /// Adds the parent directories of a path, unless they are there.
     pub fn parents(mut self, path: &str) -> Initramfs {
         for (end, _) in path.match_indices('/') {
             if !self.directories.contains(&path[..end]) {
@@ -99,7 +99,7 @@ impl Initramfs {
         self.inode += 1;
         let links = 1;
         let name = path.len() as u32 + 1;
-        // uid, gid and time are 0; so is the device that the archive lay on; so is the checksum.
+        // uid, gid, modification time, the archive's own device and the checksum are 0.
         let fields =
             [self.inode, mode, 0, 0, links, 0, content.len() as u32, 0, 0, major, minor, name, 0];
         self.archive.extend(b"070701");

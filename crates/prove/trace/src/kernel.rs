@@ -1,7 +1,7 @@
-//! Kernels to run in a guest: a file, a package, or the one that runs.
+//! Kernels to run in a guest: from a file or a package, or the running one.
 //!
-//! An image is what boot loaders take, Linux's bzImage (Documentation/arch/x86/boot.rst). Debian
-//! has it in packages, which dpkg-deb opens without installing them.
+//! A kernel image is Linux's bzImage, which boot loaders load (Documentation/arch/x86/boot.rst).
+//! Debian ships it in packages, which dpkg-deb opens without installing them.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,12 @@ use crate::tool::ToolError;
 
 /// Offset and value of the boot protocol's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
-/// Offset in the header of the place of the version's text, less [`VERSION_BASE`].
+/// Offset of the pointer to the version text. The pointer is relative to [`VERSION_BASE`].
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
 
-/// Why a kernel cannot be had.
+/// Why a kernel cannot be fetched or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     /// A file could not be read.
@@ -26,27 +26,27 @@ pub enum KernelError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is neither a kernel image nor a Debian package.
     #[error(
         "{} is not an x86 kernel image (vmlinuz, bzImage) or a Debian package",
         .0.display()
     )]
     NoImage(PathBuf),
-    /// A package of something else.
+    /// The package contains no kernel image.
     #[error("{} contains no kernel image; use linux-image-…, not its debug symbols or \
         headers", .0.display())]
     NoImageInside(PathBuf),
-    /// A module needs one that is not there.
+    /// A module needs another one that is missing.
     #[error("module {by} needs module {name}, which is not in {places}")]
     NoModule {
-        /// The one that is missing.
+        /// The missing module.
         name: String,
-        /// The one that needs it.
+        /// The module that needs it.
         by: String,
-        /// Where it was looked for.
+        /// The places that were searched.
         places: String,
     },
     /// A file with the name of a module is not a module.
@@ -67,9 +67,9 @@ pub enum KernelError {
     /// No package has that name.
     #[error("no kernel is named {wanted}; available are {known}")]
     Unknown {
-        /// The name.
+        /// The requested name.
         wanted: String,
-        /// What there is.
+        /// The available kernels, separated by commas.
         known: String,
     },
 }
@@ -83,7 +83,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel in a file: an image, or a Debian package that has one.
+    /// The kernel in a file: an image, or a Debian package that contains one.
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
         let content =
             fs::read(path).map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
@@ -93,7 +93,7 @@ impl Kernel {
         Ok(Kernel { image, release, package })
     }
 
-    /// The running kernel, where its image is readable.
+    /// The running kernel, if its image is readable.
     pub fn running() -> Result<Kernel, KernelError> {
         let name = rustix::system::uname();
         let release = name.release().to_string_lossy().into_owned();
@@ -106,23 +106,24 @@ impl Kernel {
         place.ok_or(KernelError::NotHere(release))
     }
 
-    /// What a boot loader loads.
+    /// The image that a boot loader loads.
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// As `uname -r` prints in it: `6.1.0-18-cloud-amd64`.
+    /// The release, as `uname -r` prints it: `6.1.0-18-cloud-amd64`.
     pub fn release(&self) -> &str {
         &self.release
     }
 
-    /// The package that the image is from.
+    /// The package that the image is from, if any.
     pub(crate) fn package(&self) -> Option<&Path> {
         self.package.as_deref()
     }
 }
 
-/// The first word of the version's text in an image.
+/// The release in an image, which is the first word of its version text; `None` if it is not an
+/// image.
 fn release(image: &[u8]) -> Option<String> {
     let (at, signature) = SIGNATURE;
     if !image.get(at..)?.starts_with(signature) {
@@ -150,8 +151,8 @@ fn unpack(package: &Path) -> Result<Vec<u8>, KernelError> {
     }
 }
 
-/// Whether a file of a package is a kernel: `./boot/vmlinuz-RELEASE` until Debian 13, and
-/// `./usr/lib/modules/RELEASE/vmlinuz` since /boot is left to tools.
+/// Whether a file of a package is a kernel image: `./boot/vmlinuz-RELEASE` until Debian 13, and
+/// `./usr/lib/modules/RELEASE/vmlinuz` later.
 fn is_image(path: &Path) -> bool {
     let mut parts = path.iter().rev().filter_map(|part| part.to_str());
     match [(); 3].map(|()| parts.next()) {
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_are_where_debian_has_them() {
+    fn images_are_found_where_debian_installs_them() {
         for image in ["./boot/vmlinuz-6.1.0-50-amd64", "./usr/lib/modules/7.2/vmlinuz"] {
             assert!(is_image(Path::new(image)), "{image}");
         }

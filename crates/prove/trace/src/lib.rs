@@ -1,22 +1,22 @@
-//! Guests and programs under QEMU whose operations are traced, and the kernels that run in guests.
+//! Runs guests and programs under QEMU with tracing, and finds the kernels for the guests.
 //!
-//! | arrow | |
+//! | from → to | item |
 //! | --- | --- |
-//! | a file, a package, a name → what QEMU boots | [`Kernel`], [`Archive`] |
-//! | files → the guest's first file system | [`Initramfs`] |
+//! | a file, a package or a name → a kernel to boot | [`Kernel`], [`Archive`] |
+//! | files → the guest's initial file system | [`Initramfs`] |
 //! | kernel, name → a file system for tests, on a RAM disk | [`Disk`] |
 //! | a program, a name → the QEMU that runs guests | [`Emulator`], [`Emulators`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
-//! | guest → lines, results, its end | [`Guest::next_event`], [`Event`] |
-//! | guest → what is in its memory | [`Ram`] |
+//! | guest → console lines, results, how it ended | [`Guest::next_event`], [`Event`] |
+//! | guest → its memory | [`Ram`] |
 //! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
-//! | operations on many CPUs → what one costs | [`cost`](fn@cost), [`Figures`] |
-//! | a line of the plugin → which lines two operations share | [`Record`] |
-//! | tests, kernel → what each test showed | [`check()`], [`Checked`] |
-//! | what tests showed → a record, and its evaluation | [`findings`] |
+//! | operations on several CPUs → the cost of one | [`cost`](fn@cost), [`Figures`] |
+//! | a line of the plugin's output → the cache lines that two operations share | [`Record`] |
+//! | tests, kernel → the result of each test | [`check()`], [`Checked`] |
+//! | test results → a record on disk, and its evaluation | [`findings`] |
 //!
-//! What the guest's init has to do is documented in crate knee-marks, what the plugin sees and does
-//! not see in crate knee-plugin; crate knee-probe is the smallest init that does it.
+//! Crate knee-marks documents what a guest's init has to do, and crate knee-plugin what the plugin
+//! observes. Crate knee-probe is a small example of such an init.
 //!
 //! ```no_run
 //! use std::path::Path;

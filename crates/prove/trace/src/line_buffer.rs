@@ -1,14 +1,16 @@
-//! Lines of what arrives in pieces.
+//! Splits input that arrives in pieces into lines.
 
-/// A longer line is cut into several, so output without line ends takes no more memory.
+/// Maximum length of a line in bytes. A longer one is cut, which bounds the memory for output
+/// without newlines.
 const MAX_LINE: usize = 16 << 20;
 
-/// What has come after the last end of a line.
+/// The input after the last newline.
 #[derive(Debug, Default)]
 pub(crate) struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
-    /// Adds a piece, and calls `line` for each line that is whole now, without its end.
+    /// Adds a piece of input, and calls `line` for each line that it completes, without the
+    /// newline.
     pub(crate) fn add<E>(
         &mut self,
         piece: &[u8],
@@ -28,7 +30,7 @@ impl LineBuffer {
         }
     }
 
-    /// Takes what is left; empty if nothing has come after the last end of a line.
+    /// Takes the input after the last newline.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
@@ -50,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_become_lines_and_what_is_left_is_there_at_the_end() {
+    fn pieces_become_lines_and_the_rest_is_returned_at_the_end() {
         let mut buffer = LineBuffer::default();
         assert_eq!(lines(&mut buffer, "a\nb"), ["a"]);
         assert_eq!(lines(&mut buffer, "c"), [""; 0]);
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_cut() {
+    fn an_overlong_line_is_cut() {
         let mut buffer = LineBuffer::default();
         assert_eq!(lines(&mut buffer, &"x".repeat(MAX_LINE + 1)).len(), 1);
         assert!(buffer.end().is_empty());

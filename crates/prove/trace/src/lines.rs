@@ -1,4 +1,4 @@
-//! Code addresses → functions that the compiler has inlined, from a program's debug information.
+//! Maps code addresses to functions, including inlined ones, by a program's debug information.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use addr2line::Context;
 use gimli::{Dwarf, EndianArcSlice, LittleEndian};
 use object::{File, Object, ObjectSection};
 
-/// What a file knows of its lines.
+/// The debug information of a file.
 pub(crate) struct Lines(Context<EndianArcSlice<LittleEndian>>);
 
 impl Lines {
-    /// None if it was compiled without debug information.
+    /// Reads the debug information of a file; `None` if it has none.
     pub(crate) fn of(file: &File<'_>) -> Option<Lines> {
         file.section_by_name(".debug_line")?;
         let section = |id: gimli::SectionId| {
@@ -24,9 +24,9 @@ impl Lines {
         Dwarf::load(section).and_then(Context::from_dwarf).ok().map(Lines)
     }
 
-    /// What is executed at an address of the file: the function that was inlined last, without the
-    /// primitives of the crate `core` that everything ends in, and the functions around it, each with
-    /// its line.
+    /// The functions at an address of the file, each with its source line: the innermost inlined
+    /// function first, then the functions around it. Innermost functions of the crate `core` are
+    /// left out, unless there are no others.
     pub(crate) fn frames(&self, address: u64) -> Vec<String> {
         let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else {
             return Vec::new();

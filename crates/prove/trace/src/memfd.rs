@@ -1,5 +1,5 @@
-//! Files that live in memory and have no name: what is handed to a child process needs no directory
-//! and is gone with its last user.
+//! Anonymous files in memory, as input of child processes. They need no directory, and the kernel
+//! frees them with their last user.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// A file of zeroes, which take no room until they are written over. The name is for debuggers.
+/// Creates a file of zeroes, which take no memory until they are overwritten. The name only helps
+/// debugging.
 pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, bytes)?;
@@ -19,7 +20,7 @@ pub(crate) fn keep_size(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }
 
-/// A file with this content, to be read from its start.
+/// Creates a file with this content, positioned at its start.
 pub(crate) fn holding(name: &str, content: &[u8]) -> io::Result<File> {
     let file = zeroes(name, content.len() as u64)?;
     file.write_all_at(content, 0)?;

@@ -1,20 +1,20 @@
-//! The description of a kernel module in its file: the section `.modinfo`, texts `key=value` that end in a zero
+//! Reads a kernel module's `.modinfo` section: NUL-terminated strings `key=value`
 //! (include/linux/moduleinfo.h of Linux).
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
-/// Modules that one needs to be there before it.
+/// The modules that must be loaded before a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Those whose symbols it uses.
+    /// Modules whose symbols it uses.
     pub(crate) depends: Vec<String>,
-    /// Those that it asks for when it runs, by name or by what they provide.
+    /// Modules that should be loaded first (`softdep=pre:`), by name or by alias.
     pub(crate) soft: Vec<String>,
 }
 
 impl Needs {
-    /// Reads a module; `None` if the file is not a module.
+    /// The dependencies of a module; `None` if the file is not a module.
     pub(crate) fn of(module: &[u8]) -> Option<Needs> {
         let elf = ElfFile64::<object::Endianness>::parse(module).ok()?;
         Some(Needs::parse(elf.section_by_name(".modinfo")?.data().ok()?))
@@ -48,7 +48,7 @@ impl Needs {
     }
 }
 
-/// The name of a module as the kernel has it: files may have dashes where it has underscores.
+/// The kernel's name for a module: dashes in the file name become underscores.
 pub(crate) fn module_name(stem: &str) -> String {
     stem.replace('-', "_")
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_needs_is_what_it_depends_on_and_what_comes_before_it() {
+    fn a_module_needs_its_dependencies_and_its_pre_soft_dependencies() {
         let section = b"license=GPL\0softdep=pre: crc32c xor post: blake2b-256\0\0\
                         depends=raid6_pq,zstd-compress\0softdep=pre: sha256\0name=btrfs\0";
         let needs = Needs::parse(section);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_may_need_nothing_and_other_files_have_no_needs() {
+    fn a_module_may_have_no_dependencies_and_other_files_are_not_modules() {
         assert_eq!(Needs::parse(b"depends=\0"), Needs::default());
         assert_eq!(Needs::of(b"\x7fELF"), None);
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -82,13 +82,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_section_breaks_the_reader(section: Vec<u8>) {
+        fn any_section_is_parsed_without_a_panic(section: Vec<u8>) {
             Needs::parse(&section);
             Needs::of(&section);
         }
 
         #[test]
-        fn what_was_written_is_read(names in prop::collection::vec("[a-z0-9_]{1,8}", 0..5)) {
+        fn dependencies_are_read_as_they_were_written(names in prop::collection::vec("[a-z0-9_]{1,8}", 0..5)) {
             let section = format!("depends={}\0", names.join(","));
             prop_assert_eq!(Needs::parse(section.as_bytes()).depends, names);
         }

@@ -1,9 +1,9 @@
-//! The modules of a kernel, and which of them it takes to have one of them.
+//! The modules of a kernel and their dependencies.
 //!
-//! Debian has them in the package of the image, or in one beside it; an image without a package has
-//! them where it is installed, if it is. depmod has not been run on a package, so the
-//! dependencies are read from the modules. They stay in memory, and of a package those only that file systems
-//! can need.
+//! Debian ships modules in the package of the image or in a separate one. For an image without a
+//! package, they are read from `/lib/modules/RELEASE`. depmod has not been run on a package, so the
+//! dependencies are read from the modules. Modules of a package are kept in memory, but only those
+//! that a file system can need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,9 +17,9 @@ use crate::modinfo::{Needs, module_name};
 use crate::package::files;
 use crate::tool::{ToolError, output};
 
-/// The RAM disk's module, the only one needed of the drivers, and the directory of drivers.
+/// The RAM disk's module, the only driver that is needed.
 const RAM_DISK: &str = "brd";
-/// What file systems need is there; the other directories have many times as much.
+/// The directories with the modules that file systems need. The others are many times larger.
 const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
 /// Programs that decompress modules, and their packages.
 const DECOMPRESSORS: [(&str, &str, &str); 3] =
@@ -28,7 +28,7 @@ const DECOMPRESSORS: [(&str, &str, &str); 3] =
 /// A module: its name, and its content in the format that the kernel loads.
 pub(crate) type Module = (String, Vec<u8>);
 
-/// The modules that there are.
+/// The available modules of a kernel.
 pub(crate) struct Modules {
     by_name: BTreeMap<String, Stored>,
     places: Vec<PathBuf>,
@@ -37,12 +37,12 @@ pub(crate) struct Modules {
 /// A module's file, as it is stored.
 struct Stored {
     path: PathBuf,
-    /// Of one in a package.
+    /// The content of a file in a package.
     content: Option<Vec<u8>>,
 }
 
 impl Modules {
-    /// Those of a kernel, as far as they are to be found.
+    /// Finds the modules of a kernel.
     pub(crate) fn of(kernel: &Kernel) -> Result<Modules, KernelError> {
         let places = places(kernel);
         let mut modules = Modules { by_name: BTreeMap::new(), places };
@@ -56,15 +56,15 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Where was looked for them, for a person.
+    /// The places that were searched, for messages.
     pub(crate) fn places(&self) -> String {
         let places: Vec<String> =
             self.places.iter().map(|place| place.display().to_string()).collect();
         places.join(" or ")
     }
 
-    /// These modules and all that they need, in the order in which they have to be loaded. One of
-    /// `wanted` that is not there may be built in and is left out.
+    /// The modules `wanted` and their dependencies, in the order in which they must be loaded. A
+    /// missing module of `wanted` may be built in, and is left out.
     pub(crate) fn with_needs(&self, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -93,8 +93,8 @@ impl Modules {
         let content = stored.content()?;
         let needs =
             Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
-        // What is wanted softly may be built in, and may be an algorithm of the crypto layer: those
-        // that every machine has are in modules called so.
+        // A soft dependency may be built in. It may also be an algorithm of the crypto layer, whose
+        // portable implementation is in a module with the suffix `_generic`.
         for soft in &needs.soft {
             let portable = format!("{soft}_generic");
             if let Some(name) =
@@ -110,7 +110,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Adds what is in a directory. What cannot be read is not there.
+    /// Adds the modules in a directory and its subdirectories. Skips unreadable ones.
     fn walk(&mut self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -121,7 +121,7 @@ impl Modules {
         }
     }
 
-    /// Adds what is in a package.
+    /// Adds the modules in a package that a file system can need.
     fn open(&mut self, path: &Path) -> Result<(), KernelError> {
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
@@ -141,8 +141,8 @@ impl Modules {
     }
 }
 
-/// One module of a kernel, decompressed, if there is one of this name: of a package no more is read
-/// than that takes.
+/// The module of a kernel with this name, decompressed; `None` if there is none. Reads a package
+/// only up to the module.
 pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, KernelError> {
     let mut modules = Modules { by_name: BTreeMap::new(), places: Vec::new() };
     for place in places(kernel) {
@@ -166,7 +166,7 @@ pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, Ker
     Ok(None)
 }
 
-/// Packages and directories that may have a kernel's modules.
+/// Packages and directories that may contain a kernel's modules.
 fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let release = kernel.release();
     let Some(package) = kernel.package() else {
@@ -193,7 +193,7 @@ fn is_wanted(path: &Path) -> bool {
     name == RAM_DISK || within.is_some_and(|within| DIRECTORIES.contains(&&*within))
 }
 
-/// The name of a module's file: `zstd_compress` for `zstd-compress.ko.xz`.
+/// The name of the module in a file: `zstd_compress` for `zstd-compress.ko.xz`.
 fn name_of(path: &Path) -> Option<String> {
     let (stem, compression) = path.file_name()?.to_str()?.split_once(".ko")?;
     (compression.is_empty() || decompressor(compression).is_some()).then(|| module_name(stem))
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_come_behind_what_they_need_and_once_only() {
+    fn modules_follow_their_dependencies_and_occur_once() {
         let modules = modules(&[
             ("btrfs.ko", "softdep=pre: crc32c sha256\0depends=xor,raid6_pq\0"),
             ("raid6-pq.ko", "depends=xor\0"),
@@ -300,15 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_may_be_built_in_and_what_a_module_depends_on_may_not() {
+    fn a_missing_module_may_be_built_in_but_a_missing_dependency_is_an_error() {
         let modules = modules(&[("xfs.ko", "depends=libcrc32c\0")]);
         assert_eq!(modules.with_needs(&["brd", "ext4"]).unwrap(), []);
-        let told = modules.with_needs(&["xfs"]).unwrap_err().to_string();
-        assert_eq!(told, "module xfs needs module libcrc32c, which is not in /modules");
+        let message = modules.with_needs(&["xfs"]).unwrap_err().to_string();
+        assert_eq!(message, "module xfs needs module libcrc32c, which is not in /modules");
     }
 
     #[test]
-    fn of_a_package_what_a_file_system_can_need_is_kept() {
+    fn only_modules_that_a_file_system_can_need_are_kept_from_a_package() {
         let kernel =
             |rest: &str| is_wanted(&Path::new("./lib/modules/6.1-amd64/kernel").join(rest));
         for wanted in
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_modules_are_decompressed_by_the_program_for_it() {
+    fn compressed_modules_are_decompressed() {
         let plain = module("depends=\0");
         for (extension, program, package) in DECOMPRESSORS {
             let input = memfd::holding("knee-test", &plain).unwrap();

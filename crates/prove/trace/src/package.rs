@@ -21,7 +21,7 @@ pub enum PackageError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
     /// A file or directory could not be written.
@@ -29,16 +29,16 @@ pub enum PackageError {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
     /// apt or dpkg-deb is missing or failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// A package that cannot be opened.
+    /// The file is not a valid Debian package.
     #[error("dpkg-deb cannot open {} as a Debian package; fetch it again", .0.display())]
     Broken(PathBuf),
-    /// The machine has no sources of Debian packages.
+    /// apt has no Debian mirror on this machine.
     #[error(
         "apt has no Debian mirror on this machine; add one to /etc/apt/sources.list.d, or name a \
          file that you have downloaded"
@@ -50,13 +50,13 @@ pub enum PackageError {
 }
 
 impl PackageError {
-    /// Adds the path to an error of writing.
+    /// Adds the path to a write error.
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> PackageError + '_ {
         |source| PackageError::Write { path: path.to_owned(), source }
     }
 }
 
-/// A file of which less than its size is an error, as in a package that was cut off.
+/// A file of known size. Reading fails if it ends early, as in a truncated package.
 struct Whole<R> {
     file: R,
     left: u64,
@@ -73,8 +73,8 @@ impl<R: Read> Read for Whole<R> {
     }
 }
 
-/// Hands the regular files of a package, paths like `./boot/vmlinuz-6.1`, to `take` until it has
-/// enough.
+/// Calls `take` for each regular file of a package, with a path such as `./boot/vmlinuz-6.1`, until
+/// it returns `Break`.
 pub(crate) fn files(
     package: &Path,
     mut take: impl FnMut(&Path, &mut dyn Read) -> io::Result<ControlFlow<()>>,
@@ -93,8 +93,8 @@ pub(crate) fn files(
     })
 }
 
-/// Unpacks those files, links and directories of a package that are `wanted` into the directory
-/// `root`; their paths are relative, such as `usr/bin/true`.
+/// Unpacks the files, links and directories of a package that are `wanted` into the directory
+/// `root`. `wanted` gets relative paths, such as `usr/bin/true`.
 pub(crate) fn unpack(
     package: &Path,
     root: &Path,
@@ -113,23 +113,23 @@ pub(crate) fn unpack(
     })
 }
 
-/// A field of a package's description: `Depends`.
+/// A field of a package's description, such as `Depends`.
 pub(crate) fn field(package: &Path, name: &str) -> Result<String, PackageError> {
     let mut opener = Command::new(DPKG_DEB);
     let value = output(opener.arg("--field").arg(package).arg(name), DPKG)?;
     Ok(String::from_utf8_lossy(&value).into_owned())
 }
 
-/// Why entries of a package were not taken.
+/// Why the entries of a package could not be processed.
 enum Failure {
     Package(PackageError),
-    /// Reading an entry, or what is done with it.
+    /// Reading or processing an entry failed.
     Read(io::Error),
 }
 
 type Entry<'a> = tar::Entry<'a, ChildStdout>;
 
-/// Hands all that is in a package to `take` until it has enough.
+/// Calls `take` for each entry of a package until it returns `Break`.
 fn entries(
     package: &Path,
     mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
@@ -148,7 +148,7 @@ fn entries(
         }
         Ok(ControlFlow::Continue(()))
     });
-    // Its pipe is closed: it has ended, or ends of that.
+    // The pipe is closed, so dpkg-deb has ended or is about to.
     let opened = child.wait().is_ok_and(|status| status.success());
     let broken = || Failure::Package(PackageError::Broken(package.to_owned()));
     match taken {

@@ -1,27 +1,27 @@
-//! Which version of QEMU's plugin API the plugin has to claim.
+//! Finds the version of QEMU's plugin API that the plugin has to claim.
 //!
-//! QEMU supports a range of versions and refuses a plugin that claims another one. It prints the range
-//! nowhere, but a QEMU that refuses a plugin names its oldest version. So QEMU is started once, without
-//! a machine, to load the plugin and to exit.
+//! QEMU supports a range of versions and refuses a plugin that claims another one. It prints the
+//! range nowhere, but names its oldest version when it refuses a plugin. So knee starts QEMU once,
+//! without a machine, only to load the plugin.
 
 use crate::error::GuestError;
 
 /// The plugin reads the version to claim from this environment variable.
 pub(crate) const VARIABLE: &str = "KNEE_PLUGIN_API";
-/// The argument with which the plugin only prints what QEMU supports, and QEMU exits.
+/// With this argument, the plugin only prints the versions that QEMU supports, and QEMU exits.
 pub(crate) const PROBE: &str = "probe=on";
 /// The newest version that the plugin was written for.
 const NEWEST: u32 = 7;
 /// What the plugin prints once QEMU has loaded it.
 const LOADED: &str = "knee-plugin: API versions ";
-/// What QEMU prints of a plugin that claims a version below its oldest (plugins/loader.c).
+/// What QEMU prints about a plugin that claims a version below its oldest (plugins/loader.c).
 const REFUSED: &str = "supports only a minimum version of ";
 
-/// The version to claim, from what QEMU and the plugin printed; `None` if the plugin's own choice is
-/// right.
+/// The version to claim, parsed from the output of QEMU and the plugin; `None` if the plugin's
+/// default works.
 ///
 /// # Errors
-/// QEMU could not load the plugin, or supports only versions that the plugin does not know.
+/// QEMU could not load the plugin, or supports only versions that are newer than the plugin's.
 pub(crate) fn to_claim(printed: &str) -> Result<Option<u32>, GuestError> {
     if printed.contains(LOADED) {
         return Ok(None);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_qemu_without_plugins_is_quoted() {
+    fn the_message_of_a_qemu_without_plugins_is_quoted() {
         let error = to_claim("qemu-x86_64: unknown option 'plugin'\n").unwrap_err().to_string();
         assert!(error.contains("unknown option 'plugin'"), "{error}");
     }

@@ -1,9 +1,8 @@
-//! QEMU as a process: started with what it reads, listened to, and ended whatever happens.
+//! Runs QEMU as a process: starts it with its input, reads its output, and always ends it.
 //!
-//! All that QEMU reads is handed to it as memory files that it inherits, so there is nothing to clean
-//! up. Its output comes over three pipes: standard output, the plugin's results, and standard error.
-//! The thread that starts it also reads it, with [`Qemu::next`]; when that thread ends, the kernel
-//! kills QEMU.
+//! QEMU inherits its input as memory files, so there is nothing to clean up. Its output comes over
+//! three pipes: standard output, the plugin's results, and standard error. The thread that starts
+//! QEMU also reads its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -27,38 +26,40 @@ use crate::memfd;
 use crate::plugin_api;
 use crate::record::Record;
 
-/// Bytes read from a pipe at once: as much as one holds.
+/// Maximum number of bytes read from a pipe at once: the capacity of a pipe.
 const READ_BYTES: usize = 1 << 16;
-/// How much of QEMU's complaints is kept.
-pub(crate) const MAX_COMPLAINTS: usize = 4 << 10;
+/// Maximum number of bytes kept of standard error; earlier ones are dropped.
+pub(crate) const MAX_STDERR: usize = 4 << 10;
 
 /// Settings of the plugin; see crate knee-plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracing {
-    /// What happens in user mode counts too.
+    /// Whether user mode is traced too.
     pub user: bool,
-    /// Only a program in the guest is traced: what happens in user mode counts, what happens in the
-    /// kernel does not, and a line is known by its virtual address.
+    /// Whether only a program in the guest is traced: its user mode is, the kernel is not, and a
+    /// cache line is identified by its virtual address.
     pub program: bool,
-    /// The test whose every access is reported.
+    /// The number of the test whose accesses are all reported, if any.
     pub trace: Option<u64>,
-    /// After a test with conflicts the guest pauses, with all that the test has made, until
-    /// [`Guest::resume`](crate::Guest::resume) is called: its memory can be read.
+    /// Whether the guest pauses after each test that has conflicts or was disturbed, until
+    /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the
+    /// test created can be read in the guest's memory.
     pub pause: bool,
-    /// Lines that sides get from other CPUs are reported, of which there are at most 64.
+    /// Whether the cache lines that move to a side from another CPU are reported. A guest may have
+    /// at most 64 CPUs then.
     pub moves: bool,
-    /// What kernel code pushes to its stack, pops off it and accesses relative to the stack pointer
-    /// is left out. It is a third of all accesses, and shares nothing: each task has a stack of its own.
+    /// Whether pushes, pops and accesses relative to the stack pointer in kernel code are left out.
+    /// They are a third of all accesses, and share nothing: each task has a stack of its own.
     pub without_stack: bool,
 }
 
-/// A QEMU to be started.
+/// A QEMU that has not been started yet.
 pub(crate) struct Launch {
     command: Command,
-    /// The words that start QEMU, without those that configure it.
+    /// The program and arguments that start QEMU, without the arguments that configure it.
     words: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-    /// … and those with which it does nothing.
+    /// Arguments for a run that only loads the plugin.
     idle: &'static [&'static str],
     inherited: Vec<OwnedFd>,
     results: Option<OwnedFd>,
@@ -66,12 +67,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// One that emulates a machine.
+    /// A QEMU that emulates a machine.
     pub(crate) fn machine(command: Command) -> Launch {
         Launch::new(command, &["-machine", "none", "-nodefaults", "-display", "none"])
     }
 
-    /// One that runs a program, in user mode.
+    /// A QEMU that runs a program in user mode.
     pub(crate) fn program(command: Command) -> Launch {
         Launch::new(command, &["/bin/true"])
     }
@@ -87,12 +88,12 @@ impl Launch {
         Launch { command, words, environment, idle, inherited, results, resume }
     }
 
-    /// Its command line.
+    /// The command, to which arguments can be added.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command
     }
 
-    /// Hands a file on; returns the path by which QEMU opens it.
+    /// Lets QEMU inherit a file. Returns the path by which QEMU opens it.
     pub(crate) fn inherit(&mut self, file: OwnedFd) -> String {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.inherited.push(file);
@@ -127,19 +128,20 @@ impl Launch {
         Ok(())
     }
 
-    /// Starts it, bound to the calling thread: it dies with it.
+    /// Starts QEMU, bound to the calling thread: the kernel kills QEMU when that thread ends.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
         let Launch { mut command, inherited, results, resume, .. } = self;
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
-        // QEMU has its own copies; of the pipe's end there may be no other, or it would never end.
+        // QEMU has its own copies. Another copy of a pipe's write end would keep the pipe open
+        // forever.
         drop(inherited);
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {
             streams.extend(pipe.map(|pipe| Stream { source, pipe, rest: LineBuffer::default() }));
         };
         listen(Source::Output, child.stdout.take().map(OwnedFd::from));
-        listen(Source::Complaints, child.stderr.take().map(OwnedFd::from));
+        listen(Source::Stderr, child.stderr.take().map(OwnedFd::from));
         listen(Source::Results, results);
         Ok(Qemu {
             child,
@@ -147,7 +149,7 @@ impl Launch {
             streams,
             buffer: vec![0; READ_BYTES],
             events: VecDeque::new(),
-            complaints: Vec::new(),
+            stderr: Vec::new(),
             patience,
             last_output: Instant::now(),
             ended: false,
@@ -155,8 +157,8 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API to claim, if the plugin has to be told. Each QEMU is asked once, by
-/// starting `words` to do nothing.
+/// The version of the plugin API that the plugin must claim; `None` if its default works. Asks each
+/// QEMU once, by starting `words` with the arguments `idle`, and caches the answer.
 fn plugin_api(
     words: &[OsString],
     environment: &[(OsString, OsString)],
@@ -185,13 +187,14 @@ fn plugin_api(
 /// Something that QEMU printed, or its end.
 #[derive(Debug)]
 pub(crate) enum QemuEvent {
-    /// A line on standard output, without its end.
+    /// A line on standard output, without its newline.
     Line(String),
     /// A result of the plugin.
     Result(Record),
-    /// It has ended, with its last complaints; nothing follows.
+    /// QEMU has ended, with its exit status and the end of its standard error. This is the last
+    /// event.
     Ended(ExitStatus, String),
-    /// It printed nothing within its patience, and was killed; nothing follows.
+    /// QEMU printed nothing for this long, and was killed. This is the last event.
     Silent(Duration),
 }
 
@@ -199,7 +202,7 @@ pub(crate) enum QemuEvent {
 enum Source {
     Output,
     Results,
-    Complaints,
+    Stderr,
 }
 
 struct Stream {
@@ -213,23 +216,24 @@ pub(crate) struct Qemu {
     child: Child,
     resume: Option<OwnedFd>,
     streams: Vec<Stream>,
-    /// What is read into.
+    /// The buffer for reads from the pipes.
     buffer: Vec<u8>,
     events: VecDeque<QemuEvent>,
-    complaints: Vec<u8>,
+    stderr: Vec<u8>,
     patience: Duration,
-    /// When it printed something last.
+    /// The time of the last output.
     last_output: Instant,
     ended: bool,
 }
 
 impl Qemu {
-    /// Its process.
+    /// QEMU's process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Resumes it after a pause ([`Tracing::pause`]). If it has ended, this does nothing; the end is an event.
+    /// Resumes QEMU after a pause ([`Tracing::pause`]). Does nothing if QEMU has ended, which is
+    /// reported as an event.
     pub(crate) fn resume(&self) -> Result<(), GuestError> {
         let Some(resume) = &self.resume else { return Ok(()) };
         match rustix::io::write(resume, &[0]) {
@@ -238,17 +242,17 @@ impl Qemu {
         }
     }
 
-    /// From now on it counts as hung if it prints nothing for this long.
+    /// Sets how long QEMU may print nothing before it counts as hung.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
 
-    /// It has shown by other means that it does not hang.
+    /// Restarts the patience, because QEMU has shown by other means that it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event; `None` after the end.
     pub(crate) fn next(&mut self) -> Result<Option<QemuEvent>, GuestError> {
         loop {
             if let Poll::Ready(event) = self.poll(Duration::MAX)? {
@@ -257,7 +261,7 @@ impl Qemu {
         }
     }
 
-    /// Waits for the next event, for `at_most` at most.
+    /// Waits at most `at_most` for the next event.
     pub(crate) fn poll(
         &mut self,
         at_most: Duration,
@@ -273,8 +277,8 @@ impl Qemu {
             if self.streams.is_empty() {
                 self.ended = true;
                 let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
-                let complaints = String::from_utf8_lossy(&self.complaints).trim().to_owned();
-                return Ok(Poll::Ready(Some(QemuEvent::Ended(status, complaints))));
+                let stderr = String::from_utf8_lossy(&self.stderr).trim().to_owned();
+                return Ok(Poll::Ready(Some(QemuEvent::Ended(status, stderr))));
             }
             let patience = self.patience.saturating_sub(self.last_output.elapsed());
             let left = at_most.saturating_sub(began.elapsed());
@@ -292,7 +296,8 @@ impl Qemu {
         }
     }
 
-    /// Reads what there is, or waits for it. Returns whether there was something.
+    /// Reads the available output, or waits at most `at_most` for some. Returns whether a pipe was
+    /// ready.
     fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -313,7 +318,7 @@ impl Qemu {
         Ok(true)
     }
 
-    /// Reads once. Returns whether there may be more.
+    /// Reads once. Returns false at the end of the stream.
     fn read(&mut self, stream: &mut Stream) -> Result<bool, GuestError> {
         let count = match rustix::io::read(&stream.pipe, &mut self.buffer[..]) {
             Ok(count) => count,
@@ -321,15 +326,15 @@ impl Qemu {
             Err(errno) => return Err(GuestError::errno("read the output of QEMU")(errno)),
         };
         let new = &self.buffer[..count];
-        if stream.source == Source::Complaints {
-            self.complaints.extend(new);
-            let excess = self.complaints.len().saturating_sub(MAX_COMPLAINTS);
-            self.complaints.drain(..excess);
+        if stream.source == Source::Stderr {
+            self.stderr.extend(new);
+            let excess = self.stderr.len().saturating_sub(MAX_STDERR);
+            self.stderr.drain(..excess);
             return Ok(count > 0);
         }
         let (source, events) = (stream.source, &mut self.events);
         stream.rest.add(new, |line| add(events, source, line))?;
-        // A guest that dies within a line has printed its beginning. A part of a result is dropped.
+        // Keep the start of a line that the guest's death cut off. A partial result is dropped.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {
@@ -340,7 +345,7 @@ impl Qemu {
     }
 
     fn kill(&mut self) {
-        // It may have ended by itself.
+        // QEMU may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.streams.clear();
@@ -358,7 +363,7 @@ fn add(events: &mut VecDeque<QemuEvent>, source: Source, line: &[u8]) -> Result<
     let line = line.trim_end_matches('\r');
     events.push_back(match source {
         Source::Results => QemuEvent::Result(Record::parse(line)?),
-        Source::Output | Source::Complaints => QemuEvent::Line(line.to_owned()),
+        Source::Output | Source::Stderr => QemuEvent::Line(line.to_owned()),
     });
     Ok(())
 }
@@ -370,13 +375,13 @@ pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestEr
     Ok(file.into())
 }
 
-/// A QEMU ends with the thread that started it, and leaves no core file.
+/// Ties QEMU to the thread that starts it, and disables core files.
 fn ties(inherited: &[OwnedFd]) -> Ties {
     let inherited = inherited.iter().map(AsRawFd::as_raw_fd).collect();
     Ties { no_core: true, inherited, ..Ties::bound() }
 }
 
-/// Why a QEMU was not started.
+/// The error for a QEMU that could not be started.
 pub(crate) fn not_started(command: &Command, source: io::Error) -> GuestError {
     let program = Path::new(command.get_program());
     match source.kind() {

@@ -1,8 +1,8 @@
-//! A guest's memory, as it is at the moment.
+//! Reads a guest's memory while the guest runs.
 //!
-//! QEMU keeps it in a file that knee has too. So what the kernel has in memory can be looked at from
-//! outside, while it runs, and nothing in the guest has to answer. The file is mapped: to name what
-//! calls share takes some hundred reads of a few bytes, and each would be a system call.
+//! QEMU keeps the memory in a file that knee shares, so knee can read the kernel's data from
+//! outside, without help from the guest. The file is mapped: naming the shared data of a test takes
+//! hundreds of reads of a few bytes, and each would otherwise be a system call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,7 +16,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::memfd;
 
-/// Memory of a guest, by physical address: a PC with at most 3 GiB has it in one piece from 0 on.
+/// A guest's memory by physical address. A PC with at most 3 GiB has it as one range that starts at
+/// 0.
 #[derive(Clone, Debug)]
 pub struct Ram {
     file: Arc<File>,
@@ -24,7 +25,7 @@ pub struct Ram {
 }
 
 impl Ram {
-    /// Memory full of zeroes, which takes no room until it is written.
+    /// Creates memory full of zeroes, which takes no host memory until it is written.
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Ram> {
         let file = memfd::zeroes(name, bytes)?;
         let mapped = Arc::new(Mapped::new(&file, bytes)?);
@@ -36,7 +37,8 @@ impl Ram {
         self.mapped.bytes as u64
     }
 
-    /// Fills `to` with what is at a physical address now. The guest may be changing it.
+    /// Fills `to` with the bytes at a physical address, which the guest may be changing. Fails
+    /// unless they are all within the memory.
     pub fn read(&self, physical: u64, to: &mut [u8]) -> io::Result<()> {
         let begin = usize::try_from(physical).ok();
         let end = begin.and_then(|begin| begin.checked_add(to.len()));
@@ -47,7 +49,7 @@ impl Ram {
         Ok(())
     }
 
-    /// Writes it at a physical address.
+    /// Writes `content` at a physical address.
     pub(crate) fn write(&self, physical: u64, content: &[u8]) -> io::Result<()> {
         self.file.write_all_at(content, physical)
     }
@@ -61,24 +63,25 @@ impl AsFd for Ram {
 
 const WORD_BYTES: usize = 8;
 
-/// The file in this process's memory, to be read.
+/// A read-only mapping of the file.
 #[derive(Debug)]
 struct Mapped {
     at: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: any thread may read what is mapped, and it is unmapped by the last owner.
+// SAFETY: any thread may read the mapping, and `drop` unmaps it when nothing refers to it any more.
 unsafe impl Send for Mapped {}
 // SAFETY: as above; all reads are atomic.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps a file of memory, which stays as long as it is.
+    /// Maps a file, and seals it so that it cannot shrink.
     fn new(file: &File, bytes: u64) -> io::Result<Mapped> {
         memfd::keep_size(file)?;
         let bytes = usize::try_from(bytes).map_err(|_| ErrorKind::OutOfMemory)?;
-        // SAFETY: a new mapping, where the kernel finds room, which only this owns.
+        // SAFETY: this is a new mapping at an address that the kernel chooses; only the returned
+        // value owns it.
         let at = unsafe {
             mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0)?
         };
@@ -86,18 +89,22 @@ impl Mapped {
         Ok(Mapped { at, bytes })
     }
 
-    /// Fills `to` with what is at `begin`; it is all inside.
+    /// Fills `to` with the bytes at `begin`. Panics unless they are all within the mapping.
     fn read(&self, begin: usize, to: &mut [u8]) {
-        assert!(begin <= self.bytes && to.len() <= self.bytes - begin, "it is inside");
+        assert!(
+            begin <= self.bytes && to.len() <= self.bytes - begin,
+            "the range is outside the mapping"
+        );
         let head = (begin.next_multiple_of(WORD_BYTES) - begin).min(to.len());
         let (head, rest) = to.split_at_mut(head);
         self.read_bytes(begin, head);
         let mut at = begin + head.len();
         let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
         for word in words {
-            // SAFETY: these bytes are mapped as long as `self` is, and as the file keeps its size they
-            // are there; `at` is a multiple of a word's size, of a mapping that begins with a page.
-            // Other processes write them at any time: so they are read atomically.
+            // SAFETY: these bytes are within the mapping, which lives as long as `self`, and exist
+            // because the file cannot shrink. `at` is a multiple of the word size and the mapping
+            // begins at a page boundary, so the pointer is aligned. Other processes may write at
+            // any time, so the reads are atomic.
             let read =
                 unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(at).cast()) }.load(Relaxed);
             *word = read.to_ne_bytes();
@@ -116,7 +123,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by `new`, and nothing refers to it but `self`.
+        // SAFETY: `new` mapped it, and nothing but `self` refers to it.
         let unmapped = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -127,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_there_and_beyond_its_end_is_nothing() {
+    fn written_bytes_are_read_and_reads_past_the_end_fail() {
         let ram = Ram::new("knee-test", 4096).expect("make memory");
         ram.write(100, b"knee").expect("write it");
         let mut read = [0; 6];
@@ -139,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn from_any_byte_on_as_many_as_are_wanted_are_read() {
+    fn a_read_may_start_and_end_at_any_byte() {
         let ram = Ram::new("knee-test", 4096).expect("make memory");
         let content: Vec<u8> = (0..64).collect();
         ram.write(4096 - 64, &content).expect("write it");
@@ -153,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_mapped_keeps_its_size() {
+    fn mapped_memory_cannot_be_truncated() {
         let ram = Ram::new("knee-test", 4096).expect("make memory");
         assert!(ram.file.set_len(0).is_err());
     }

@@ -1,18 +1,18 @@
-//! Results as the plugin writes them, a line of JSON each. The schema is documented where it is
-//! written, in the module `output` of crate knee-plugin.
+//! The plugin's results, one line of JSON each. The module `output` of crate knee-plugin, which
+//! writes them, documents the schema.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::datum::Datum;
 
-/// A side that enters the kernel executes more instructions than this: Linux has some 60 between
-/// `entry_SYSCALL_64` and the system call's own code, and as many after it.
+/// A side that enters the kernel executes at least this many instructions: Linux has some 60
+/// between `entry_SYSCALL_64` and the system call's own code, and as many after it.
 pub(crate) const LEAST_INSTRUCTIONS: u64 = 50;
-/// Version of the schema that is read.
+/// The version of the schema that this code reads.
 const SCHEMA: u32 = 1;
 
-/// A line that cannot be read.
+/// The error for a line of the plugin's output that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the plugin wrote a line that is not a result ({reason}): {line}")]
 pub struct RecordError {
@@ -20,19 +20,19 @@ pub struct RecordError {
     reason: String,
 }
 
-/// A line.
+/// A line of the plugin's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A test that has ended.
+    /// The result of a test.
     Test(TestResult),
-    /// An access of the test that is traced.
+    /// An access of the traced test.
     Access(TracedAccess),
-    /// The first line.
+    /// The first line of the output.
     Header(Header),
 }
 
 impl Record {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// ```
     /// use knee_trace::Record;
@@ -44,15 +44,15 @@ impl Record {
     /// ```
     pub fn parse(line: &str) -> Result<Record, RecordError> {
         let error = |reason: String| RecordError { line: line.to_owned(), reason };
-        let wrong = |wrong: serde_json::Error| error(wrong.to_string());
-        // The plugin writes the first field first.
+        let parse_error = |parse_error: serde_json::Error| error(parse_error.to_string());
+        // The plugin always writes this field first.
         if line.starts_with(r#"{"test""#) {
-            return serde_json::from_str(line).map(Record::Test).map_err(wrong);
+            return serde_json::from_str(line).map(Record::Test).map_err(parse_error);
         }
         if line.starts_with(r#"{"trace""#) {
-            return serde_json::from_str(line).map(Record::Access).map_err(wrong);
+            return serde_json::from_str(line).map(Record::Access).map_err(parse_error);
         }
-        match serde_json::from_str(line).map_err(wrong)? {
+        match serde_json::from_str(line).map_err(parse_error)? {
             Header { schema, .. } if schema != SCHEMA => Err(error(format!(
                 "it has schema {schema}, but this version of knee reads {SCHEMA}"
             ))),
@@ -61,46 +61,48 @@ impl Record {
     }
 }
 
-/// What the plugin knows when tests begin.
+/// What the plugin knows when the tests begin.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Header {
     /// Version of the schema.
     pub schema: u32,
-    /// Whether what happens in user mode counts.
+    /// Whether user mode is traced.
     pub user: bool,
-    /// Addresses at which interrupts enter the kernel; without, their accesses are not left out.
+    /// The number of addresses at which interrupts enter the kernel. If it is 0, accesses by
+    /// interrupts count as the operations'.
     pub interrupts: usize,
-    /// Addresses at which exceptions enter.
+    /// The number of addresses at which exceptions enter the kernel.
     pub faults: usize,
-    /// Addresses at which tasks are switched; without, other tasks are not left out.
+    /// The number of addresses at which the kernel switches tasks. If it is 0, accesses by other
+    /// tasks count as the operations'.
     pub switches: usize,
 }
 
-/// What a test showed.
+/// The plugin's result for a test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestResult {
-    /// How many tests began before it in this guest.
+    /// The number of tests that began before it in this guest.
     pub test: u64,
     /// The sides that opened a window.
     pub sides: Vec<Side>,
     /// Lines that two sides touched and one wrote.
     pub conflicts: Vec<Conflict>,
-    /// Conflicts that are not listed.
+    /// The number of conflicts that are not listed.
     pub more: u64,
-    /// Marks that were out of order.
+    /// The number of marks that were out of order.
     pub stray: u64,
-    /// Lines that the sides wrote and that other CPUs had; 0 unless [`crate::Tracing::moves`] is set,
-    /// as the two below.
+    /// The number of lines that the sides wrote and that other CPUs held. Like the next two fields,
+    /// it is only filled if [`crate::Tracing::moves`] is set.
     #[serde(default)]
     pub taken: u64,
-    /// Lines that the sides only read and that another CPU had modified.
+    /// The number of lines that the sides only read and that another CPU had modified.
     #[serde(default)]
     pub fetched: u64,
-    /// The first thousand of these lines.
+    /// The first thousand of the lines that `taken` and `fetched` count.
     #[serde(default)]
     pub moves: Vec<Move>,
-    /// A side called the kernel and has fewer instructions than that takes: QEMU did not report
-    /// everything to the plugin.
+    /// Whether a side that called the kernel executed fewer instructions than a system call takes,
+    /// which means that QEMU did not report everything to the plugin.
     #[serde(skip)]
     pub impossible: bool,
 }
@@ -111,29 +113,31 @@ impl TestResult {
         self.conflicts.is_empty()
     }
 
-    /// Whether an interrupt arrived inside a window; it was left out.
+    /// Whether an interrupt arrived inside a window. Its accesses were left out.
     pub fn is_interrupted(&self) -> bool {
         self.sides.iter().any(|side| side.interrupts > 0)
     }
 
-    /// Whether a side was switched out inside its window: what the scheduler did counts too.
+    /// Whether a side was switched out inside its window, so that accesses by the scheduler count
+    /// too.
     pub fn is_disturbed(&self) -> bool {
         self.sides.iter().any(|side| side.switches > 0)
     }
 
-    /// Whether the guest pauses after it, with [`crate::Tracing::pause`].
+    /// Whether the guest pauses after this test if [`crate::Tracing::pause`] is set.
     pub fn is_awaited(&self) -> bool {
         !self.is_conflict_free() || self.is_disturbed()
     }
 
-    /// Whether something is missing.
+    /// Whether the plugin missed accesses, windows or marks.
     pub fn is_incomplete(&self) -> bool {
-        let lacks =
+        let is_incomplete =
             |side: &Side| side.unresolved > 0 || side.overflowed || side.closed != side.opened;
-        self.impossible || self.stray > 0 || self.sides.iter().any(lacks)
+        self.impossible || self.stray > 0 || self.sides.iter().any(is_incomplete)
     }
 
-    /// Takes note of whether all of these sides, which call the kernel, executed what that takes.
+    /// Sets `impossible` unless each of these sides, which call the kernel, executed enough
+    /// instructions for a system call.
     pub(crate) fn expect_system_calls(&mut self, sides: impl IntoIterator<Item = usize>) {
         let is_possible = |number| {
             let side = self.sides.iter().find(|side| side.side == number);
@@ -150,25 +154,25 @@ pub struct Side {
     pub side: usize,
     /// The virtual CPU that it ran on.
     pub cpu: u32,
-    /// Windows that were opened.
+    /// The number of windows that it opened.
     pub opened: u32,
-    /// … and closed.
+    /// The number of windows that it closed.
     pub closed: u32,
-    /// Instructions executed; see crate knee-plugin for how exact that is.
+    /// The number of instructions executed; crate knee-plugin documents how exact it is.
     pub instructions: u64,
-    /// Accesses to memory.
+    /// The number of memory accesses.
     pub accesses: u64,
-    /// Distinct lines read.
+    /// The number of distinct lines read.
     pub read: usize,
-    /// Distinct lines written.
+    /// The number of distinct lines written.
     pub written: usize,
-    /// Interrupts that were left out.
+    /// The number of interrupts that were left out.
     pub interrupts: u64,
-    /// How often the task was switched out.
+    /// The number of times that the task was switched out.
     pub switches: u64,
-    /// Accesses whose physical address QEMU did not know.
+    /// The number of accesses whose physical address QEMU did not know.
     pub unresolved: u64,
-    /// More lines than there is room for.
+    /// Whether it accessed more lines than the plugin has room for.
     pub overflowed: bool,
 }
 
@@ -182,17 +186,17 @@ pub struct Conflict {
     pub overlap: bool,
     /// The sides that touched it.
     pub sides: Vec<Touch>,
-    /// What the kernel has there, once a [`Resolver`](crate::Resolver) has named it.
+    /// The data in the line, once a [`Resolver`](crate::Resolver) has named them.
     #[serde(skip)]
     pub datum: Option<Datum>,
-    /// Whether it is false sharing that depends on where an object happens to lie, as far as a
+    /// Whether it is false sharing that depends on the address of an object, as far as a
     /// [`Resolver`](crate::Resolver) can tell.
     #[serde(skip)]
     pub by_position: bool,
 }
 
 impl Conflict {
-    /// Bytes that one side wrote and another touched, as a mask: none with false sharing.
+    /// A mask of the bytes that one side wrote and another touched; 0 for false sharing.
     pub(crate) fn shared_bytes(&self) -> u64 {
         let (mut written, mut touched, mut by_several) = (0, 0, 0);
         for side in &self.sides {
@@ -204,7 +208,7 @@ impl Conflict {
     }
 }
 
-/// What a side did to a line.
+/// A side's accesses to a line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Touch {
     /// The side.
@@ -213,39 +217,39 @@ pub struct Touch {
     pub first: u32,
     /// Last byte.
     pub last: u32,
-    /// Bit n: it read byte n.
+    /// Bit n is set if it read byte n.
     #[serde(deserialize_with = "address")]
     pub read: u64,
-    /// Bit n: it wrote byte n.
+    /// Bit n is set if it wrote byte n.
     #[serde(deserialize_with = "address")]
     pub written: u64,
     /// Virtual addresses of the line's first byte.
     #[serde(rename = "virtual", deserialize_with = "addresses")]
     pub virtuals: Vec<u64>,
-    /// Code that wrote the line.
+    /// Addresses of the code that wrote the line.
     #[serde(deserialize_with = "addresses")]
     pub writers: Vec<u64>,
-    /// Code that read the line.
+    /// Addresses of the code that read the line.
     #[serde(deserialize_with = "addresses")]
     pub readers: Vec<u64>,
-    /// For each of the writers, and then for each of the readers, the calls by which the side reached it
-    /// first: some of the innermost, and these first.
+    /// For each writer and then each reader, the call path of its first access: the addresses of
+    /// some innermost calls, from the innermost outward.
     #[serde(default, deserialize_with = "chains")]
     pub callers: Vec<Vec<u64>>,
 }
 
 impl Touch {
-    /// Code that wrote the line, with its callers.
+    /// The code that wrote the line, with its callers.
     pub fn called_writers(&self) -> impl Iterator<Item = (u64, &[u64])> {
         called(&self.writers, &self.callers)
     }
 
-    /// Code that read the line, with its callers.
+    /// The code that read the line, with its callers.
     pub fn called_readers(&self) -> impl Iterator<Item = (u64, &[u64])> {
         called(&self.readers, self.callers.get(self.writers.len()..).unwrap_or_default())
     }
 
-    /// All code addresses that are known of it.
+    /// All code addresses: of writers, readers and callers.
     pub(crate) fn all_code(&self) -> impl Iterator<Item = u64> {
         let touching = self.writers.iter().chain(&self.readers);
         touching.chain(self.callers.iter().flatten()).copied()
@@ -257,18 +261,19 @@ fn called<'t>(code: &'t [u64], callers: &'t [Vec<u64>]) -> impl Iterator<Item = 
     code.iter().copied().zip(callers)
 }
 
-/// A line that a side had to get from other CPUs.
+/// A line that moved to a side from other CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Move {
     /// Physical address of its first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether the side wrote it; otherwise it read what another had modified.
+    /// Whether the side wrote it. Otherwise, the side only read it, and another CPU had modified
+    /// it.
     pub taken: bool,
-    /// Bit n: virtual CPU n had it.
+    /// Bit n is set if virtual CPU n held it.
     #[serde(deserialize_with = "address")]
     pub from: u64,
-    /// What the side did to it.
+    /// The side's accesses to it.
     pub by: Touch,
 }
 
@@ -279,7 +284,7 @@ pub struct TracedAccess {
     pub trace: u64,
     /// The side.
     pub side: usize,
-    /// Where the code is.
+    /// Address of the code.
     #[serde(deserialize_with = "address")]
     pub pc: u64,
     /// Virtual address.
@@ -288,13 +293,14 @@ pub struct TracedAccess {
     /// Physical address.
     #[serde(deserialize_with = "address")]
     pub physical: u64,
-    /// How many.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether it wrote.
+    /// Whether it is a store.
     pub store: bool,
 }
 
-/// A number as the plugin writes it. Records have thousands of them: each is read where it stands.
+/// An address as the plugin writes it, `"0x…"`. It is parsed without a copy, as records have
+/// thousands of them.
 struct Address(u64);
 
 impl<'de> Deserialize<'de> for Address {
@@ -326,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// What the plugin writes of a test whose sides share a line.
+    /// The plugin's line for a test with a conflict.
     const TEST: &str = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff81000100","0xffffffff81000200"]]}]}],"more":0,"stray":1}"#;
 
     #[test]
@@ -369,13 +375,13 @@ mod tests {
             let Ok(Record::Test(mut result)) = Record::parse(&line) else { panic!("{line}") };
             result.conflicts.remove(0).sides.remove(0)
         };
-        let told = touch(r#","callers":[["0x1","0x2"],["0x4"]]"#);
+        let with_callers = touch(r#","callers":[["0x1","0x2"],["0x4"]]"#);
         let writer: (u64, &[u64]) = (0xffff_ffff_8100_0000, &[1, 2]);
-        assert!(told.called_writers().eq([writer]));
-        assert!(told.called_readers().eq([(3, &[4][..])]));
-        let untold = touch("");
-        assert!(untold.called_writers().eq([(writer.0, &[][..])]));
-        assert!(untold.called_readers().eq([(3, &[][..])]));
+        assert!(with_callers.called_writers().eq([writer]));
+        assert!(with_callers.called_readers().eq([(3, &[4][..])]));
+        let without_callers = touch("");
+        assert!(without_callers.called_writers().eq([(writer.0, &[][..])]));
+        assert!(without_callers.called_readers().eq([(3, &[][..])]));
     }
 
     proptest! {

@@ -1,29 +1,29 @@
-//! Results of the plugin that wait for the report of their test. They come through a pipe of their own,
-//! before or after what the guest or the program reports about its tests.
+//! Results of the plugin whose tests have not been reported yet. They arrive on a pipe of their
+//! own, before or after the report from the guest or the program.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::record::TestResult;
 
-/// By the number of the test or, where tests are run several times, of the run.
+/// Results by the number of the run; if each test runs once, that is the number of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<u64, TestResult>);
 
 impl Results {
-    /// Adds one that has come.
+    /// Adds a result.
     pub(crate) fn add(&mut self, result: TestResult) {
         self.0.insert(result.test, result);
     }
 
-    /// Those from a number on that have come.
+    /// The results that have arrived, from number `begin` on.
     pub(crate) fn since(&self, begin: u64) -> impl Iterator<Item = &TestResult> {
         self.0.range(begin..).map(|(_, result)| result)
     }
 
-    /// Those with these numbers, in their order; `None` before all of them have come.
+    /// Removes and returns the results with these numbers, in order; `None` until all have arrived.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
-        // The last one comes last.
+        // The last one arrives last, so it is the first to check.
         if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
             return None;
         }

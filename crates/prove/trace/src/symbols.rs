@@ -12,46 +12,47 @@ use crate::functions::Functions;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
-/// Names for the stack that `/proc/self/maps` lists, and for those of the threads that make calls.
-/// The C library has the thread-local variables of a thread in the same mapping.
+/// Names for the main thread's stack, which `/proc/self/maps` lists, and for the stacks of the
+/// threads that make calls. The C library has a thread's thread-local variables in the same
+/// mapping.
 const STACK: &str = "the stack of the main thread";
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
-/// The names of a program, as far as its files have them.
+/// The names of a program's code and data, as far as its files contain them.
 #[derive(Default)]
 pub struct ProgramNames {
     functions: Functions,
-    /// By first address: one behind the last, and the name.
+    /// By first address: the end (exclusive) and the name.
     variables: BTreeMap<u64, (u64, String)>,
     /// By first address.
     files: BTreeMap<u64, File>,
     stack: Range<u64>,
-    /// What is mapped and no file.
+    /// The anonymous mappings.
     anonymous: Vec<Range<u64>>,
-    /// Of these the stacks of threads.
+    /// The anonymous mappings that are stacks of threads.
     threads: Vec<Range<u64>>,
 }
 
-/// A file that is mapped.
+/// A mapped file.
 struct File {
     name: String,
-    /// One behind its last address.
+    /// Its end, exclusive.
     end: u64,
-    /// What is added to its own addresses.
+    /// The difference between an address in memory and in the file.
     bias: u64,
     lines: Option<Lines>,
 }
 
 impl ProgramNames {
-    /// Its functions.
+    /// The program's functions.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }
 
-    /// Learns a line of its `/proc/self/maps`.
+    /// Adds a mapping, given as a line of `/proc/self/maps`.
     pub(crate) fn learn(&mut self, line: &str) {
         let Some(mapping) = Mapping::parse(line) else { return };
-        match mapping.of {
+        match mapping.name {
             "[stack]" => self.stack = mapping.range,
             path if path.starts_with('/') && mapping.offset == 0 => {
                 self.load(Path::new(path), mapping.range.start);
@@ -61,20 +62,21 @@ impl ProgramNames {
         }
     }
 
-    /// Learns an address in the stack of a thread that makes calls, after all mappings.
+    /// Marks the mapping that contains `address` as the stack of a thread that makes calls. All
+    /// mappings must have been added before.
     pub(crate) fn learn_thread(&mut self, address: u64) {
         let stack = self.anonymous.iter().find(|range| range.contains(&address));
         self.threads.extend(stack.cloned());
     }
 
-    /// Forgets what another process had where it allocates: what follows is of a new one.
+    /// Drops the anonymous mappings of the previous process. The next mappings belong to a new one.
     pub(crate) fn restart(&mut self) {
         self.anonymous.clear();
         self.threads.clear();
     }
 
-    /// Names shared lines, and looks up the names of the code that shares them. That takes longer than a
-    /// test, so other code gets no names.
+    /// Names the shared lines, and looks up the inlined functions of the code that accesses them.
+    /// The lookup takes longer than a test, so it is limited to this code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         for code in sides.flat_map(Touch::all_code) {
@@ -92,8 +94,8 @@ impl ProgramNames {
         }
     }
 
-    /// What the bytes are that one side writes and another touches; of a line that is falsely shared,
-    /// those that each side has.
+    /// Names the bytes that one side writes and another touches. For false sharing, names the bytes
+    /// that each side touches.
     fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
         let functions = &self.functions;
@@ -115,7 +117,7 @@ impl ProgramNames {
         Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
-    /// What is at an address, unless the program has allocated it.
+    /// The name of the data at an address; `None` if the program has allocated it.
     fn at(&self, address: u64) -> Option<String> {
         let name = |name: &str, start: u64| match address - start {
             0 => name.to_owned(),
@@ -135,18 +137,18 @@ impl ProgramNames {
         kind.or_else(|| self.threads.iter().any(of).then_some(THREAD)).map(str::to_owned)
     }
 
-    /// The file that is mapped at an address, and where it begins.
+    /// The first address of the file that is mapped at an address, and the file.
     fn file(&self, address: u64) -> Option<(u64, &File)> {
         let (start, file) = self.files.range(..=address).next_back()?;
         (address < file.end).then_some((*start, file))
     }
 
-    /// Learns the symbols of a file whose first byte is mapped at an address; none of what is no
-    /// program.
+    /// Adds the symbols of a file whose first byte is mapped at `start`. Ignores a file that is not
+    /// an object file.
     fn load(&mut self, path: &Path, start: u64) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let unnamed = format!("{name}{}", allocated::NO_SYMBOLS);
-        // A program that is started again has the same at the same place.
+        // A restarted program has the same file at the same address.
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
         }
@@ -154,12 +156,12 @@ impl ProgramNames {
         let Ok(file) = object::File::parse(&*content) else { return };
         let Some(first) = file.segments().map(|segment| segment.address()).min() else { return };
         let end = file.segments().map(|segment| segment.address() + segment.size()).max();
-        // Segments are loaded page by page.
+        // Segments are mapped from page boundaries.
         let bias = start.wrapping_sub(first & !0xfff);
         let at = |address: u64| bias.wrapping_add(address);
         let end = at(end.unwrap_or(first));
         self.files.insert(start, File { name, end, bias, lines: Lines::of(&file) });
-        // What is left of a stripped file is what others call.
+        // A stripped file still has the symbols that it exports.
         let is_stripped = file.symbols().next().is_none();
         let left = file.dynamic_symbols().filter(|_| is_stripped);
         let mut ends = BTreeSet::from([start]);
@@ -190,8 +192,8 @@ impl ProgramNames {
 struct Mapping<'l> {
     range: Range<u64>,
     offset: u64,
-    /// A file, a word in brackets, or nothing.
-    of: &'l str,
+    /// A path, a name in brackets such as `[stack]`, or nothing.
+    name: &'l str,
 }
 
 impl Mapping<'_> {
@@ -200,9 +202,9 @@ impl Mapping<'_> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let offset = words.nth(1)?;
-        // A path may have spaces in it, and nothing before has a slash or a bracket.
-        let of = line.find(['/', '[']).map_or("", |at| line[at..].trim_end());
-        Some(Mapping { range: number(start)?..number(end)?, offset: number(offset)?, of })
+        // A path may contain spaces. The fields before it contain no slash and no bracket.
+        let name = line.find(['/', '[']).map_or("", |at| line[at..].trim_end());
+        Some(Mapping { range: number(start)?..number(end)?, offset: number(offset)?, name })
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
         std::hint::black_box(of + 1)
     }
 
-    /// Of this process.
+    /// The names of this process.
     fn names() -> ProgramNames {
         let mut names = ProgramNames::default();
         let mappings = std::fs::read_to_string("/proc/self/maps").expect("Linux");
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_several_sides_are_named_and_of_false_sharing_those_of_each() {
+    fn shared_bytes_are_named_and_for_false_sharing_the_bytes_of_each_side() {
         let names = names();
         let line = VARIABLE.as_ptr() as u64;
         let datum = |sides: [Touch; 3]| {
@@ -309,8 +311,11 @@ mod tests {
         let line = "4000000000-400001e000 r--p 0000a000 fe:00 5882663    /a program (deleted)";
         let mapping = Mapping::parse(line).expect("a mapping");
         assert_eq!(mapping.range, 0x40_0000_0000..0x40_0001_e000);
-        assert_eq!((mapping.offset, mapping.of), (0xa000, "/a program (deleted)"));
-        assert_eq!(Mapping::parse("1000-2000 rw-p 00000000 00:00 0").map(|it| it.of), Some(""));
+        assert_eq!((mapping.offset, mapping.name), (0xa000, "/a program (deleted)"));
+        assert_eq!(
+            Mapping::parse("1000-2000 rw-p 00000000 00:00 0").map(|mapping| mapping.name),
+            Some("")
+        );
         assert_eq!(Mapping::parse("half a line"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A batch of tests: one guest after the other runs it.
+//! Runs a batch of tests, in one guest after the other.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -9,15 +9,15 @@ use super::session::{CheckOptions, GuestSession, Job, Next};
 use crate::functions::Functions;
 use crate::kernel::Kernel;
 
-/// Guests in a row that may end before they have begun a test.
+/// The number of guests in a row that may end before their first test.
 const MAX_FALSE_STARTS: u32 = 2;
 
-/// A test that is done: its number among all tests, what it showed, and the functions of the kernel that
-/// it ran on.
+/// A completed test: its number among all tests, its result, and the functions of the kernel on
+/// which it ran.
 pub(super) type Done = (usize, Checked, Arc<Functions>);
 
-/// Runs a batch, in as many guests as it takes, and sends each test that is done. Ends early if nobody
-/// receives them any more.
+/// Runs a batch in as many guests as necessary, and sends each completed test. Returns early if the
+/// receiver has been dropped.
 pub(super) fn run_batch(
     kernel: &Kernel,
     mut jobs: Vec<Job>,

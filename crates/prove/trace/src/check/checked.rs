@@ -1,4 +1,4 @@
-//! What a test showed.
+//! The result of a test.
 
 use knee_agent::Outcome;
 
@@ -10,16 +10,17 @@ use crate::record::{TestResult, TracedAccess};
 pub struct Checked {
     /// Its id.
     pub id: String,
-    /// What the calls returned, or how the guest or the program ended if the test ended it.
+    /// The outcome of the calls, or how the guest or the program ended if the test ended it.
     pub outcome: Result<Outcome, End>,
     /// What the plugin observed in each traced run.
     pub runs: Vec<TestResult>,
-    /// Every access of its only run, with [`CheckOptions::trace`](crate::CheckOptions::trace).
+    /// Every access of its only run; empty without
+    /// [`CheckOptions::trace`](crate::CheckOptions::trace).
     pub trace: Vec<TracedAccess>,
 }
 
 impl Checked {
-    /// A test of which no run was observed.
+    /// A test without an observed run.
     pub(crate) fn unobserved(id: String, outcome: Result<Outcome, End>) -> Checked {
         Checked { id, outcome, runs: Vec::new(), trace: Vec::new() }
     }

@@ -8,10 +8,10 @@ use crate::qemu::Emulator;
 /// Why tests were not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The guest could not be started or listened to.
+    /// The guest could not be started, or its output could not be read.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// The agent or the binding could not do its work.
+    /// The agent or the binding failed.
     #[error("the test agent failed: {0}")]
     Agent(String),
     /// This QEMU reported sharing that did not happen, or missed some.
@@ -19,7 +19,7 @@ pub enum CheckError {
     Calibration {
         /// The QEMU.
         qemu: String,
-        /// The trial that went wrong, and how.
+        /// The trial with the wrong result.
         fault: Fault,
         /// What to do.
         remedy: &'static str,
@@ -30,15 +30,15 @@ pub enum CheckError {
     /// A line is not a test.
     #[error("line {line} is not a test: {source}")]
     NoTest {
-        /// Its number, from 1 on.
+        /// Its number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
 }
 
 impl CheckError {
-    /// The trials of a guest in this QEMU went wrong.
+    /// The error for a QEMU whose calibration failed.
     pub(crate) fn uncalibrated(emulator: &Emulator, fault: Fault) -> CheckError {
         let version = emulator.version().unwrap_or_default();
         let remedy = "choose another QEMU with KNEE_QEMU";

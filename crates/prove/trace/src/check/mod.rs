@@ -1,4 +1,4 @@
-//! Tests in guests: what the calls returned, and which lines of memory they shared.
+//! Runs tests in guests, and reports what the calls returned and which cache lines they shared.
 //!
 //! The tests are divided into batches, one for each CPU of this machine, and the batches run at the same
 //! time, each in a guest of its own. A guest that panics, hangs, resets itself or dies takes only its
@@ -29,16 +29,15 @@ pub use error::CheckError;
 pub use session::CheckOptions;
 use session::{GuestSession, Job, Next};
 
-/// Tests per guest from which on another guest is worth its boot, which takes as long as some hundred
-/// tests.
+/// The number of tests that justifies another guest: a boot takes as long as some hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Module of the driver by which the agent writes the CPU's registers: see `apart` of crate knee-agent.
 const MSR_DRIVER: &str = "msr";
-/// Tests that are done and wait for `report`.
+/// Maximum number of completed tests that wait for `report`.
 const MAX_WAITING: usize = 1000;
 
-/// Runs `tests`, a line of JSON each, in guests with this kernel. Calls `report` for each test, in the
-/// order of the lines, until it breaks.
+/// Runs `tests`, a line of JSON each, in guests with this kernel. Calls `report` for each test, in
+/// the order of the lines, until it returns `Break`.
 pub fn check(
     kernel: &Kernel,
     tests: &[u8],
@@ -91,7 +90,7 @@ pub fn check(
     })
 }
 
-/// Divides tests among as many guests as run at the same time.
+/// Divides the tests into a batch for each guest that runs at the same time.
 fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let guests = cpus.min(jobs.len().div_ceil(TESTS_PER_GUEST)).max(1);
@@ -102,17 +101,17 @@ fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     batches
 }
 
-/// The module of the driver. A kernel without one may have it built in; without the driver tests give the
-/// same results, and take longer.
+/// The module of the MSR driver; `None` for a kernel that may have the driver built in. Without the
+/// driver, tests take longer but have the same results.
 fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
     module(kernel, MSR_DRIVER).unwrap_or_default()
 }
 
-/// Boots a guest with this kernel, and finds out whether its QEMU shows what CPUs share and nothing else.
-/// Each guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
+/// Boots a guest with this kernel, and checks that its QEMU reports exactly what CPUs share. Each
+/// guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
 ///
 /// # Errors
-/// It does not, which is [`CheckError::Calibration`], or the guest cannot be started.
+/// [`CheckError::Calibration`] if it does not. Other errors if the guest cannot be started.
 pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
     let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
     let msr = msr_module(kernel);

@@ -1,15 +1,15 @@
-//! Whether a test runs again.
+//! Decides whether a test runs again.
 //!
-//! What the calls do not share in one run they need not share. So a run without conflicts is the last
-//! one, and so is a run with the same conflicts as the one before.
+//! If the calls do not share a datum in one run, they need not share it at all. So a run without
+//! conflicts is the last one, and so is a run with the same conflicts as the one before.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
 
-/// Runs of a test whose calls share different data each time.
+/// Maximum number of runs of a test whose calls share different data each time.
 const MAX_RUNS: u32 = 3;
-/// Runs of a test whose calls share lines by position only: in the next run objects are at other
-/// addresses, and the calls may share nothing.
+/// Maximum number of runs of a test whose calls share lines by position only: in the next run,
+/// objects are at other addresses, and the calls may share nothing.
 const MAX_PLACEMENTS: u32 = 6;
 
 /// The runs of the current test.
@@ -22,8 +22,8 @@ pub(super) struct Repetition {
     before: Option<Shared>,
 }
 
-/// The data that calls share in a run, whatever the addresses of the lines. Lines that are shared by
-/// position only are not among them.
+/// The data that calls share in a run, regardless of the lines' addresses. Lines that are shared by
+/// position only are left out.
 #[derive(Debug, PartialEq, Eq)]
 struct Shared(Vec<Option<Datum>>);
 
@@ -59,8 +59,8 @@ impl Repetition {
         Repetition { max_runs, max_placements, runs: 0, before: None }
     }
 
-    /// Takes a run of the current test, and returns whether the test runs again. If not, the next run is
-    /// the first of another test.
+    /// Adds a run of the current test, and returns whether the test runs again. If not, the next
+    /// run is the first of another test.
     pub(super) fn wants_another(&mut self, run: &TestResult) -> bool {
         self.runs += 1;
         let shared = Shared::in_run(run);
@@ -73,7 +73,7 @@ impl Repetition {
         again
     }
 
-    /// Whether another run would hardly show more, or too many have been made.
+    /// Whether another run would hardly show more, or the limit is reached.
     fn is_known(&self, run: &TestResult, shared: Option<&Shared>) -> bool {
         let before = self.before.as_ref();
         let (is_known, max) = match shared {
@@ -138,7 +138,7 @@ mod tests {
         TestResult { sides: vec![side], ..run(&[]) }
     }
 
-    /// How many of these runs of one test are made.
+    /// The number of these runs of one test that are made.
     fn made(runs: &[TestResult]) -> usize {
         let mut repetition = Repetition::until_known();
         let last = runs.iter().position(|run| !repetition.wants_another(run));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_runs_until_it_shares_the_same_twice_or_nothing() {
+    fn a_test_runs_until_it_shares_the_same_data_twice_or_nothing() {
         assert_eq!(made(&[run(&[])]), 1);
         assert_eq!(made(&[run(&["a"]), run(&["a"])]), 2);
         assert_eq!(made(&[run(&["a"]), run(&[])]), 2);
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_run_counts_and_shows_nothing() {
+    fn a_disturbed_run_counts_towards_the_limit_but_shows_nothing() {
         assert_eq!(made(&[run(&["a"]), disturbed(), run(&["a"])]), 3);
         assert_eq!(made(&[disturbed(), disturbed(), disturbed()]), 3);
         assert_eq!(made(&[disturbed(), run(&[])]), 2);
     }
 
     #[test]
-    fn what_is_shared_by_position_only_gets_more_placements() {
+    fn a_test_that_shares_by_position_only_gets_more_runs() {
         assert_eq!(made(&[const { "?" }; 9].map(|name| run(&[name]))), 6);
         assert_eq!(made(&[run(&["?"]), run(&[])]), 2);
         assert_eq!(made(&[run(&["a"]), run(&["?"])]), 2, "nothing that both runs share is left");

@@ -1,4 +1,4 @@
-//! A guest with its tests, from its start to its end.
+//! A session: a guest and its tests, from start to end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::results::Results;
 /// How to check.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
-    /// The guests.
+    /// How to start the guests.
     pub guest: GuestOptions,
     /// The file system of the tests; `None` for tmpfs.
     pub disk: Option<Disk>,
-    /// Whether to keep every access of the first test. Each test runs once then.
+    /// Whether to keep every access of the first test. If set, each test runs once.
     pub trace: bool,
 }
 
@@ -40,28 +40,28 @@ pub(super) struct Job {
     pub(super) plan: Plan,
 }
 
-/// What comes next from a session.
+/// The next event of a session.
 pub(super) enum Next {
-    /// A test that is done, with its number among all tests.
+    /// A completed test, with its number among all tests.
     Checked(usize, Checked),
-    /// The guest has ended; there is nothing after it.
+    /// The guest has ended. This is the last event.
     End(End),
 }
 
 /// A guest with its tests.
 pub(super) struct GuestSession<'a> {
     jobs: &'a [Job],
-    /// Each guest has its own: modules need not be at the same addresses in all guests.
+    /// Each guest has its own, because modules may be at different addresses.
     functions: Arc<Functions>,
     guest: Guest,
-    /// There from the moment when the kernel's symbols are known.
+    /// Set once the kernel's symbols are known.
     resolver: Option<Resolver>,
     calibration: Calibration,
     channel: Channel,
     /// Reports of tests some of whose results are still missing.
     reports: VecDeque<Report>,
     results: Results,
-    /// Runs of the completed tests, and of the calibration.
+    /// The number of runs of the calibration and of the completed tests.
     runs: u64,
     completed: usize,
     end: Option<End>,
@@ -127,17 +127,17 @@ impl<'a> GuestSession<'a> {
         self.calibration.is_over()
     }
 
-    /// How many tests are completed.
+    /// The number of completed tests.
     pub(super) fn completed(&self) -> usize {
         self.completed
     }
 
-    /// How many tests the guest has begun.
+    /// The number of tests that the guest has begun.
     pub(super) fn begun(&self) -> Result<usize, CheckError> {
         Ok(self.channel.begun()?)
     }
 
-    /// Waits for the next test that is done, or the end.
+    /// Waits for the next completed test, or the end.
     pub(super) fn next(&mut self) -> Result<Next, CheckError> {
         loop {
             if let Some((nr, checked)) = self.complete() {
@@ -188,7 +188,7 @@ impl<'a> GuestSession<'a> {
         }
         let again = self.repetition.wants_another(&result);
         if result.is_awaited() {
-            self.channel.ask_again(again)?;
+            self.channel.set_run_again(again)?;
             self.guest.resume()?;
         }
         self.results.add(result);
@@ -196,7 +196,7 @@ impl<'a> GuestSession<'a> {
         Ok(())
     }
 
-    /// The first test that is reported and all of whose results have come.
+    /// The first reported test, if all of its results have arrived.
     fn complete(&mut self) -> Option<(usize, Checked)> {
         let end = self.runs.saturating_add(self.reports.front()?.seen);
         let mut runs = self.results.take(self.runs..end)?;

@@ -1,4 +1,4 @@
-//! Repetitions of an operation → what one costs.
+//! Computes the cost of an operation from its repetitions.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use super::Cost;
 use crate::datum::Datum;
 use crate::record::{Move, Side, TestResult};
 
-/// What an operation costs. Caches in the kernel are refilled now and then, by an operation that is
-/// dearer than others: the median leaves that out, the mean has it.
+/// The cost of an operation. Now and then, an operation refills a cache of the kernel and costs
+/// more than others: that affects the mean, but not the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// Operations that count.
+    /// The number of operations that count.
     pub operations: usize,
-    /// Operations that do not: the task was switched out in them, or something of them is missing.
+    /// The number of operations that do not count, because the task was switched out or the result
+    /// is incomplete.
     pub disturbed: usize,
     /// Instructions in the kernel.
     pub instructions: Spread,
@@ -24,25 +25,25 @@ pub struct Figures {
     pub read: Spread,
     /// Distinct lines that are written.
     pub written: Spread,
-    /// Lines that are written and that other CPUs had.
+    /// Lines that are written and that other CPUs held.
     pub taken: Spread,
     /// Lines that are only read and that another CPU had modified.
     pub fetched: Spread,
-    /// Lines that move, by how often.
+    /// Lines that move, the most frequent first.
     #[serde(skip)]
     pub lines: Vec<HotLine>,
 }
 
-/// A figure of many operations.
+/// The distribution of a figure over many operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Half of the operations have no more; of an even number, the greater one in the middle.
+    /// The median; for an even number of operations, the greater of the two middle values.
     pub median: u64,
-    /// The least.
+    /// The minimum.
     pub min: u64,
-    /// The greatest.
+    /// The maximum.
     pub max: u64,
-    /// All of them shared out equally.
+    /// The mean.
     pub mean: f64,
 }
 
@@ -51,17 +52,17 @@ pub struct Spread {
 pub struct HotLine {
     /// Physical address of its first byte.
     pub line: u64,
-    /// What the kernel has there, where that is known.
+    /// The data in the line, if known.
     pub datum: Option<Datum>,
-    /// Virtual addresses of it.
+    /// Its virtual addresses.
     pub virtuals: Vec<u64>,
-    /// How often it is taken, by the operations.
+    /// How often it is taken, per operation.
     pub taken: f64,
-    /// How often it is fetched.
+    /// How often it is fetched, per operation.
     pub fetched: f64,
-    /// Code that writes it.
+    /// Addresses of the code that writes it.
     pub writers: Vec<u64>,
-    /// Code that reads it.
+    /// Addresses of the code that reads it.
     pub readers: Vec<u64>,
 }
 
@@ -81,14 +82,14 @@ impl Spread {
         }
     }
 
-    /// Whether all operations have the same.
+    /// Whether all operations have the same value.
     pub fn is_constant(&self) -> bool {
         self.min == self.max
     }
 }
 
 impl Cost {
-    /// What an operation costs, after `warm_up` rounds.
+    /// The cost of an operation, without the first `warm_up` rounds.
     pub fn figures(&self, warm_up: u32) -> Figures {
         let skipped = (warm_up * self.experiment.cpus) as usize;
         let all = self.operations.get(skipped..).unwrap_or_default();
@@ -111,7 +112,7 @@ impl Cost {
     }
 }
 
-/// The hottest line first.
+/// The lines that move, the most frequent first.
 fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine> {
     let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
     for moved in operations.iter().flat_map(|done| &done.moves) {
@@ -142,7 +143,7 @@ fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine
 }
 
 impl HotLine {
-    /// How often it moves, by the operations.
+    /// How often it moves, per operation.
     pub fn moves(&self) -> f64 {
         self.taken + self.fetched
     }
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_warm_up_and_what_was_disturbed_do_not_count() {
+    fn warm_up_rounds_and_disturbed_operations_do_not_count() {
         let experiment = Experiment { operation: "lseek".to_owned(), cpus: 2 };
         let operations = vec![
             done(900, 0),
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_all_is_zero() {
+    fn the_spread_of_no_values_is_zero() {
         assert_eq!(Spread::of(std::iter::empty()), Spread::default());
     }
 }

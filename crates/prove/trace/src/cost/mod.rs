@@ -1,4 +1,4 @@
-//! What operations cost in a guest: what each of many repetitions on several virtual CPUs did.
+//! Measures the cost of operations in a guest, by many repetitions on several virtual CPUs.
 
 mod figures;
 mod names;
@@ -22,23 +22,26 @@ use crate::process::Tracing;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
-/// Guests that are started for an experiment whose guest ends: a kernel may have an accident.
+/// Maximum number of guests that are started for an experiment during which the guest ends.
 const ATTEMPTS: u32 = 3;
 
-/// An experiment that has been made.
+/// The results of an experiment.
 #[derive(Debug, Clone)]
 pub struct Cost {
     /// The operation, and on how many CPUs it was done.
     pub experiment: Experiment,
-    /// Each time that it was done: round by round, in each the CPUs in their order.
+    /// The results of the single operations: round by round, and in each round in the order of the
+    /// CPUs.
     pub operations: Vec<TestResult>,
-    /// What the kernel has in the lines that moved, by the lines' physical addresses.
+    /// The data in the lines that moved, by the lines' physical addresses.
     pub data: BTreeMap<u64, Datum>,
 }
 
-/// Makes the experiments of a request in a guest with this kernel and at least as many CPUs as any
-/// of them needs, and reports each. If the guest ends early, another one makes the rest. Returns how the
-/// guest ended: after all experiments, after one that failed three times, or after `report` broke.
+/// Makes the experiments of a request in a guest with this kernel, and calls `report` for each.
+/// `options` must give the guest as many CPUs as any of them needs. If the guest ends early,
+/// another one makes the rest. Returns how the last guest ended: after all experiments, or after an
+/// experiment that failed three times. If `report` returns `Break`, the guest is killed, and the
+/// result has no meaning.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
@@ -48,7 +51,8 @@ pub fn cost(
     let mut options = options.clone();
     options.tracing =
         Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
-    // Where maps are is the same each time: what is in which node of a tree depends on it.
+    // Put mappings at the same addresses each time, as they determine which entries share a tree
+    // node.
     options.parameters.push("norandmaps".to_owned());
     let mut rest = request.clone();
     let mut attempts = 0;
@@ -62,7 +66,8 @@ pub fn cost(
     }
 }
 
-/// Makes experiments in one guest, and removes them from the request; if `report` breaks, removes all.
+/// Makes experiments in one guest, and removes each completed one from the request. If `report`
+/// returns `Break`, removes all.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,
@@ -71,39 +76,39 @@ fn guest(
 ) -> Result<End, CheckError> {
     let files = Initramfs::new()
         .file("init", 0o755, knee_artefacts::AGENT)
-        .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data has a form in JSON"))
+        .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data can be written as JSON"))
         .finish();
-    // It has no plans; the kernel's symbols come through it.
+    // The channel has no plans. It only transfers the kernel's symbols.
     let channel = Channel::new(&[])?;
     let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
     let mut guest = Guest::start(kernel, &files, &options)?;
     let mut functions = Functions::default();
-    // From when the kernel's symbols are known.
+    // Set once the kernel's symbols are known.
     let mut resolver = None;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // By the test after which the guest was paused.
+    // The data in lines, by the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut calibration = Calibration::of(most);
-    // The guest pauses after one more test.
+    // The last test of an experiment, after its operations, in order to pause the guest.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {
         match event {
             Event::Console(line) => {
-                if let Some((_, said)) = line.split_once(CONSOLE) {
-                    return Err(CheckError::Agent(said.to_owned()));
+                if let Some((_, message)) = line.split_once(CONSOLE) {
+                    return Err(CheckError::Agent(message.to_owned()));
                 }
-                // Firmware and kernel write there as well, and not always whole lines.
-                let Some((_, said)) = line.split_once(EXPERIMENT) else { continue };
-                match serde_json::from_str(said) {
+                // The firmware and the kernel also write to the console, not always whole lines.
+                let Some((_, message)) = line.split_once(EXPERIMENT) else { continue };
+                match serde_json::from_str(message) {
                     Ok(Made { failed: Some(why), experiment, .. }) => {
                         return Err(CheckError::Agent(format!("{}: {why}", experiment.operation)));
                     }
                     Ok(made) => waiting.push_back(made),
-                    Err(_) => return Err(CheckError::Agent(said.to_owned())),
+                    Err(_) => return Err(CheckError::Agent(message.to_owned())),
                 }
             }
             Event::Result(Record::Header(_)) => {

@@ -1,4 +1,4 @@
-//! Lines that moved → what the kernel has there.
+//! Names the data in lines that moved.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) fn of_lines<'r>(
     lines.map(|line| (line.line, resolver.datum(&line))).collect()
 }
 
-/// Lines that moved, each with what the CPUs did to it, as sides do in a test.
+/// The lines that moved, as conflicts whose sides are the CPUs.
 fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> {
     let mut lines: BTreeMap<u64, BTreeMap<usize, Touch>> = BTreeMap::new();
     for done in operations {
@@ -30,9 +30,9 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// A line as what is shared between the CPUs. All do the same operation: so where one alone is known to
-/// have got the line, those that it got it from did what it did; and what all only read had been
-/// written before there was somebody to take it from.
+/// A line as a conflict between the CPUs. All CPUs do the same operation. So if the line moved to
+/// only one CPU, its previous holders made the same accesses as that CPU. And if all CPUs only read
+/// the line, they also wrote it at another time, since otherwise it would not have moved.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };
@@ -45,7 +45,7 @@ fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
 }
 
 impl Touch {
-    /// Adds what the same side did to the line in another operation.
+    /// Adds the same side's accesses to the line in another operation.
     fn add(&mut self, other: &Touch) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_is_a_side_with_all_that_it_did() {
+    fn each_cpu_is_a_side_with_all_of_its_accesses() {
         let operations = [operation(3, 0x1, 0x10), operation(5, 0, 0x20), operation(3, 0x2, 0)];
         assert_eq!(sides(&operations), [(3, 0x3, 0x10), (5, 0, 0x20)]);
         let line = &lines(operations.iter())[0];
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_of_a_line_did_what_its_only_known_user_does() {
+    fn the_holder_of_a_line_made_the_same_accesses_as_its_only_known_user() {
         assert_eq!(sides(&[operation(3, 0x1, 0x10)]), [(3, 0x1, 0x10), (4, 0x1, 0x10)]);
     }
 
     #[test]
-    fn what_all_fetch_has_been_written() {
+    fn bytes_that_all_cpus_only_read_count_as_written() {
         let operations = [operation(3, 0xf, 0), operation(5, 0xf0, 0)];
         assert_eq!(sides(&operations), [(3, 0xf, 0xf), (5, 0xf0, 0xf0)]);
     }

@@ -1,8 +1,8 @@
-//! The kernel's types, as it describes them itself: the BPF type format
+//! Parses the kernel's description of its own types, in the BPF type format
 //! (Documentation/bpf/btf.rst of Linux).
 //!
-//! What it is read from is a guest's memory, so anything may be in it. Ids and names are checked
-//! where they are used, and chains of references have a maximum length.
+//! The description is in a guest's memory, so it may be invalid. Ids and names are checked where
+//! they are used, and chains of references have a maximum length.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// A greater description of types is invalid: those of today's kernels have 5 MiB.
+/// Maximum size of a description in bytes: those of today's kernels have 5 MiB.
 pub(super) const MAX_BTF: u64 = 64 << 20;
-/// Typedefs and qualifiers that follow one another; more is a circle.
+/// Maximum length of a chain of typedefs and qualifiers; a longer one is a cycle.
 const MAX_CHAIN: usize = 32;
 
-/// What is wrong with a description of types.
+/// Why a description of types is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BtfError {
     /// It does not begin with the magic number.
     NoBtf,
-    /// It ends within a type, or has a kind that is not known.
+    /// It ends within this type, or the type has an unknown kind.
     Type(TypeId),
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Type {
     pub(crate) kind: Kind,
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Void,
@@ -49,12 +49,12 @@ pub(crate) enum Kind {
         is_union: bool,
         members: Vec<Member>,
     },
-    /// A typedef, a qualifier, a tag: something that is another type.
+    /// A typedef, qualifier or tag of another type.
     Same(TypeId),
     Variable(TypeId),
-    /// Variables of a section, by where they are in it.
+    /// Variables of a section, with their offsets in it.
     Section(Vec<(u64, TypeId)>),
-    /// A function, its type, a forward declaration: nothing that memory holds.
+    /// A function, a function's type or a forward declaration, which are never in memory.
     Other,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Kind {
 pub(crate) struct Member {
     name: u32,
     pub(crate) of: TypeId,
-    /// From the begin of the struct.
+    /// Offset from the start of the struct.
     bits: u32,
 }
 
@@ -73,15 +73,14 @@ impl Member {
     }
 }
 
-/// How the numbers of types and the places of strings in a description that extends another one
-/// are found here. Descriptions of modules all extend the kernel's, so the same number is another
-/// type in each of them.
+/// Translates the type numbers and string offsets of a description that extends the kernel's. The
+/// descriptions of all modules do, so each of them uses the same number for a different type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
-    /// What is below is the kernel's own.
+    /// Smaller numbers and offsets are the kernel's own.
     kernel_types: u32,
     kernel_strings: u32,
-    /// What is added to the others.
+    /// Added to the others.
     more_types: u32,
     more_strings: u32,
 }
@@ -103,12 +102,12 @@ pub(crate) struct Btf {
     strings: Vec<u8>,
     composites: HashMap<Vec<u8>, TypeId>,
     enumerators: HashMap<Vec<u8>, u64>,
-    /// How many types and bytes of strings are the kernel's own.
+    /// The number of types and of bytes of strings that are the kernel's own.
     kernel: (u32, u32),
 }
 
 impl Btf {
-    /// Reads what lies between `__start_BTF` and `__stop_BTF`.
+    /// Parses the bytes between `__start_BTF` and `__stop_BTF`.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Btf, BtfError> {
         let mut btf = Btf {
             types: vec![Type { name: 0, kind: Kind::Void }],
@@ -122,10 +121,10 @@ impl Btf {
         Ok(btf)
     }
 
-    /// Adds the types that a module describes, in terms of the kernel's.
+    /// Adds the types of a module, whose description extends the kernel's.
     ///
     /// # Errors
-    /// It is none; what it has before that stays, and can be taken for types of the module only.
+    /// The description is invalid. The types before the error stay.
     pub(crate) fn add_module(&mut self, bytes: &[u8]) -> Result<(), BtfError> {
         let (kernel_types, kernel_strings) = self.kernel;
         let more_types = self.types.len() as u32 - kernel_types;
@@ -185,7 +184,7 @@ impl Btf {
                     let high = if kind == 19 { words.next()? } else { 0 };
                     let name = self.string(split.name(name)).to_vec();
                     let value = u64::from(high) << 32 | u64::from(low);
-                    // What a module calls the same is not what the kernel means.
+                    // A module's enumerator does not replace one of the kernel with the same name.
                     if split.kernel_types == 0 || !self.enumerators.contains_key(&name) {
                         self.enumerators.insert(name, value);
                     }
@@ -264,7 +263,7 @@ impl Btf {
         ""
     }
 
-    /// Bytes of a value of a type.
+    /// The size of a type in bytes; 0 if it has none.
     pub(crate) fn bytes(&self, id: TypeId) -> u64 {
         self.bytes_within(id, MAX_CHAIN)
     }
@@ -290,7 +289,7 @@ impl Btf {
         self.enumerators.get(name.as_bytes()).copied()
     }
 
-    /// Where a field is in a struct, as it is written in C: `page.slab_cache`. Fields of anonymous
+    /// The offset of a field in a struct, given as in C: `page.slab_cache`. Fields of anonymous
     /// members are the struct's own.
     pub(crate) fn offset(&self, path: &str) -> Option<u64> {
         let mut names = path.split('.');
@@ -320,14 +319,14 @@ impl Btf {
         self.member(within, name, MAX_CHAIN).is_some()
     }
 
-    /// Where a struct has a field that is a struct of this name.
+    /// The offset of the first field of a struct that is a struct of this name.
     pub(crate) fn embedded(&self, within: TypeId, name: &str) -> Option<u64> {
         let Kind::Composite { members, .. } = self.kind(self.resolve(within)) else { return None };
         let is = |member: &&Member| self.name(self.resolve(member.of)) == name;
         members.iter().find(is).map(Member::offset)
     }
 
-    /// Variables that each CPU has a copy of, by where they are in its area.
+    /// The per-CPU variables, with their offsets in a CPU's area.
     pub(crate) fn per_cpu(&self) -> &[(u64, TypeId)] {
         let of = |of: &Type| self.text(of.name) == ".data..percpu";
         match self.types.iter().find(|section| of(section)).map(|section| &section.kind) {
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error() {
+    fn a_truncated_description_is_an_error() {
         let whole = types().finish();
         assert_eq!(Btf::parse(&whole[..whole.len() - 1]).err(), Some(BtfError::NoBtf));
         assert_eq!(Btf::parse(b"nonsense").err(), Some(BtfError::NoBtf));
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_modules_go_on_from_the_kernels_and_not_from_each_other() {
+    fn each_module_extends_the_types_of_the_kernel_and_not_of_other_modules() {
         let kernel = types().finish();
         let mut btf = Btf::parse(&kernel).expect("types");
         let inode = btf.composite("inode").expect("an inode");
@@ -422,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn types_with_nonsense_in_them_are_read_or_refused(
+        fn types_with_random_bytes_in_them_are_read_or_refused(
             changes in prop::collection::vec((0..4000_usize, any::<u8>()), 1..40),
         ) {
             let mut bytes = types().finish();

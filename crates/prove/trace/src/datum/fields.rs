@@ -1,8 +1,8 @@
-//! A byte of a struct → the field that it is part of.
+//! Finds the field of a struct that contains a byte.
 
 use super::btf::{Btf, Kind, TypeId};
 
-/// Types that are named as a whole: what they are made of is how they work, not what they are for.
+/// Types whose fields are not named: their fields show how they work, not what they are for.
 const WHOLES: &[&str] = &[
     // Locks
     "spinlock",
@@ -78,10 +78,10 @@ const WHOLES: &[&str] = &[
     "uuid_t",
     "kernel_cap_t",
 ];
-/// Structs within structs; more is a circle.
+/// Maximum nesting of structs; a deeper one is a cycle.
 const MAX_DEPTH: usize = 16;
 
-/// Whether a type is named as a whole.
+/// Whether the fields of a type are not named.
 pub(crate) fn is_whole(name: &str) -> bool {
     WHOLES.contains(&name)
 }
@@ -89,14 +89,15 @@ pub(crate) fn is_whole(name: &str) -> bool {
 /// A field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// As it is written in C, after the struct's name: `mm_struct.mmap_lock`.
+    /// The struct's name and the path to the field, as in C: `mm_struct.mmap_lock`.
     pub(crate) path: String,
-    /// Bytes from the begin of the struct to the field's end.
+    /// The offset of the field's end from the start of the struct, in bytes.
     pub(crate) end: u64,
 }
 
-/// The field of a struct that has the byte at `offset`. In unions it is the first alternative that
-/// has this byte, or the one that `alternative` is a field of.
+/// The field of a struct that contains the byte at `offset`. In a union, it is the first
+/// alternative that contains the byte, or the one that is called `alternative` or has a field of
+/// this name.
 pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str>) -> Field {
     let mut path = btf.name(of).to_owned();
     let (mut within, mut begin) = (of, 0);
@@ -124,7 +125,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 if is_whole(btf.known_as(at.of)) {
                     break;
                 }
-                // An inode's fields are known as the inode's, whatever file system it is part of.
+                // Fields of an embedded inode are named as the inode's in every file system.
                 if btf.name(btf.resolve(within)) == "inode" {
                     path = "inode".to_owned();
                 }
@@ -178,7 +179,7 @@ fn member<'a>(
         });
         return (!covering.is_empty()).then(|| covering.swap_remove(meant.unwrap_or(0)));
     }
-    // Fields of some bits share a byte: the first one stands for them.
+    // Bit-fields may share a byte, which is named after the first one.
     let mut found: Option<At<'a>> = None;
     for at in all {
         let flexible = at.bytes == 0
@@ -192,7 +193,7 @@ fn member<'a>(
     found
 }
 
-/// Where the next field begins after a byte that none has.
+/// The offset of the next field after a byte that is in no field.
 fn next_member(btf: &Btf, within: TypeId, offset: u64) -> Option<u64> {
     let Kind::Composite { members, .. } = btf.kind(within) else { return None };
     members.iter().map(|member| member.offset()).filter(|begin| *begin > offset).min()

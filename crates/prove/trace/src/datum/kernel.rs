@@ -2,14 +2,14 @@
 
 use crate::ram::Ram;
 
-/// Physical memory of a test.
+/// Size of a test's physical memory in bytes.
 pub(super) const RAM_BYTES: u64 = 1 << 20;
 pub(super) const IMAGE: u64 = 0xffff_ffff_8000_0000;
 pub(super) const DIRECT: u64 = 0xffff_8880_0000_0000;
 pub(super) const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const PAGE: u64 = 4096;
 
-/// Where things are in physical memory.
+/// Physical addresses.
 const TYPES: u64 = 0x1_0000;
 const TOP_TABLE: u64 = 0x2_0000;
 const TABLES: [u64; 3] = [0x2_1000, 0x2_2000, 0x2_3000];
@@ -17,7 +17,7 @@ const TABLES: [u64; 3] = [0x2_1000, 0x2_2000, 0x2_3000];
 pub(super) const PAGES: u64 = 0x3_0000;
 const CACHES: u64 = 0x4_0000;
 const NAMES: u64 = 0x4_8000;
-/// Slabs of a page each.
+/// Slabs of one page each.
 pub(super) const FILES: u64 = 0x5_0000;
 pub(super) const INODES: u64 = 0x5_1000;
 pub(super) const SMALL: u64 = 0x5_2000;
@@ -26,10 +26,10 @@ pub(super) const STATIC: u64 = 0x7_0000;
 /// A table of 1,024 pointers.
 pub(super) const TABLE: u64 = 0x8_0000;
 pub(super) const TABLE_BYTES: u64 = 0x2000;
-/// Pages without a use that they would tell.
+/// Pages whose `struct page` does not show their use.
 pub(super) const PIPE_DATA: u64 = 0x8_4000;
 pub(super) const OTHER: u64 = 0x8_5000;
-/// A module's description, which is in two pages.
+/// A module's description, which spans two pages.
 const MODULE_TYPES: u64 = 0x7_2fe0;
 
 /// Writes types in the BPF type format.
@@ -43,7 +43,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Types of a module of a kernel that has so many types, `void` among them, and bytes of strings.
+    /// Creates the types of a module for a kernel with these numbers of types, including `void`,
+    /// and of bytes of strings.
     pub(super) fn after(types: u32, strings: u32) -> Types {
         Types { count: types - 1, strings_before: strings, ..Types::default() }
     }
@@ -101,7 +102,7 @@ impl Types {
         self.composite(5, name, bytes, fields)
     }
 
-    /// Fields with their types and offsets.
+    /// Adds a struct or union. `fields` has names, types and offsets.
     fn composite(&mut self, kind: u32, name: &str, bytes: u32, fields: &[(&str, u32, u32)]) -> u32 {
         let mut more = Vec::new();
         for &(name, of, offset) in fields {
@@ -181,7 +182,7 @@ pub(super) fn types() -> Types {
     types
 }
 
-/// What a module adds.
+/// The types that a module adds.
 fn module_types() -> Vec<u8> {
     let kernel = types();
     let mut types = Types::after(kernel.count + 1, kernel.strings.len() as u32);
@@ -208,7 +209,7 @@ ffffffff80070140 B __log_buf
 ffffffff80074000 B _end
 ";
 
-/// A memory with a slab each of files, of inodes of a file system, and of kmalloc-192.
+/// Memory with three slabs: of files, of inodes of a file system, and of kmalloc-192.
 pub(super) fn memory() -> Ram {
     let ram = Ram::new("knee-test", RAM_BYTES).expect("make memory");
     ram.write(TYPES, &types().finish()).expect("write types");
@@ -242,7 +243,7 @@ pub(super) fn memory() -> Ram {
     word(STATIC + 0x100, 2);
     word(STATIC + 0x110, DIRECT + TABLE);
     word(STATIC + 0x118, 32 - 10);
-    // A circle of a head, behind which a `struct btf_module` and a `struct btf` are.
+    // A circular list of a head and a `struct btf_module`, which points to a `struct btf`.
     let (head, module, described) = (STATIC + 0xc0, STATIC + 0x1a0, STATIC + 0x1c0);
     let module_types = module_types();
     for (at, value) in [
@@ -258,7 +259,7 @@ pub(super) fn memory() -> Ram {
     // The second inode's pipe is the second object of its slab.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
     word(SMALL + 192 + 96, VMEMMAP + PIPE_DATA / PAGE * 64);
-    // The first one's locks begin the fourth.
+    // The first inode's locks are at the start of the fourth object.
     word(INODES + 64 + 48, DIRECT + SMALL + 3 * 192);
     ram
 }

@@ -1,31 +1,31 @@
-//! What code touches, learned from earlier accesses: an instruction mostly works on one type. Exceptions,
+//! Learns what code touches from earlier accesses. Most instructions access one type. Exceptions,
 //! such as instructions that copy memory or take a lock, are recognised by their varied accesses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// By an instruction's address and what else distinguishes cases.
+/// What code has touched, by an instruction's address and other properties of an access.
 #[derive(Debug)]
-pub(crate) struct OfCode<K, V>(HashMap<K, Majority<V>>);
+pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
-/// The majority of what was touched, by the algorithm of Boyer and Moore: memory that is read too late is sometimes
-/// something else, which must not change the result.
+/// The majority of the touched values, by the algorithm of Boyer and Moore. Memory that is read too
+/// late may already be something else, which must not change the result.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,
-    /// How many more have been this than something else.
+    /// The lead of `value` over the others.
     lead: u32,
     all: u32,
 }
 
-impl<K, V> Default for OfCode<K, V> {
-    fn default() -> OfCode<K, V> {
-        OfCode(HashMap::new())
+impl<K, V> Default for CodeHistory<K, V> {
+    fn default() -> CodeHistory<K, V> {
+        CodeHistory(HashMap::new())
     }
 }
 
-impl<K: Eq + Hash, V: Clone + PartialEq> OfCode<K, V> {
-    /// Remembers that these have touched something.
+impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
+    /// Records that the code with these keys has touched something.
     pub(crate) fn learn(&mut self, keys: impl Iterator<Item = K>, touched: &V) {
         for key in keys {
             let known = Majority { value: touched.clone(), lead: 0, all: 0 };
@@ -41,8 +41,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> OfCode<K, V> {
         }
     }
 
-    /// What these touch, where one of them is known to touch nothing else to speak of, and none
-    /// another thing.
+    /// What the code with these keys touches: the value on which all keys with a clear majority
+    /// agree. `None` if there is no such key, or they disagree.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
         let mut known = keys.filter_map(|key| self.0.get(&key).filter(sure));
@@ -51,9 +51,9 @@ impl<K: Eq + Hash, V: Clone + PartialEq> OfCode<K, V> {
     }
 }
 
-impl OfCode<u64, String> {
-    /// What code touches, if that is visible: then it is remembered. Otherwise, what it has touched
-    /// before.
+impl CodeHistory<u64, String> {
+    /// What code touches: `seen`, which is recorded, or if that is `None`, what the code has
+    /// touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn code_that_touches_one_thing_identifies_it_and_other_code_does_not() {
-        let mut learned = OfCode::default();
+        let mut learned = CodeHistory::default();
         let copy = 7;
         learned.learn([1, copy].into_iter(), &"pipe");
         assert_eq!(learned.recall([copy].into_iter()), Some(&"pipe"));
@@ -83,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn one_look_that_came_too_late_changes_nothing() {
-        let mut learned = OfCode::default();
+    fn one_late_read_does_not_change_the_majority() {
+        let mut learned = CodeHistory::default();
         for touched in ["file", "table", "table", "table", "table"] {
             learned.learn([1].into_iter(), &touched);
         }

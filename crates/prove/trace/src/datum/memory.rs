@@ -1,11 +1,11 @@
-//! A guest's memory by the virtual addresses of its kernel
+//! Reads a guest's memory by the virtual addresses of its kernel
 //! (Documentation/arch/x86/x86_64/mm.rst of Linux).
 
 use super::symbols::Symbols;
 use crate::ram::Ram;
 
-/// Where the kernel's image is mapped; it lies in memory as if this was 0, as it is started without
-/// randomization.
+/// Where the kernel's image is mapped. An offset from here is a physical address, as the kernel is
+/// started without randomisation.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// Modules follow the image (KERNEL_IMAGE_SIZE of 1 GiB).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
@@ -18,40 +18,40 @@ const END_OF_USER: u64 = 1 << 47;
 const DIRECT: u64 = 0xffff_8880_0000_0000;
 const VMALLOC: u64 = 0xffff_c900_0000_0000;
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
-/// Room of the area for `struct page`.
+/// Size of the area for `struct page`.
 const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Physical addresses in entries of page tables.
+/// Mask of the physical address in a page-table entry.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PRESENT: u64 = 1;
 const HUGE: u64 = 1 << 7;
 /// Names longer than this are cut.
 const MAX_STRING: usize = 64;
 
-/// What a virtual address is for.
+/// The use of a virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Area {
-    /// A process has it.
+    /// The address space of a process.
     User,
-    /// All physical memory; with the physical address.
+    /// The direct map of all physical memory, with the physical address.
     Direct(u64),
-    /// Memory that is contiguous for the kernel only.
+    /// Memory that is only virtually contiguous.
     Vmalloc,
     /// `struct page` of all physical pages.
     Vmemmap,
-    /// What CPUs need to enter the kernel.
+    /// The data that CPUs need to enter the kernel.
     CpuEntry,
     /// The kernel's code and static variables.
     Image,
-    /// Those of modules.
+    /// The code and static variables of modules.
     Modules,
     Other,
 }
 
-/// Memory, and where its areas begin.
+/// A guest's memory, with the addresses at which its areas begin.
 #[derive(Debug)]
 pub(crate) struct Memory {
     ram: Ram,
@@ -79,7 +79,7 @@ impl Memory {
         memory
     }
 
-    /// Physical pages.
+    /// The number of physical pages.
     pub(crate) fn pages(&self) -> u64 {
         self.ram.bytes() / PAGE_BYTES
     }
@@ -99,12 +99,12 @@ impl Memory {
         }
     }
 
-    /// Where physical memory is mapped as a whole.
+    /// The address in the direct map of a physical address.
     pub(crate) fn direct(&self, physical: u64) -> u64 {
         self.direct.wrapping_add(physical)
     }
 
-    /// Where a kernel's address is in physical memory.
+    /// The physical address of a kernel address.
     pub(crate) fn physical(&self, address: u64) -> Option<u64> {
         match self.area(address) {
             Area::User => None,
@@ -138,22 +138,23 @@ impl Memory {
         Some(bytes)
     }
 
-    /// What is at a kernel's address, as far as it lies in one page or in an area that is contiguous.
+    /// Fills `to` with the bytes at a kernel address, which must be within one page or a physically
+    /// contiguous area.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Option<()> {
         self.ram.read(self.physical(address)?, to).ok()
     }
 
-    /// A pointer or another word of 8 bytes.
+    /// Reads a pointer or another word of 8 bytes.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         self.at_physical(self.physical(address)?).map(u64::from_le_bytes)
     }
 
-    /// A word of 4 bytes.
+    /// Reads a word of 4 bytes.
     pub(crate) fn half(&self, address: u64) -> Option<u32> {
         self.at_physical(self.physical(address)?).map(u32::from_le_bytes)
     }
 
-    /// A name that ends with a 0; `None` if there is no valid one.
+    /// Reads a NUL-terminated name of printable characters; `None` if it is empty or invalid.
     pub(crate) fn name(&self, address: u64) -> Option<String> {
         let mut name = Vec::new();
         for at in 0..MAX_STRING as u64 {

@@ -1,25 +1,24 @@
-//! Types of the modules that a kernel has loaded: it keeps the description of each, which extends
-//! its own (`btf_module_notify` of kernel/bpf/btf.c).
+//! Reads the types of loaded modules. The kernel keeps the description of each, which extends its
+//! own (`btf_module_notify` of kernel/bpf/btf.c).
 
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 
-/// A list of more modules is a circle.
+/// Maximum number of modules that are read: a longer list is damaged.
 const MAX_MODULES: usize = 1024;
 
-/// Where the kernel has what is needed of a module.
+/// Offsets of the fields that lead to a module's description.
 struct Layout {
-    /// Of `struct btf_module`.
+    /// In `struct btf_module`.
     link: u64,
     btf: u64,
-    /// Of `struct btf`.
+    /// In `struct btf`.
     data: u64,
     bytes: u64,
 }
 
-/// Adds the types of all modules that the kernel describes. A module that cannot be read is left out,
-/// and so are all in a kernel that describes none.
+/// Adds the types of all modules that the kernel describes. Leaves out modules that cannot be read.
 pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
     let (Some(head), Some(layout)) = (symbols.address_of("btf_modules"), Layout::of(btf)) else {
         return;
@@ -28,10 +27,10 @@ pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
     for _ in 0..MAX_MODULES {
         let Some(at) = link.filter(|at| *at != head) else { return };
         if let Some(described) = layout.read(memory, at) {
-            // What cannot be understood is not named.
+            // Data of a module with an invalid description are not named.
             let _ = btf.add_module(&described);
         }
-        // `next` is the first word of a list's link.
+        // `next` is the first word of a list link.
         link = memory.word(at);
     }
 }
@@ -46,13 +45,13 @@ impl Layout {
         })
     }
 
-    /// The description of the module with this link.
+    /// The description of the module with this list link.
     fn read(&self, memory: &Memory, link: u64) -> Option<Vec<u8>> {
         let btf = memory.word(link.checked_sub(self.link)?.checked_add(self.btf)?)?;
         let data = memory.word(btf.checked_add(self.data)?)?;
         let bytes = u64::from(memory.half(btf.checked_add(self.bytes)?)?);
         let mut read = vec![0; usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BTF)?];
-        // It is contiguous for the kernel only.
+        // The description is only virtually contiguous.
         let (mut at, mut rest) = (data, &mut read[..]);
         while !rest.is_empty() {
             let here = (PAGE_BYTES - at % PAGE_BYTES) as usize;

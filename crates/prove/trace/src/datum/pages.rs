@@ -1,37 +1,38 @@
-//! What a physical page is used for, from its `struct page`.
+//! Finds the use of a physical page, from its `struct page`.
 
 use super::btf::Btf;
 use super::memory::{Memory, PAGE_BYTES};
 
-/// Before Linux 6.11 no enumeration has these: the upper half of `page_type` of a typed page, and
-/// the bit that is then clear (include/linux/page-flags.h).
+/// Before Linux 6.11, these are macros and not in the types: the upper bits of `page_type` of a
+/// typed page, and the bit that is clear for each type (include/linux/page-flags.h).
 const OLD_TYPED: u32 = 0xf000_0000;
 const OLD_BUDDY: u32 = 0x80;
 const OLD_TABLE: u32 = 0x200;
-/// The lowest bits of `page.mapping`: of anonymous memory, of a movable page.
+/// The lowest bits of `page.mapping`: the bit for anonymous memory, and the mask of all kinds.
 const MAPPING_ANONYMOUS: u64 = 1;
 const MAPPING_KINDS: u64 = 3;
-/// What a `struct page` may have at most.
+/// Maximum size of a `struct page` in bytes.
 const MAX_PAGE_STRUCT: u64 = 256;
 
-/// What a page is used for.
+/// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Objects of the cache that is described at `cache`; `first` is the slab's first page.
+    /// Objects of the cache whose description is at `cache`. `first` is the slab's physical
+    /// address.
     Slab { cache: u64, first: u64 },
     /// A page table.
     Table,
-    /// None.
+    /// The page is free.
     Free,
     /// Anonymous memory of processes.
     Anonymous,
-    /// Part of a file, or memory that is shared; with the address of its `struct address_space`.
+    /// Part of a file, or shared memory, with the address of its `struct address_space`.
     File(u64),
     /// Its `struct page` does not show its use.
     Other,
 }
 
-/// How `struct page` is laid out in this kernel.
+/// The layout of `struct page` in this kernel.
 #[derive(Debug)]
 pub(crate) struct Pages {
     bytes: u64,
@@ -50,7 +51,7 @@ pub(crate) struct Pages {
 enum Mark {
     /// This bit of `flags` is set.
     Flag(u32),
-    /// The uppermost byte of `page_type`.
+    /// The uppermost byte of `page_type` has this value.
     Type(u32),
     /// This bit of `page_type` is clear, and the upper ones are set.
     ClearBit(u32),
@@ -75,13 +76,14 @@ impl Pages {
         })
     }
 
-    /// The page that the `struct page` at an address is of, and where in it the address is.
+    /// The number of the page whose `struct page` contains an address, and the offset of the
+    /// address in the struct.
     pub(crate) fn described_at(&self, memory: &Memory, address: u64) -> (u64, u64) {
         let offset = address.wrapping_sub(memory.vmemmap);
         (offset / self.bytes, offset % self.bytes)
     }
 
-    /// What the page with a physical address is used for.
+    /// The use of the page that contains a physical address.
     pub(crate) fn at(&self, memory: &Memory, physical: u64) -> Option<Page> {
         let number = physical / PAGE_BYTES;
         let page = self.read(memory, number)?;
@@ -93,11 +95,11 @@ impl Pages {
         Some(self.kind(&self.read(memory, first)?, first))
     }
 
-    /// What all pages are used for, by number.
+    /// The use of each page, by page number.
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // One page of memory, which is contiguous, full of descriptions of pages.
+        // As many descriptions of pages as fit into one page of memory, which is contiguous.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;
@@ -120,8 +122,9 @@ impl Pages {
         all
     }
 
-    /// The first page of those that a page is allocated with. From Linux 7.0 on, a later page may
-    /// have a mask for the address of its `struct page` instead of a pointer to the first one.
+    /// The number of the first page of an allocation, from any page of it. From Linux 7.0 on, a
+    /// later page may have a mask for the address of its `struct page` instead of a pointer to the
+    /// first one.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

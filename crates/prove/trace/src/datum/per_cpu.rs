@@ -1,4 +1,4 @@
-//! Memory that each CPU has a copy of.
+//! Finds per-CPU variables.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use super::btf::{Btf, TypeId};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 
-/// Variables of the kernel itself whose type it does not describe before Linux 6.12.
+/// Per-CPU variables whose types the kernel does not describe before Linux 6.12.
 const TYPES: &[(&str, &str)] = &[("cpu_tlbstate", "tlb_state"), ("runqueues", "rq")];
 const MAX_CPUS: u64 = 4096;
-/// Room for allocations of each CPU is less than this.
+/// Upper limit in bytes of each CPU's room for allocations.
 const MAX_CHUNK: u64 = 2 << 20;
 
 /// The areas of all CPUs.
 #[derive(Debug)]
 pub(crate) struct PerCpu {
-    /// What is added to the address of a variable, for each CPU.
+    /// The offset of each CPU, which is added to the address of a variable.
     offsets: Vec<u64>,
-    /// Of the kernel's own variables.
+    /// Where the kernel's own variables begin.
     begin: u64,
     end: u64,
-    /// End of the room for allocations that is next to them.
+    /// End of the room for allocations that follows them.
     end_of_first: u64,
     types: BTreeMap<u64, TypeId>,
 }
 
-/// What an address is in the area of some CPU.
+/// The meaning of an address in the area of some CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A variable of the kernel's, by its address without any CPU's offset.
+    /// A variable of the kernel, with its address without the CPU's offset.
     Variable(u64),
-    /// Something allocated, likewise.
+    /// An allocation, likewise.
     Allocated(u64),
 }
 
 impl PerCpu {
-    /// None where a symbol is missing.
+    /// Returns `None` if a symbol is missing.
     pub(crate) fn new(memory: &Memory, symbols: &Symbols, btf: Option<&Btf>) -> Option<PerCpu> {
         let begin = symbols.address_of("__per_cpu_start")?;
         let end = symbols.address_of("__per_cpu_end")?;
@@ -61,7 +61,7 @@ impl PerCpu {
         Some(PerCpu { offsets, begin, end, end_of_first, types })
     }
 
-    /// Where an address is, whichever CPU it belongs to.
+    /// The meaning of an address in the area of any CPU; `None` if it is in no area.
     pub(crate) fn at(&self, address: u64) -> Option<Place> {
         self.offsets.iter().find_map(|offset| {
             let address = address.wrapping_sub(*offset);
@@ -72,8 +72,8 @@ impl PerCpu {
         })
     }
 
-    /// The variable that has the byte at an address without any CPU's offset, as far as its type is
-    /// known: its begin and the type.
+    /// The start and the type of the variable that contains an address without a CPU's offset;
+    /// `None` if its type is unknown.
     pub(crate) fn variable(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
         let (begin, of) = self.types.range(..=address).next_back()?;
         (address - begin < btf.bytes(*of)).then_some((*begin, *of))

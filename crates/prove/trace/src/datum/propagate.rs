@@ -1,10 +1,9 @@
-//! Types of objects in general caches (`kmalloc-192`), by the fields that point to them.
+//! Finds the types of objects in general caches (`kmalloc-192`) from the fields that point to them.
 //!
-//! Objects of dedicated caches have a type, and so have their fields. What a field points to has the
-//! type of the field; so have the fields of that. What can be reached in this way is found by
-//! reading all slabs once, then what has been found, and so on. Memory may change while it is read,
-//! and some of what is read has been freed: a type is taken where it fills the object and most
-//! pointers agree.
+//! Objects of dedicated caches have a known type, and so have the objects that their pointers point
+//! to. A scan reads all slabs of dedicated caches, then the objects that these point to, and so on.
+//! Memory may change while it is read, and some of it has been freed. So a type is only accepted if
+//! it fits the object and most pointers agree.
 
 use std::collections::HashMap;
 
@@ -14,19 +13,21 @@ use super::memory::{Area, Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
 use super::slab::{Cache, Caches};
 
-/// From an object of a dedicated cache through objects of general ones.
+/// Maximum number of pointers on the way from an object of a dedicated cache through objects of
+/// general ones.
 const MAX_STEPS: usize = 4;
-/// Structs within structs; more is a circle.
+/// Maximum nesting of structs; a deeper one is a cycle.
 const MAX_DEPTH: usize = 8;
-/// Pointers of one type that are followed.
+/// Maximum number of pointers of one type that are followed.
 const MAX_POINTERS: usize = 1024;
-/// Elements of an array of pointers that are followed.
+/// Maximum number of elements of an array of pointers that are followed.
 const MAX_ELEMENTS: u64 = 16;
-/// A greater object is not in a slab.
+/// Maximum number of bytes of a struct that are read.
 const MAX_STRUCT: u64 = 64 << 10;
-/// What structs that end in an array of pointers have of it at least.
+/// Bytes that are read after a struct, as it may end in an array of pointers.
 const END_BYTES: u64 = 64;
-/// Fields that point to an array of a struct: their types do not distinguish them from fields that point to one.
+/// Fields that point to an array of structs: their types do not distinguish them from fields that
+/// point to a single struct.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
 /// What `super_block.s_fs_info`, a `void *`, points to, by the name of the file system.
@@ -40,20 +41,20 @@ const PRIVATE: &[(&str, &str)] = &[
     ("xfs", "xfs_mount"),
 ];
 
-/// What an object is.
+/// What is known of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Known {
     /// A struct.
     Struct(TypeId),
-    /// An array of a struct.
+    /// An array of structs.
     Structs(TypeId),
-    /// Numbers or pointers that a field points to, by the field's name.
+    /// An array of numbers or pointers, with the name of the field that points to it.
     Elements(String),
-    /// A struct with more behind it that it does not have a field for.
+    /// A struct, followed by data for which it has no field.
     Begin(TypeId),
-    /// A page whose `struct page` a field points to, by the field's name.
+    /// A page, with the name of the field that points to its `struct page`.
     Page(String),
-    /// Something that a `void *` points to, by the field's name.
+    /// An object of unknown type, with the name of the `void *` field that points to it.
     Opaque(String),
 }
 
@@ -74,21 +75,21 @@ impl Known {
 struct Pointer {
     offset: u64,
     to: Known,
-    /// Bytes of one of what it points to.
+    /// Size of the target in bytes; of one element if it is an array.
     bytes: u64,
 }
 
-/// Objects by their addresses, with the types that each may have and the number of pointers of each type.
+/// For each object, by address, the number of pointers for each type that it may have.
 type Votes = HashMap<u64, HashMap<Known, u32>>;
 
-/// Reads memory to find out what its objects are.
+/// A scan of memory that finds the types of its objects.
 pub(crate) struct Scan<'a> {
     memory: &'a Memory,
     btf: &'a Btf,
     layout: &'a Pages,
     pages: Vec<Page>,
     caches: &'a mut Caches,
-    /// Addresses of the operations of pipes.
+    /// Addresses of the `file_operations` of pipes.
     pipe_operations: &'a [u64],
     pointers: HashMap<TypeId, Vec<Pointer>>,
     votes: Votes,
@@ -107,9 +108,10 @@ impl<'a> Scan<'a> {
         Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes }
     }
 
-    /// What objects of general caches and pages without a use of their own are, by the address of
-    /// their first byte in the direct map. It begins with all objects of dedicated caches and with
-    /// `roots`, of which the address and the type are given.
+    /// Finds out what the objects of general caches are, and the pages whose `struct page` does not
+    /// show their use. Returns them by the address of their first byte in the direct map. The scan
+    /// starts from all objects of dedicated caches and from `roots`, which are addresses with
+    /// types.
     pub(crate) fn run(mut self, roots: &[(u64, TypeId)]) -> HashMap<u64, Known> {
         let mut known = HashMap::new();
         for (address, of) in roots {
@@ -142,7 +144,7 @@ impl<'a> Scan<'a> {
         known
     }
 
-    /// Follows the pointers of all objects of a page, or of parts of objects.
+    /// Follows the pointers of all objects in a page, including objects that are only partly in it.
     fn read_slab_page(&mut self, number: u64) {
         let begin = number * PAGE_BYTES;
         let Some((cache, first)) = self.slab(begin) else { return };
@@ -166,8 +168,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Follows the pointers of an object of some size that begins at `begin` in `bytes`, as far as
-    /// they are in there.
+    /// Follows the pointers of an object of `size` bytes that begins at `begin` in `bytes`, as far
+    /// as `bytes` contains them.
     fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
         let btf = self.btf;
         let pointers = self.pointers.entry(of).or_insert_with(|| {
@@ -201,14 +203,15 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What a `struct file` with these words has for its kind.
+    /// The address and type of a pipe's private data in a `struct file`, whose words `word` reads.
     fn private_of_file(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
         let is_pipe = self.pipe_operations.contains(&word("file.f_op")?);
         let of = self.btf.composite("pipe_inode_info").filter(|_| is_pipe)?;
         Some((word("file.private_data")?, of))
     }
 
-    /// What a `struct super_block` with these words has for its file system.
+    /// The address and type of a file system's private data in a `struct super_block`, whose words
+    /// `word` reads.
     fn private_of_file_system(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
         let name = word("super_block.s_type")?.checked_add(self.btf.offset(FILE_SYSTEM)?)?;
         let name = self.memory.name(self.memory.word(name)?)?;
@@ -216,8 +219,8 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// What begins at the address in a field, and where it is, if its type is unknown and can be that of
-    /// the field.
+    /// The address and type of a pointer's target, if the target's type is not known otherwise and
+    /// the pointer's type is possible.
     fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
         if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
             let (number, within) = self.layout.described_at(self.memory, value);
@@ -237,11 +240,12 @@ impl<'a> Scan<'a> {
             return None;
         }
         let is = match pointer.to {
-            // General caches have sizes that are at most twice as great as the next smaller one.
+            // A general cache's objects are at most twice as large as those of the next smaller
+            // cache.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
                 // Links and locks are part of most structs, and do not identify any.
-                let says_it = cache.is_general() && !is_whole(self.btf.name(of));
-                Known::Begin(Some(of).filter(|_| says_it)?)
+                let identifies = cache.is_general() && !is_whole(self.btf.name(of));
+                Known::Begin(Some(of).filter(|_| identifies)?)
             }
             Known::Page(_) => return None,
             _ => pointer.to.clone(),
@@ -261,7 +265,7 @@ impl<'a> Scan<'a> {
 
 fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mut Vec<Pointer>) {
     let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
-    // Of alternatives the first one is the usual one.
+    // In a union, the first alternative is the usual one.
     let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
     for member in members {
         if found.len() >= MAX_POINTERS || depth == 0 {
@@ -272,7 +276,8 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
         let offset = at + member.offset();
         match btf.kind(btf.resolve(member.of)) {
             Kind::Composite { .. } => {
-                // As fields are named: an inode's are the inode's in every file system.
+                // As in the names of fields, an embedded inode's fields are the inode's in every
+                // file system.
                 let name = btf.name(btf.resolve(member.of));
                 let path = if name == "inode" { name } else { &path };
                 pointers(btf, member.of, offset, path, depth - 1, found);
@@ -280,7 +285,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
             Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
             Kind::Array { element, count } => {
                 let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
-                // An array at the end of a struct has as many elements as there is room for.
+                // An array without a length, at the end of a struct, has at least one element.
                 for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
                     found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
                 }

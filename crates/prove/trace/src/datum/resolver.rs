@@ -1,4 +1,4 @@
-//! Names what lies in the memory of a guest.
+//! Names the data in a guest's memory.
 
 #[cfg(test)]
 mod tests;
@@ -14,17 +14,16 @@ use super::types::{Named, Types, whole, with};
 use crate::ram::Ram;
 use crate::record::{Conflict, TestResult};
 
-/// Most fields in the name of a line; further ones are left out.
+/// Maximum number of fields in the name of a line; further ones are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of more bytes and no known type is a table, and the offset in it
-/// means nothing.
+/// A static variable of unknown type with more bytes is a table, in which an offset means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that write entries of page tables and nothing else. Tables are freed with what they
-/// map, often by the call itself.
+/// Functions that only write page-table entries. The call that they are part of often frees the
+/// page tables, together with the memory that these map.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
-/// Names what lies in the memory of a guest.
+/// Names the data in a guest's memory.
 #[derive(Debug)]
 pub struct Resolver {
     memory: Memory,
@@ -56,12 +55,13 @@ impl Resolver {
         }
         let per_cpu = PerCpu::new(&memory, &symbols, types.as_ref().map(|types| &types.btf));
         if per_cpu.is_none() {
-            missing.push("areas of CPUs");
+            missing.push("per-CPU areas");
         }
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// What the kernel does not describe, so that some data have no name or a less precise one.
+    /// The descriptions that the kernel lacks, without which some data have no name or a less
+    /// precise one.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -71,7 +71,7 @@ impl Resolver {
         &self.symbols
     }
 
-    /// Names what is in the lines that the calls of a test shared.
+    /// Names the data in the lines that the calls of a test shared.
     pub fn resolve(&mut self, result: &mut TestResult) {
         for conflict in &mut result.conflicts {
             conflict.datum = Some(self.datum(conflict));
@@ -79,7 +79,7 @@ impl Resolver {
         }
     }
 
-    /// What is in a line that calls share.
+    /// The data in a line that calls share.
     pub fn datum(&mut self, conflict: &Conflict) -> Datum {
         let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
         let written = conflict.sides.iter().fold(0, |all, side| all | side.written);
@@ -93,9 +93,9 @@ impl Resolver {
         Datum::falsely_shared(fields, beside)
     }
 
-    /// Whether a line is shared only because of the addresses of objects: calls touch different bytes,
-    /// and the distance of objects of this cache is not a multiple of a line. So which of their fields share a
-    /// line differs from object to object.
+    /// Whether a line is shared only because of the addresses of objects: calls touch different
+    /// bytes, and the distance between objects of this cache is not a multiple of a line, so that
+    /// different fields share a line in each object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -103,7 +103,7 @@ impl Resolver {
         conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
     }
 
-    /// What the bytes of a line are part of.
+    /// The names of the fields or variables that contain these bytes of a line.
     fn fields(&mut self, conflict: &Conflict, mut bytes: u64) -> Vec<String> {
         let base = self.best_address(conflict);
         let code = code(conflict);
@@ -121,7 +121,7 @@ impl Resolver {
         fields
     }
 
-    /// Of a line's virtual addresses the most specific one: the kernel's own before a process's.
+    /// The most specific of a line's virtual addresses: kernel addresses before user addresses.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {
@@ -191,13 +191,13 @@ impl Resolver {
         Named { name: format!("per-cpu {name}"), bytes }
     }
 
-    /// A byte of the `struct page` of a page.
+    /// Names a byte of a `struct page`.
     fn page_struct(&mut self, address: u64, code: &[u64]) -> Named {
         let Some(types) = &mut self.types else { return whole("struct page") };
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // The fields that show the use of other pages may have changed by now.
+        // The use of other pages may have changed since the access, so it selects no alternative.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),
@@ -222,7 +222,7 @@ impl Resolver {
         if let Some(Page::Slab { cache, first }) = page {
             return types.object(&self.memory, (cache, first), physical, code);
         }
-        // Some structs are older than the slab allocator.
+        // Some structs are allocated before the slab allocator works.
         if page == Some(Page::Other)
             && let Some((begin, of)) = types.statics.at(&types.btf, self.memory.direct(physical))
         {
@@ -238,7 +238,8 @@ impl Resolver {
     }
 }
 
-/// A variable's name without the number by which the compiler distinguishes variables of one name.
+/// A variable's name without the number that the compiler adds to distinguish variables of the same
+/// name.
 fn stable(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -246,7 +247,7 @@ fn stable(name: &str) -> &str {
     }
 }
 
-/// Where the code is that touched a line.
+/// The addresses of the code that touched a line, in ascending order.
 fn code(conflict: &Conflict) -> Vec<u64> {
     let all = conflict.sides.iter().flat_map(|side| side.writers.iter().chain(&side.readers));
     let mut all: Vec<u64> = all.copied().collect();

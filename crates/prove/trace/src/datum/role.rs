@@ -1,9 +1,9 @@
-//! What an object is for, where the same type is for things that are shared differently.
+//! Distinguishes objects of one type that are shared differently because of their role.
 
 use super::btf::{Btf, TypeId};
 use super::memory::Memory;
 
-/// Kinds of files in the upper bits of a mode, as stat(2) has them.
+/// File types in the upper bits of a mode, as in stat(2).
 const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const FIFO: u32 = 0o010_000;
@@ -11,7 +11,7 @@ const FIFO: u32 = 0o010_000;
 const DIRECTORY_ROLE: &str = "directory";
 const PIPE_ROLE: &str = "pipe";
 
-/// Which field inodes with this role have where others have another one.
+/// The alternative of a union that inodes with this role use.
 pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     match role {
         DIRECTORY_ROLE => Some("i_dir_seq"),
@@ -20,7 +20,7 @@ pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether an inode or the inode of a dentry is a directory or a pipe.
+/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for others.
 pub(crate) fn of(memory: &Memory, btf: &Btf, object: u64, of: TypeId) -> Option<&'static str> {
     let at = |address: u64, path| address.checked_add(btf.offset(path)?);
     let inode = match btf.name(of) {

@@ -1,11 +1,11 @@
-//! Caches of the slab allocator: which objects a page holds, and of which type they are.
+//! Caches of the slab allocator: where their objects are, and the type of these.
 
 use std::collections::HashMap;
 
 use super::btf::{Btf, Kind, TypeId};
 use super::memory::{LINE_BYTES, Memory};
 
-/// Caches whose objects have a type with another name.
+/// The types of the objects of some caches, most of which have another name.
 const TYPES: &[(&str, &str)] = &[
     ("filp", "file"),
     ("backing_file", "file"),
@@ -33,16 +33,16 @@ const TYPES: &[(&str, &str)] = &[
     ("xfs_ili", "xfs_inode_log_item"),
     ("xfs_inode", "xfs_inode"),
 ];
-/// What cache names end with and type names do not.
+/// Suffixes that cache names have and type names do not.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
-/// What type names end with where the cache is named after the type that it embeds.
+/// Suffix of type names that the names of their caches lack.
 const EMBEDDING: &str = "_info";
 /// Types that end in room for the state of any FPU. The kernel allocates only what its CPU needs.
 const OPEN_ENDED: &[&str] = &["task_struct"];
-/// No object of a slab is greater (KMALLOC_MAX_CACHE_SIZE is two pages).
+/// Maximum size of an object in bytes (KMALLOC_MAX_CACHE_SIZE is two pages).
 const MAX_OBJECT: u64 = 1 << 22;
 
-/// Where the fields of `struct kmem_cache` are.
+/// Offsets of the fields of `struct kmem_cache`.
 #[derive(Debug)]
 struct Slabs {
     name: u64,
@@ -54,25 +54,25 @@ struct Slabs {
 /// A cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cache {
-    /// As in /proc/slabinfo.
+    /// Its name, as in /proc/slabinfo.
     pub(crate) name: String,
-    /// Bytes of an object for its user.
+    /// Usable bytes of an object.
     pub(crate) object: u64,
-    /// The type of its objects, where all have the same.
+    /// The type of its objects, if they all have the same.
     pub(crate) of: Option<TypeId>,
-    /// From one object to the next.
+    /// Bytes from one object to the next.
     step: u64,
-    /// Before an object, where the kernel guards objects.
+    /// Bytes before an object, if the kernel guards objects.
     left: u64,
 }
 
 impl Cache {
-    /// From the begin of a slab to that of the object which has the byte at `offset`.
+    /// The offset in a slab of the object that has the byte at `offset`.
     pub(crate) fn object_at(&self, offset: u64) -> u64 {
         offset / self.step * self.step + self.left
     }
 
-    /// Whether all objects begin at the same place in a line.
+    /// Whether all objects begin at the same offset in a cache line.
     pub(crate) fn keeps_lines(&self) -> bool {
         self.step.is_multiple_of(LINE_BYTES)
     }
@@ -82,14 +82,15 @@ impl Cache {
         self.name.starts_with("kmalloc-")
     }
 
-    /// Where objects begin of which bytes may be among those from `offset` of a slab on.
+    /// The offsets of the objects of a slab that may overlap the `bytes` bytes from `offset` on.
     pub(crate) fn objects(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (step, left) = (self.step, self.left);
         (offset / step..(offset + bytes).div_ceil(step)).map(move |at| at * step + left)
     }
 }
 
-/// Caches by the address of their `struct kmem_cache`: none is destroyed while calls are tested.
+/// Caches by the address of their `struct kmem_cache`. No cache is destroyed while calls are
+/// tested.
 #[derive(Debug)]
 pub(crate) struct Caches {
     slabs: Slabs,
@@ -102,7 +103,7 @@ impl Caches {
         Some(Caches { slabs: Slabs::new(btf)?, known: HashMap::new() })
     }
 
-    /// The cache that is described at an address; `None` if there is no such struct.
+    /// The cache whose `struct kmem_cache` is at an address; `None` if there is no valid one.
     pub(crate) fn get(&mut self, memory: &Memory, btf: &Btf, at: u64) -> Option<&Cache> {
         let slabs = &self.slabs;
         self.known.entry(at).or_insert_with(|| slabs.cache(memory, btf, at)).as_ref()
@@ -134,8 +135,9 @@ impl Slabs {
     }
 }
 
-/// A cache's name without what differs from boot to boot: general caches may come in several copies,
-/// of which an object's call site has one (CONFIG_RANDOM_KMALLOC_CACHES).
+/// A cache's name without the part that differs from boot to boot. With
+/// CONFIG_RANDOM_KMALLOC_CACHES, general caches have several copies, and an object's call site
+/// determines its copy.
 fn stable(name: &str) -> String {
     match name.strip_prefix("kmalloc-rnd-").and_then(|rest| rest.split_once('-')) {
         Some((_, size)) => format!("kmalloc-{size}"),
@@ -143,7 +145,7 @@ fn stable(name: &str) -> String {
     }
 }
 
-/// The type of a cache's objects by its name, if a struct of this name fits into them.
+/// The type of a cache's objects: a struct with a matching name that fits into them.
 fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
     let fits = |name: &str| {
         let of = btf.composite(name)?;
@@ -162,7 +164,7 @@ fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
         .flat_map(|stem| [stem.to_owned(), format!("{stem}_struct"), format!("{stem}{EMBEDDING}")])
         .collect();
     let found: Vec<TypeId> = names.iter().filter_map(|name| fits(name)).collect();
-    // `inode` and `inode_info` both exist: what leaves least room over is it.
+    // Of several, such as `inode` and `inode_info`, take the largest one that fits.
     found.into_iter().max_by_key(|of| btf.bytes(*of))
 }
 
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_known_by_its_cache_though_the_kernel_allocates_less_than_all_of_its_type() {
+    fn a_task_is_identified_by_its_cache_although_the_kernel_allocates_only_part_of_its_type() {
         let btf = Btf::parse(&kernel::types().finish()).expect("types");
         let name = |cache, object| type_of(&btf, cache, object).map(|of| btf.name(of).to_owned());
         assert_eq!(name("task_struct", 256), Some("task_struct".to_owned()));
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_offset_in_a_line_if_their_distance_is_whole_lines() {
+    fn objects_keep_their_offset_in_a_line_if_their_distance_is_a_multiple_of_it() {
         let keeps = |step| {
             let name = "shmem_inode_cache".to_owned();
             Cache { name, object: step, of: None, step, left: 0 }.keeps_lines()

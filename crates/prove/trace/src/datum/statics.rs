@@ -1,5 +1,5 @@
-//! Types of static variables that the kernel does not describe: its types (BTF) have those of
-//! functions and, in newer ones, of variables of CPUs, but not of others.
+//! Types of static variables that the kernel does not describe. Its types (BTF) cover functions
+//! and, in newer kernels, per-CPU variables, but no other variables.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::btf::{Btf, TypeId};
 use super::memory::Memory;
 use super::symbols::Symbols;
 
-/// Structs that calls share.
+/// Static structs that calls share, with their types.
 const STRUCTS: &[(&str, &str)] = &[
     ("contig_page_data", "pglist_data"),
     ("fsnotify_mark_srcu", "srcu_struct"),
@@ -31,41 +31,42 @@ const STRUCTS: &[(&str, &str)] = &[
     ("root_user", "user_struct"),
     ("vm_committed_as", "percpu_counter"),
 ];
-/// Pointers to structs that are allocated once, when the system boots.
+/// Pointers to structs that are allocated once, at boot.
 const POINTERS: &[(&str, &str)] =
     &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
-/// Pointers to tables that are allocated when the system boots, and the variables with their numbers
-/// of entries, of a pointer each.
+/// Pointers to tables that are allocated at boot, each with the variable that determines the number
+/// of entries. An entry is a pointer.
 const TABLES: &[(&str, &str, Shift)] = &[
     ("dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("__dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("inode_hashtable", "i_hash_shift", Shift::OfIndex),
     ("mount_hashtable", "m_hash_shift", Shift::OfIndex),
 ];
-/// A greater number of entries is invalid.
+/// Maximum binary logarithm of the number of entries; a greater one is invalid.
 const MAX_ENTRIES_SHIFT: u32 = 28;
 
-/// What a number is that is called a shift.
+/// The meaning of a variable that is called a shift.
 #[derive(Clone, Copy, Debug)]
 enum Shift {
-    /// By how much a hash of 32 bits is shifted to make an index.
+    /// The number of bits by which a 32-bit hash is shifted to make an index.
     OfHash,
-    /// How many bits an index has.
+    /// The number of bits of an index.
     OfIndex,
 }
 
-/// Tables of the operations of pipes: with names or without, which have their own from Linux 6.14 on.
+/// The `file_operations` of pipes. Anonymous pipes have their own from Linux 6.14 on.
 const PIPES: &[&str] = &["pipefifo_fops", "pipeanon_fops"];
 
-/// Static variables of known types, by their address.
+/// Static data of known types, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Statics {
     structs: BTreeMap<u64, TypeId>,
-    /// What static pointers point to, likewise.
+    /// Structs that static pointers point to, by address.
     pointed: BTreeMap<u64, TypeId>,
-    /// Names and ends of tables, likewise.
+    /// Names and ends of tables, by the address of their start.
     tables: BTreeMap<u64, (&'static str, u64)>,
-    /// Operations of pipes: what a file with them has to itself is a `struct pipe_inode_info`.
+    /// Addresses of the `file_operations` of pipes. The private data of a file with one of them are
+    /// a `struct pipe_inode_info`.
     pub(crate) pipe_operations: Vec<u64>,
 }
 
@@ -86,8 +87,8 @@ impl Statics {
         }
     }
 
-    /// The struct that has the byte at an address, in the image or in the direct map: where it begins
-    /// and its type.
+    /// The start and the type of the struct that contains an address in the image or in the direct
+    /// map.
     pub(crate) fn at(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
         [&self.structs, &self.pointed].into_iter().find_map(|known| {
             let (begin, of) = known.range(..=address).next_back()?;
@@ -95,7 +96,7 @@ impl Statics {
         })
     }
 
-    /// The table that has the byte at an address.
+    /// The name of the table that contains an address.
     pub(crate) fn table_at(&self, address: u64) -> Option<&'static str> {
         let (_, (name, end)) = self.tables.range(..=address).next_back()?;
         (address < *end).then_some(name)
@@ -107,7 +108,7 @@ impl Statics {
     }
 }
 
-/// Where a table begins, its name without what marks it as internal, and where it ends.
+/// The start, name and end of a table. The name lacks the prefix that marks it as internal.
 fn table(
     memory: &Memory,
     symbols: &Symbols,

@@ -4,18 +4,18 @@ use std::cmp::Reverse;
 
 use knee_marks::{KernelSymbol, kernel_symbols};
 
-/// Where an address is.
+/// The symbol that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
     /// The function's or variable's name, or a section's.
     pub name: &'a str,
-    /// Bytes from its first one.
+    /// The offset of the address from the symbol, in bytes.
     pub offset: u64,
-    /// Bytes from its first one to the next symbol.
+    /// Bytes from the symbol to the next one.
     pub bytes: u64,
 }
 
-/// A symbol's address, and where in the text its name is.
+/// A symbol's address, and the start and end of its name in the text.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
@@ -35,7 +35,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     text: String,
-    /// By address; of several at one address the most specific is last.
+    /// Sorted by address. Among symbols at the same address, the most specific is last.
     entries: Vec<Entry>,
 }
 
@@ -66,17 +66,17 @@ impl Symbols {
         Some(Symbol { name: self.name(entry), offset: address - entry.address, bytes })
     }
 
-    /// Where a symbol is; of several with the same name, the first. It searches all symbols.
+    /// The address of a symbol; of the first if several have the same name. Searches all symbols.
     pub fn address_of(&self, name: &str) -> Option<u64> {
         self.entries.iter().find(|entry| self.name(entry) == name).map(|entry| entry.address)
     }
 
-    /// How many there are.
+    /// The number of symbols.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it is empty.
+    /// Whether there are no symbols.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_goes_before_the_section_that_begins_with_it() {
+    fn a_variable_is_preferred_to_the_section_that_begins_with_it() {
         let symbols = Symbols::parse("10 D __start_data\n10 D count\n10 D __data\n");
         assert_eq!(symbols.at(0x10).map(|symbol| symbol.name), Some("count"));
     }

@@ -1,10 +1,10 @@
-//! What the kernel's types make known: fields, and what slabs and pages hold.
+//! Uses the kernel's types to name fields, and the content of slabs and pages.
 
 use std::collections::{HashMap, HashSet};
 
 use super::btf::{Btf, TypeId};
 use super::fields::{Field, field};
-use super::learned::OfCode;
+use super::learned::CodeHistory;
 use super::memory::{Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
 use super::propagate::{Known, Scan};
@@ -13,31 +13,31 @@ use super::slab::{Cache, Caches};
 use super::statics::Statics;
 use super::symbols::Symbols;
 
-/// Memory is searched for pointers to objects that are not known so often, at most.
+/// Maximum number of searches of memory for pointers to unknown objects.
 const MAX_SCANS: usize = 50;
-/// Structs that are named as a whole: their fields are how a tree works.
+/// Structs whose fields are not named: they only show how a tree works.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
-/// What the kernel's types make known.
+/// The kernel's types, and what has been learned with them.
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) btf: Btf,
     pub(super) pages: Option<Pages>,
     pub(super) caches: Option<Caches>,
     pub(super) statics: Statics,
-    /// Objects of general caches, and pages, as the last search has found them.
+    /// Objects of general caches and pages, as found by the last search.
     known: HashMap<u64, Known>,
     /// What code has touched, for objects that have been freed.
-    objects_of_code: OfCode<(u64, u64), Known>,
-    /// The same of pages.
-    pub(super) pages_of_code: OfCode<u64, String>,
-    /// What memory has been searched for: cache, offset in an object, code.
+    objects_of_code: CodeHistory<(u64, u64), Known>,
+    /// The same for pages.
+    pub(super) pages_of_code: CodeHistory<u64, String>,
+    /// The searches that have been made: cache, offset in an object, code.
     searched: HashSet<(u64, u64, Vec<u64>)>,
     /// Fields, by type, offset and alternative.
     fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
 }
 
-/// A name, and how many bytes from the address on have it.
+/// A name, and the number of bytes from the address on to which it applies.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -51,8 +51,8 @@ impl Types {
             statics: Statics::new(memory, symbols, &btf),
             btf,
             known: HashMap::new(),
-            objects_of_code: OfCode::default(),
-            pages_of_code: OfCode::default(),
+            objects_of_code: CodeHistory::default(),
+            pages_of_code: CodeHistory::default(),
             searched: HashSet::new(),
             fields: HashMap::new(),
         }
@@ -73,7 +73,7 @@ impl Types {
         Named { name: field.path.clone(), bytes: field.end - offset }
     }
 
-    /// A byte of a slab, which is described by its cache and its first byte.
+    /// Names a byte of a slab, given by the addresses of its cache and its first byte.
     pub(super) fn object(
         &mut self,
         memory: &Memory,
@@ -89,7 +89,7 @@ impl Types {
         let known = match cache.of {
             Some(of) => Some(Known::Struct(of)),
             None => {
-                // Objects of a cache of their own are of one type, known or not.
+                // All objects of a dedicated cache have one type, known or not.
                 let offset = if cache.is_general() { Some(offset) } else { None };
                 self.known_object(memory, object, (cache_at, offset), code)
             }
@@ -125,16 +125,16 @@ impl Types {
         }
     }
 
-    /// Whether all objects of the cache that is described there begin at the same place in a line;
-    /// also if it is none.
+    /// Whether all objects of the cache at an address begin at the same offset in a line; true for
+    /// an invalid cache.
     pub(super) fn keeps_lines(&mut self, memory: &Memory, cache: u64) -> bool {
         let caches = self.caches.as_mut();
         let cache = caches.and_then(|caches| caches.get(memory, &self.btf, cache));
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// What an object without a type of its own is. What it was when the code touched it may be
-    /// gone by now: then it is what the same code has touched before.
+    /// Finds out what an object is if its cache has no known type. If the object has been freed
+    /// since the code touched it, it counts as what the same code has touched before.
     fn known_object(
         &mut self,
         memory: &Memory,
@@ -155,13 +155,14 @@ impl Types {
         Some(known)
     }
 
-    /// The name of the cache that is described there.
+    /// The name of the cache at an address.
     pub(super) fn cache_name(&mut self, memory: &Memory, cache: u64) -> Option<String> {
         let caches = self.caches.as_mut()?;
         caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
     }
 
-    /// The use of a page that is not a slab. If the page is free by now, what the code touches otherwise.
+    /// The use of a page that is not a slab. If the page has been freed, the use of pages that the
+    /// same code has touched before.
     pub(super) fn page_use(
         &mut self,
         memory: &Memory,
@@ -194,10 +195,10 @@ impl Types {
         }
     }
 
-    /// Searches memory, once for each thing that is not known.
-    fn search(&mut self, memory: &Memory, thing: (u64, u64, Vec<u64>)) {
+    /// Searches memory for unknown objects, once for each `key`.
+    fn search(&mut self, memory: &Memory, key: (u64, u64, Vec<u64>)) {
         if self.searched.len() < MAX_SCANS
-            && self.searched.insert(thing)
+            && self.searched.insert(key)
             && let (Some(pages), Some(caches)) = (&self.pages, &mut self.caches)
         {
             let roots = self.statics.all().collect::<Vec<_>>();
@@ -206,7 +207,7 @@ impl Types {
         }
     }
 
-    /// The file system that the file of an address space is part of.
+    /// The name of the file system of an address space's file.
     pub(super) fn file_system(&self, memory: &Memory, mapping: u64) -> Option<String> {
         let at = |address: u64, path| memory.word(address.checked_add(self.btf.offset(path)?)?);
         let inode = at(mapping, "address_space.host")?;
@@ -217,19 +218,19 @@ impl Types {
 }
 
 impl Named {
-    /// The same, of a struct that has a name of its own.
+    /// The same field of a struct variable, with the variable's name.
     pub(super) fn inside(self, variable: &str) -> Named {
         let path = self.name.split_once('.').map_or(String::new(), |(_, path)| format!(".{path}"));
         Named { name: format!("{variable}{path}"), bytes: self.bytes }
     }
 }
 
-/// A name with its role.
+/// A name, followed by its role in parentheses.
 pub(super) fn with(name: String, role: &str) -> String {
     if role.is_empty() { name } else { format!("{name} ({role})") }
 }
 
-/// Something that is named as one.
+/// A name for all bytes of something.
 pub(super) fn whole(name: &str) -> Named {
     Named { name: name.to_owned(), bytes: u64::MAX }
 }

@@ -1,4 +1,4 @@
-//! `check.json`: which kernel or program, and which tests, a record is of.
+//! `check.json`: the kernel or program, and the tests, of a record.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -11,9 +11,10 @@ use sha2::{Digest as _, Sha256};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
-/// More than anybody has machines; so that what a file says can be counted.
-const MOST_SHARDS: usize = 1 << 16;
-/// Distinguishes `check.json` from other documents.
+/// Maximum number of shards, far more than anyone has machines. It bounds the work for an invalid
+/// file.
+const MAX_SHARDS: usize = 1 << 16;
+/// The `kind` that distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
 
 /// `check.json`.
@@ -46,7 +47,7 @@ pub struct Check {
     pub shard: Shard,
 }
 
-/// What traces tests.
+/// A tool that traces tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
@@ -86,14 +87,14 @@ impl fmt::Display for ToolChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tested {
-    /// Its system calls.
+    /// The system calls of a kernel.
     Kernel {
         /// The kernel.
         kernel: TestedKernel,
         /// What the tests' files are on: `tmpfs`.
         file_system: String,
     },
-    /// The library in it.
+    /// The library in a program.
     Program {
         /// The program.
         program: TestedProgram,
@@ -122,7 +123,7 @@ pub struct TestedKernel {
 }
 
 impl TestedKernel {
-    /// Of a kernel.
+    /// The description of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         Self {
             release: kernel.release().to_owned(),
@@ -141,7 +142,7 @@ pub struct TestedProgram {
 }
 
 impl TestedProgram {
-    /// Of the program in a file.
+    /// The description of the program in a file.
     pub fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { name, file: hexadecimal(Sha256::digest(fs::read(path)?)) })
@@ -151,14 +152,14 @@ impl TestedProgram {
 /// The tests of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tests {
-    /// How many.
+    /// The number of tests.
     pub count: usize,
     /// SHA-256 of their ids in order, each followed by a newline, in hexadecimal.
     pub digest: String,
 }
 
 impl Tests {
-    /// Those with these ids.
+    /// The tests with these ids, in this order.
     pub fn of<'i>(ids: impl Iterator<Item = &'i str>) -> Self {
         let mut digest = Sha256::new();
         let mut count = 0;
@@ -185,14 +186,14 @@ fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
 /// A part of a check: every `of`-th test, starting with the `index`-th. Written `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shard {
-    /// From 1.
+    /// Which shard it is, from 1.
     pub index: usize,
     /// The number of shards.
     pub of: usize,
 }
 
 impl Shard {
-    /// All tests.
+    /// The only shard of a check that is not divided.
     pub const WHOLE: Self = Self { index: 1, of: 1 };
 
     /// Whether the test with this number, from 0, is part of it.
@@ -200,13 +201,13 @@ impl Shard {
         nr % self.of == self.index - 1
     }
 
-    /// How many of `count` tests are part of it.
+    /// The number of tests, of `count` in all, that are part of it.
     pub fn size(self, count: usize) -> usize {
         count / self.of + usize::from(count % self.of >= self.index)
     }
 
     pub(super) fn is_possible(self) -> bool {
-        (1..=self.of).contains(&self.index) && self.of <= MOST_SHARDS
+        (1..=self.of).contains(&self.index) && self.of <= MAX_SHARDS
     }
 }
 
@@ -216,9 +217,9 @@ impl fmt::Display for Shard {
     }
 }
 
-/// A text that names no shard.
+/// The error for a text that is not a shard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a shard is written I/N with I from 1 to N, such as 2/4, and N at most {MOST_SHARDS}")]
+#[error("a shard is written I/N with I from 1 to N, such as 2/4, and N at most {MAX_SHARDS}")]
 pub struct ShardError;
 
 impl FromStr for Shard {
@@ -233,7 +234,7 @@ impl FromStr for Shard {
 }
 
 impl Check {
-    /// One that begins now, which the caller knows.
+    /// A check that begins now. `began` is the current time.
     pub fn begin(began: String, tested: Tested, tests: Tests, shard: Shard, qemu: String) -> Self {
         Self {
             schema: SCHEMA,
@@ -250,13 +251,13 @@ impl Check {
         }
     }
 
-    /// How many tests the shard has.
+    /// The number of tests in the shard.
     pub fn expected(&self) -> usize {
         self.shard.size(self.tests.count)
     }
 
-    /// The tools that traced this check and are not the same as those that traced a later one, so
-    /// that verdicts can differ for that reason alone. A tool that a record does not name is left out.
+    /// The tools that differ between this check and a later one, so that verdicts may differ for
+    /// that reason alone. Leaves out a tool that either record does not name.
     pub fn tool_changes(&self, after: &Self) -> Vec<ToolChange> {
         let plugin = |check: &Self| check.plugin.clone().unwrap_or_default();
         let changes = [
@@ -272,18 +273,18 @@ impl Check {
             .collect()
     }
 
-    /// What makes results of `other` no results of the same check, if anything does.
+    /// Why `other` is not the same check; `None` if it is.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self, other);
         let tested = a.tested.difference(&b.tested);
         if tested.is_some() {
             tested
         } else if a.tests.count != b.tests.count {
-            of("the number of tests is", &a.tests.count, &b.tests.count)
+            mismatch("the number of tests is", &a.tests.count, &b.tests.count)
         } else if a.tests.digest != b.tests.digest {
             Some(format!("the {} tests are different, or in a different order", a.tests.count))
         } else if a.shard.of != b.shard.of {
-            of("the number of shards is", &a.shard.of, &b.shard.of)
+            mismatch("the number of shards is", &a.shard.of, &b.shard.of)
         } else {
             None
         }
@@ -298,11 +299,11 @@ impl Tested {
                 Self::Kernel { kernel: b, file_system: b_files },
             ) => {
                 if a.release != b.release {
-                    of("the kernel is", &a.release, &b.release)
+                    mismatch("the kernel is", &a.release, &b.release)
                 } else if a.image != b.image {
                     Some(format!("the kernel is a different image of {}", a.release))
                 } else if a_files != b_files {
-                    of("files are on", a_files, b_files)
+                    mismatch("files are on", a_files, b_files)
                 } else {
                     None
                 }
@@ -313,16 +314,16 @@ impl Tested {
                 } else if a.name == b.name {
                     Some(format!("the program is a different build of {}", a.name))
                 } else {
-                    of("the program is", &a.name, &b.name)
+                    mismatch("the program is", &a.name, &b.name)
                 }
             }
-            (a, b) => of("what was checked is", a, b),
+            (a, b) => mismatch("what was checked is", a, b),
         }
     }
 }
 
-/// Says of what two are not the same.
-fn of(what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display) -> Option<String> {
+/// Formats a difference.
+fn mismatch(what: &str, a: &dyn fmt::Display, b: &dyn fmt::Display) -> Option<String> {
     Some(format!("{what} {a}, not {b}"))
 }
 
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_knows_order_and_boundaries() {
+    fn the_digest_depends_on_order_and_boundaries() {
         let digest = |ids: &[&str]| Tests::of(ids.iter().copied()).digest;
         // printf 'a\nb\n' | sha256sum
         let known = "911169ddaaf146aff539f58c26c489af3b892dff0fe283c1c264c65ae5aa59a2";
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn a_difference_is_named() {
         let one = check(Shard::WHOLE, &["a,a/0"]);
         let differs = |change: fn(&mut Check)| {
             let mut other = one.clone();
@@ -387,11 +388,14 @@ mod tests {
             changes.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(changes(one.clone()).is_empty());
-        let told = changes(Check { qemu: "10.0.13".to_owned(), ..one.clone() });
+        let messages = changes(Check { qemu: "10.0.13".to_owned(), ..one.clone() });
         let expected = "QEMU differs (7.2.22, then 10.0.13), so verdicts may differ";
-        assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
-        let told = changes(Check { plugin: Some("11".repeat(8)), ..one.clone() });
-        assert!(told.len() == 1 && told[0].contains("plugin for QEMU differs (0000"), "{told:?}");
+        assert!(messages.len() == 1 && messages[0].starts_with(expected), "{messages:?}");
+        let messages = changes(Check { plugin: Some("11".repeat(8)), ..one.clone() });
+        assert!(
+            messages.len() == 1 && messages[0].contains("plugin for QEMU differs (0000"),
+            "{messages:?}"
+        );
         assert!(changes(Check { plugin: None, qemu: String::new(), ..one.clone() }).is_empty());
         assert_eq!(plugin_digest().len(), 16);
     }
@@ -441,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shards_are_disjoint_and_all_there_is(count in 0usize..200, of in 1usize..20) {
+        fn shards_are_disjoint_and_complete(count in 0usize..200, of in 1usize..20) {
             let shards: Vec<Shard> = (1..=of).map(|index| Shard { index, of }).collect();
             for nr in 0..count {
                 prop_assert_eq!(shards.iter().filter(|shard| shard.has(nr)).count(), 1);

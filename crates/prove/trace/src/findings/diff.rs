@@ -1,8 +1,9 @@
 //! The differences between two checks.
 //!
-//! Only tests that both have are compared, by id. A test is worse if it was conflict-free and now
-//! conflicts in every run, and better in the opposite case. A test that is `sometimes`, `disturbed` or
-//! `died` on either side proves neither, and is listed separately.
+//! Only tests in both checks are compared, by id. A test is worse if it was conflict-free and now
+//! conflicts in every run, and better in the opposite case. A test that is `sometimes`, `disturbed`
+//! or `died` in either check proves neither; if it was conflict-free before, it is listed
+//! separately.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::{SCHEMA, TestLine, Verdict};
 
-/// The difference of two checks.
+/// The differences between two checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diff {
     /// Version of this document: 1.
@@ -22,7 +23,7 @@ pub struct Diff {
     pub only_before: usize,
     /// The number of tests only in the second check.
     pub only_after: usize,
-    /// Of these, the conflict-free tests in the first check.
+    /// The number of compared tests that are conflict-free in the first check.
     pub free_before: usize,
     /// Conflict-free tests in the second check.
     pub free_after: usize,
@@ -34,8 +35,7 @@ pub struct Diff {
     pub better: Vec<String>,
     /// Ids of tests that were conflict-free and are now inconclusive, by their new verdict.
     pub unclear: BTreeMap<Verdict, Vec<String>>,
-    /// Data that tests share now, and that no test shared before. Data in the most tests come
-    /// first.
+    /// Data that tests share now, and that no test shared before, those in the most tests first.
     pub new_data: Vec<DatumChange>,
     /// Data that tests shared before, and that no test shares now.
     pub gone_data: Vec<DatumChange>,
@@ -68,7 +68,7 @@ pub struct DatumChange {
 }
 
 impl Diff {
-    /// What `after` has otherwise than `before`.
+    /// The differences of `after` from `before`.
     pub fn of(before: &[TestLine], after: &[TestLine]) -> Self {
         let first: BTreeMap<&str, &TestLine> =
             before.iter().map(|test| (test.test.as_str(), test)).collect();
@@ -132,8 +132,8 @@ impl Diff {
     }
 }
 
-/// What two records of the same tests agree in: a verdict that the other one does not confirm becomes
-/// `sometimes`, and what the other one has not is left as it is.
+/// Returns `tests`, with the verdict `sometimes` wherever `again` has another verdict. Tests that
+/// `again` does not have are left as they are.
 pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
     let again: BTreeMap<&str, Verdict> =
         again.iter().map(|test| (test.test.as_str(), test.verdict)).collect();
@@ -146,7 +146,7 @@ pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
     tests.iter().map(confirm).collect()
 }
 
-/// What tests share, and in how many it is.
+/// The data that tests share, with the number of tests that share each.
 fn data<'t>(tests: impl Iterator<Item = &'t TestLine>) -> BTreeMap<String, usize> {
     let mut data = BTreeMap::new();
     for datum in tests.flat_map(TestLine::data) {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_listed_once_and_only_proofs_count() {
+    fn each_change_is_listed_once_and_inconclusive_verdicts_are_not_changes() {
         let sometimes = |id| with(id, Verdict::Sometimes, Vec::new());
         let before = [
             free("a,b/0"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_that_is_not_confirmed_proves_nothing() {
+    fn an_unconfirmed_verdict_is_inconclusive() {
         let before = ["a,b/0", "a,b/1", "a,b/2"].map(free);
         let after = ["a,b/0", "a,b/1", "a,b/2"].map(|id| conflicting(id, &["x"]));
         let again = [free("a,b/0"), conflicting("a,b/1", &["y"])];
@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_differs_from_itself(tests in any_check()) {
+        fn a_check_does_not_differ_from_itself(tests in any_check()) {
             let diff = Diff::of(&tests, &tests);
             prop_assert_eq!(diff.compared, tests.len());
             let changes = (diff.sets, diff.worse, diff.better, diff.new_data, diff.gone_data);
@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn the_other_way_round_what_is_worse_is_better(one in any_check(), changed in any_check()) {
+        fn worse_in_one_direction_is_better_in_the_other(one in any_check(), changed in any_check()) {
             // The same ids, other verdicts.
             let other: Vec<TestLine> = one
                 .iter()

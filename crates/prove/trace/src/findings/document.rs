@@ -1,4 +1,4 @@
-//! What `--json` prints of records, and the schemas of it.
+//! The `--json` output for records, and its schemas.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,13 +24,13 @@ pub struct MatrixDocument<'f> {
 pub struct Set {
     /// The operations: two, except for tests that do not have two calls.
     pub operations: Vec<String>,
-    /// How many tests of them went how.
+    /// The number of tests with each verdict.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
 impl<'f> MatrixDocument<'f> {
-    /// Of a record.
+    /// The document for a record.
     pub fn of(findings: &'f Findings) -> Self {
         let tally = Tally::of(&findings.tests);
         let set = |(operations, counts): (&Vec<String>, &Counts)| Set {
@@ -51,7 +51,7 @@ pub struct DiffDocument<'f> {
     pub diff: &'f Diff,
     /// The check before.
     pub before: &'f Check,
-    /// … and after.
+    /// The check after.
     pub after: &'f Check,
     /// Tracing tools that differ between the checks. Verdicts may differ for that reason alone.
     pub tools: Vec<ToolChange>,

@@ -11,33 +11,33 @@ pub enum FindingsError {
     /// A file or directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
     /// A file or directory could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is something where a new record was to be.
+    /// The directory for a new record already contains a record.
     #[error(
         "{} already exists; continue it with --resume, remove it, or name another directory",
         .0.display()
     )]
     Exists(PathBuf),
-    /// There is something else where a new record was to be.
+    /// The path for a new record already exists and is not a record.
     #[error("{} already exists and is not a record; remove it, or name another \
         directory", .0.display())]
     Foreign(PathBuf),
     /// There is no record.
     #[error("{} is not a record of knee commute check: it has no {CHECK_FILE}", .0.display())]
     NoRecord(PathBuf),
-    /// Another knee writes it.
+    /// Another knee is writing the record.
     #[error("another knee is writing {}; wait until it ends", .0.display())]
     InUse(PathBuf),
     /// `check.json` is invalid.
@@ -45,7 +45,7 @@ pub enum FindingsError {
     Check {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A line of `tests.jsonl` is invalid.
@@ -55,10 +55,10 @@ pub enum FindingsError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// What was to be resumed is something else.
+    /// The record to resume is of another check or shard.
     #[error("{} cannot be resumed: {difference}", dir.display())]
     OtherCheck {
         /// The record.
@@ -66,7 +66,7 @@ pub enum FindingsError {
         /// What differs.
         difference: String,
     },
-    /// Two records are not of the same check.
+    /// Two records are not shards of the same check.
     #[error(
         "{} and {} are not shards of the same check: {difference}; to compare two checks, use \
          `knee commute diff`",
@@ -75,7 +75,7 @@ pub enum FindingsError {
     OtherShard {
         /// The first.
         one: PathBuf,
-        /// The one that does not fit.
+        /// The second.
         other: PathBuf,
         /// What differs.
         difference: String,

@@ -27,14 +27,14 @@ pub struct TestLine {
     /// calls, or `{"not_run": "…"}` or `{"setup_failed": "…"}` with the reason.
     #[schemars(with = "Option<serde_json::Value>")]
     pub unexpected: Option<Outcome>,
-    /// How the guest ended, if this test ended it.
+    /// How the guest or the program ended, if this test ended it.
     pub died: Option<String>,
     /// What the calls share. The verdict shows in which runs they share it.
     pub conflicts: Vec<SharedLine>,
 }
 
 impl TestLine {
-    /// What the runs of a test show.
+    /// The line of a test that has been run.
     pub fn of(checked: &Checked, functions: &Functions) -> Self {
         let counted =
             || checked.runs.iter().filter(|run| !run.is_disturbed() && !run.is_incomplete());
@@ -42,8 +42,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming code takes longer than the rest. Only the lines of the verdict need names, and mostly
-        // these are of the last run.
+        // Naming code takes longer than the rest. Only the lines of the verdict need names, and
+        // these are mostly those of the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -51,7 +51,7 @@ impl TestLine {
         let (verdict, conflicts) = match checked.outcome {
             Ok(_) => match verdict::verdict(runs(false)) {
                 (Verdict::Sometimes, _) => verdict::verdict(runs(true)),
-                told => told,
+                other => other,
             },
             Err(_) => (Verdict::Died, Vec::new()),
         };
@@ -64,13 +64,14 @@ impl TestLine {
         Self { schema: SCHEMA, test, verdict, unexpected, died, conflicts }
     }
 
-    /// The names of its calls.
+    /// The names of the operations that it calls.
     pub fn operations(&self) -> Vec<&str> {
         let names = self.test.split_once('/').map_or(self.test.as_str(), |(names, _)| names);
         names.split(',').collect()
     }
 
-    /// What its calls share in every run, each once.
+    /// The names of the data that its calls share in every run; empty unless the verdict is
+    /// `conflict`.
     pub fn data(&self) -> BTreeSet<String> {
         match self.verdict {
             Verdict::Conflict => self.conflicts.iter().flat_map(SharedLine::names).collect(),
@@ -78,22 +79,23 @@ impl TestLine {
         }
     }
 
-    /// One line, with its end.
+    /// The test as a line, with its newline.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("all keys of plain data are text") + "\n"
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, in words that go on from its place.
+    /// Returns the reason, worded to follow the place of the line in a message.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
             schema: u32,
         }
         // The caller reports the place of the line.
-        let told = |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
+        let without_line =
+            |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
         let read: Result<Self, _> = serde_json::from_slice(line);
         match (&read, serde_json::from_slice(line)) {
             (_, Ok(Versioned { schema })) if schema != SCHEMA => {
@@ -102,7 +104,7 @@ impl TestLine {
             (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
                 Err(format!("{:?} contains no operations", test.test))
             }
-            _ => read.map_err(told),
+            _ => read.map_err(without_line),
         }
     }
 }
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_before_data_had_names_is_read() {
+    fn a_line_of_an_older_version_without_data_is_read() {
         let line = conflicting("open,close/0.0", &["?fput"]).to_line();
         let without = line.replace("\"data\":[],", "");
         assert_ne!(without, line);
@@ -158,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(line in any_line()) {
+        fn a_line_is_read_as_it_was_written(line in any_line()) {
             let text = line.to_line();
             prop_assert_eq!(text.find('\n'), Some(text.len() - 1));
             prop_assert_eq!(TestLine::parse(text.as_bytes()), Ok(line));

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 6.1/
-//!   check.json     which kernel or program, which tests, how far (schemas/check.schema.json)
-//!   tests.jsonl    a line per test, as it ends                   (schemas/check-test.schema.json)
+//!   check.json     the kernel or program, the tests, the progress (schemas/check.schema.json)
+//!   tests.jsonl    a line per test, written when the test ends    (schemas/check-test.schema.json)
 //! ```
 //!
 //! ```json
@@ -15,32 +15,36 @@
 //!                  "callers":{"filp_close":[["__x64_sys_close"]]}}}}]}
 //! ```
 //!
-//! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, one system call each:
-//! whatever kills knee, at most the test in progress is lost, and a line that was torn by a crash
-//! of the machine is taken back when the record is resumed. A record is one of `n` shards; the
-//! shards of a check are read as one.
+//! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
+//! system call, so that a killed knee loses at most the test in progress. If the machine crashes in
+//! the middle of a line, that line is removed when the record is resumed. A record is one of `n`
+//! shards; the shards of a check are read as one record.
 //!
 //! # Which conflicts a test has
 //!
-//! A test is run until two runs share the same or one shares nothing, and at most three times. One that was
-//! disturbed or is incomplete does not count. A conflict of the test is what its calls share in **every** run that
-//! counts: the same datum, or, where that is not known, a line that the same functions write.
+//! A test is run until two consecutive runs share the same data or one run shares nothing, at most
+//! three times, or six times if it shares lines by position only. A run that was disturbed or is
+//! incomplete does not count. A conflict of the test is what its calls share in **every** run that
+//! counts: the same datum or, if it is not known, a line that the same functions write.
 //!
-//! * `conflict-free`: they share nothing in any run.
-//! * `conflict`: they share something in every run, and `conflicts` has it. The line's address and
-//!   its functions are those of the last run.
-//! * `sometimes`: they share something in some run, but nothing in all; `conflicts` has what they
-//!   shared in any, each once. Caches are refilled from shared lists now and then. What is shared
-//!   `by_position` counts so, in however many runs it is: calls touch different bytes, and of another
-//!   object of the same type other bytes share a line.
+//! * `conflict-free`: they share nothing in any run. A test that only shares lines by position is
+//!   also conflict-free if it shares nothing in at least one run.
+//! * `conflict`: they share the same data in every run. `conflicts` lists these, with the addresses
+//!   and functions of the last run.
+//! * `sometimes`: they share something in some runs, but nothing in all runs. `conflicts` lists
+//!   what they shared in any run, each datum once. One cause is a cache that is now and then
+//!   refilled from a shared list. Lines that are shared `by_position` also lead to this verdict,
+//!   however many runs share them: calls touch different bytes, and in another object of the same
+//!   type, other bytes share a line.
 //! * `disturbed`: no run counts.
-//! * `died`: the guest did not survive the test, and `died` has the way in which it ended.
+//! * `died`: the guest or the program did not survive the test, and `died` describes how it ended.
 //!
 //! # The evaluation of a record
 //!
-//! Pure functions: how many tests of each pair are conflict-free ([`Tally`]), how another record
-//! differs ([`Diff`]), and which data prevent most tests from being conflict-free ([`Ranking`]). Schemas of what `--json`
-//! prints of these are `schemas/check-matrix.schema.json`, `check-diff` and `check-explain`.
+//! Pure functions compute how many tests of each pair are conflict-free ([`Tally`]), how another
+//! record differs ([`Diff`]), and which data prevent most tests from being conflict-free
+//! ([`Ranking`]). The schemas of their `--json` output are `schemas/check-matrix.schema.json`,
+//! `check-diff` and `check-explain`.
 
 mod description;
 mod diff;

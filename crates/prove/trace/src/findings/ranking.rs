@@ -1,11 +1,11 @@
-//! Which data prevent most tests from being conflict-free, and in which order to fix them.
+//! Ranks the data that prevent most tests from being conflict-free, and orders their fixes.
 //!
-//! A test becomes conflict-free when everything that it shares has been fixed. So the ranking has for
-//! each datum the number of tests that share it, and the number that would be conflict-free if only it
-//! were fixed. Most tests share several data, and fixing one alone makes no test conflict-free, so an order
-//! is made of *sets*: in each step the set of some test, without what has been fixed already, whose
-//! fixing frees most tests per datum. It is greedy: each step is the best after the ones before, and
-//! the sequence need not be the best of its length (maximum coverage is NP-hard).
+//! A test becomes conflict-free when everything that it shares has been fixed. So for each datum,
+//! the ranking has the number of tests that share it, and the number that would be conflict-free if
+//! it alone were fixed. Most tests share several data, and fixing one of these alone makes no test
+//! conflict-free. So a step fixes a *set* of data: of all tests, the set of data still to be fixed
+//! that frees the most tests per datum. The sequence is greedy: each step is the best after the
+//! ones before, but the sequence need not be the best of its length (maximum coverage is NP-hard).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +26,10 @@ pub struct Ranking {
     pub free: usize,
     /// The number of tests that share the same data in every run. The ranking ignores other tests.
     pub conflicting: usize,
-    /// What these tests share, ordered by the tests that fixing it alone would free, then by the
-    /// tests that share it.
+    /// The data that these tests share, ordered by the number of tests that fixing each alone would
+    /// free, then by the number of tests that share it.
     pub data: Vec<Datum>,
-    /// What to fix first, then next, and so on.
+    /// What to fix, in this order.
     pub fixes: Vec<Fix>,
 }
 
@@ -43,7 +43,8 @@ pub struct Datum {
     pub unlocks_tests: usize,
     /// The number of tests that share it.
     pub tests: usize,
-    /// By operation, the functions that write to its lines, with the number of lines of tests.
+    /// By operation, each function that writes to its lines, with the number of such lines in all
+    /// tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
     /// The same for functions that read.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,
@@ -54,7 +55,7 @@ pub struct Datum {
 /// A step: data to fix together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fix {
-    /// Their names.
+    /// The names of the data.
     pub data: Vec<String>,
     /// The number of additional conflict-free tests after this step.
     #[serde(rename = "frees")]
@@ -98,11 +99,11 @@ impl Ranking {
     }
 }
 
-/// What has been seen of a datum.
+/// What the tests so far show about a datum.
 #[derive(Default)]
 struct Seen {
     datum: Datum,
-    /// By operation and function: how often it has which callers.
+    /// By operation and function, the number of times that each chain of callers occurs.
     chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
 }
 
@@ -145,7 +146,7 @@ impl Seen {
     fn finish(self) -> Datum {
         let mut datum = self.datum;
         for ((operation, function), chains) in self.chains {
-            // Of equals the first by name.
+            // If several are equally frequent, take the first by name.
             let most = chains.into_iter().rev().max_by_key(|(_, times)| *times);
             if let Some((chain, _)) = most {
                 datum.callers.entry(operation).or_default().insert(function, chain);
@@ -155,11 +156,11 @@ impl Seen {
     }
 }
 
-/// What is left of the data of some tests, as numbers in ascending order.
+/// The data of some tests that are still to be fixed, as numbers in ascending order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64: most sets differ in it.
+    /// A bit for each number modulo 64, in which most sets differ.
     bits: u64,
 }
 
@@ -180,10 +181,11 @@ impl Left {
     }
 }
 
-/// The greedy sequence. `sets`: what tests share, and how many share just that.
+/// The greedy sequence of fixes. `sets` has the sets of data that tests share, each with the number
+/// of tests that share exactly these.
 fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
     let names: Vec<&String> = sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
-    let number = |name: &String| names.binary_search(&name).expect("all names are there");
+    let number = |name: &String| names.binary_search(&name).expect("all names are in the list");
     let mut left: BTreeMap<Left, usize> = sets
         .iter()
         .map(|(set, tests)| (Left::of(set.iter().map(number).collect()), *tests))
@@ -193,7 +195,7 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
-        // The most tests per datum; of equals, the fewest data, and then the first by name.
+        // The most tests per datum; if equal, the fewest data; then the first by name.
         let best = left.keys().map(|set| (unlocked(set), set)).max_by(|(a, one), (b, other)| {
             let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
             rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))
@@ -240,21 +242,21 @@ mod tests {
         all.push(with("a,b/sometimes", Verdict::Sometimes, all[0].conflicts.clone()));
         let ranking = Ranking::of(&all, 10);
         assert_eq!((ranking.tests, ranking.free, ranking.conflicting), (6, 1, 4));
-        let told: Vec<_> =
+        let ranked: Vec<_> =
             ranking.data.iter().map(|d| (d.datum.as_str(), d.unlocks_tests, d.tests)).collect();
-        assert_eq!(told, [("x", 2, 3), ("y", 0, 2), ("z", 0, 1)]);
+        assert_eq!(ranked, [("x", 2, 3), ("y", 0, 2), ("z", 0, 1)]);
     }
 
     #[test]
     fn data_that_unlock_no_test_alone_are_fixed_together() {
         assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
-        // Three tests with two data are better than one with one.
+        // Two data that free three tests are better than one that frees one.
         let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
         assert_eq!(steps(&sets), expected(&[("x+y", 3), ("z", 1)]));
     }
 
     #[test]
-    fn what_has_been_fixed_counts_for_the_next_step() {
+    fn a_step_builds_on_the_steps_before_it() {
         let sets: [&[&str]; 5] = [&["x"], &["x"], &["x", "y"], &["x", "y"], &["z", "y"]];
         assert_eq!(steps(&sets), expected(&[("x", 2), ("y", 2), ("z", 1)]));
     }

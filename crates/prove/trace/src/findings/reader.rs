@@ -1,4 +1,4 @@
-//! Reading records, and shards as one.
+//! Reads records, and several shards as one record.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
 
-/// What a check has found: a record, or shards of it as one.
+/// What a check has found, in one record or in several shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Findings {
     /// The first shard's description.
     pub check: Check,
-    /// The tests of all shards, in the order of the shards and in each as they ended.
+    /// The tests of all shards, in the order of the shards, and within a shard in the order in
+    /// which they ended.
     pub tests: Vec<TestLine>,
-    /// The shards that are there.
+    /// The shards that were read.
     pub shards: Vec<Shard>,
 }
 
@@ -27,7 +28,7 @@ pub fn is_record(path: &Path) -> bool {
 impl Findings {
     /// Reads the record in a directory.
     ///
-    /// A last line without an end is left out: its test was in progress.
+    /// A last line without a newline is left out: its test was in progress.
     ///
     /// # Errors
     /// If there is no record, or its content does not match the schema.
@@ -43,7 +44,7 @@ impl Findings {
     /// If one cannot be read, is named twice, or is of another check.
     ///
     /// # Panics
-    /// Without any.
+    /// If `dirs` is empty.
     pub fn of_shards(dirs: &[PathBuf]) -> Result<Self, FindingsError> {
         let mut read = Vec::with_capacity(dirs.len());
         for dir in dirs {
@@ -51,7 +52,7 @@ impl Findings {
         }
         read.sort_by_key(|(_, findings)| findings.check.shard.index);
         let mut read = read.into_iter();
-        let (first, mut all) = read.next().expect("one directory at least");
+        let (first, mut all) = read.next().expect("at least one directory");
         let mut last = first;
         for (dir, Self { check, tests, .. }) in read {
             let [one, other] = [last, dir].map(Clone::clone);
@@ -69,16 +70,16 @@ impl Findings {
         Ok(all)
     }
 
-    /// How many tests of the check have no result here.
+    /// The number of tests of the check that have no result here.
     pub fn missing(&self) -> usize {
         self.check.tests.count.saturating_sub(self.tests.len())
     }
 
-    /// The shards that are not here.
+    /// The shards that were not read.
     pub fn missing_shards(&self) -> Vec<Shard> {
         let of = self.check.shard.of;
         let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
-        // A shard without a test is not missed.
+        // A shard without tests cannot be missing.
         let shards = (1..=of.min(self.check.tests.count)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }
@@ -112,7 +113,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         let found = &document["schema"];
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
-    // Once more from the text: its errors name line and column.
+    // Parse the text once more, as these errors contain line and column.
     let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match check.shard.is_possible() {
         true => Ok(check),
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shard_of_the_same_check_is_refused() {
+    fn a_record_that_is_not_a_shard_of_the_same_check_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = [1, 2].map(|index| Shard { index, of: 2 });
         record(&dir.path().join("1"), &check(one, &["a,b/0"]), &[]);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_left_out_and_another_invalid_line_is_an_error_with_its_place() {
+    fn a_torn_last_line_is_left_out_but_another_invalid_line_is_an_error_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let ids = ["a,b/0", "a,b/1"];
         record(dir.path(), &check(Shard::WHOLE, &ids), &[free(ids[0])]);

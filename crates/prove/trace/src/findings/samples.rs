@@ -1,4 +1,4 @@
-//! Records that the tests of this module make up.
+//! Sample records for the tests of this module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{CHECK_FILE, TESTS_FILE};
 use super::{Check, SCHEMA, Shard, SharedLine, TestLine, Tests, Touched, Verdict};
 use super::{Tested, TestedKernel, TestedProgram};
 
-/// A description of these tests' check.
+/// The description of a check with these tests.
 pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
     Check {
         schema: SCHEMA,
@@ -39,7 +39,7 @@ pub(super) fn program(name: &str, file: &str) -> Tested {
     Tested::Program { program: TestedProgram { name: name.to_owned(), file: file.to_owned() } }
 }
 
-/// Writes a record as it is when knee is killed.
+/// Writes a record as a killed knee leaves it.
 pub(super) fn record(dir: &Path, check: &Check, lines: &[TestLine]) {
     std::fs::create_dir_all(dir).unwrap();
     std::fs::write(dir.join(CHECK_FILE), serde_json::to_string(check).unwrap()).unwrap();
@@ -62,7 +62,8 @@ pub(super) fn conflicting(test: &str, names: &[&str]) -> TestLine {
     with(test, Verdict::Conflict, lines)
 }
 
-/// A line that call 0 writes and call 1 reads: a datum, or behind `?` the functions that write it.
+/// A line that call 0 writes and call 1 reads. `name` is that of a datum or, after `?`, the
+/// functions that write the line.
 pub(super) fn shared(name: &str, at: usize) -> SharedLine {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
     let (data, writers) = match name.strip_prefix('?') {

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
-/// Callers that are recorded for a function. In a library, several may be inlined into one.
+/// Maximum number of callers that are recorded for a function. In a library, several may be inlined
+/// into one.
 const MAX_CALLERS: usize = 6;
-/// Code that all system calls run through, which identifies none.
+/// Code that all system calls execute, which therefore identifies none.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
-/// What makes a library's calls.
+/// The code that makes a library's calls.
 const BINDING_CODE: &str = "knee_bind::";
 
 /// A cache line that several calls accessed and at least one wrote.
@@ -43,7 +44,8 @@ pub struct Touched {
     pub bytes: [u32; 2],
     /// Whether it wrote.
     pub wrote: bool,
-    /// Functions that wrote, followed by functions that read, as far as space permits.
+    /// Functions that wrote. For writers and readers together, at most four places in the code are
+    /// recorded, writers first.
     pub writers: BTreeSet<String>,
     /// Functions that read.
     pub readers: BTreeSet<String>,
@@ -54,7 +56,8 @@ pub struct Touched {
 }
 
 impl SharedLine {
-    /// With the code of its sides, or without that of which no name has to do.
+    /// The line of a conflict. Without `with_code`, `sides` is only filled if the data are not
+    /// known.
     pub(super) fn of(conflict: &Conflict, functions: &Functions, with_code: bool) -> Self {
         let data = match &conflict.datum {
             None => Vec::new(),
@@ -71,7 +74,8 @@ impl SharedLine {
         }
     }
 
-    /// What is in the line: the data, or the line by the functions that write it.
+    /// The names of the data in the line or, if unknown, one name made of the functions that write
+    /// the line.
     ///
     /// Names are the same in every run and in every test, as far as the kernel does the same.
     pub fn names(&self) -> Vec<String> {
@@ -87,15 +91,15 @@ impl SharedLine {
         }]
     }
 
-    /// All names in one text.
+    /// The names, separated by commas.
     pub fn name(&self) -> String {
         self.names().join(", ")
     }
 }
 
 impl Touched {
-    /// These functions with the call paths that led to them, a text each:
-    /// `down_write ← do_unlinkat ← __x64_sys_unlink`.
+    /// These functions with the call paths that led to them, one string for each path: `down_write
+    /// ← do_unlinkat ← __x64_sys_unlink`.
     pub fn ways(&self, functions: &BTreeSet<String>) -> Vec<String> {
         let of = |function: &String| match self.callers.get(function) {
             Some(ways) if !ways.is_empty() => {
@@ -137,7 +141,7 @@ pub fn way<C: AsRef<str>>(function: &str, callers: impl IntoIterator<Item = C>) 
         .fold(function.to_owned(), |way, caller| format!("{way} ← {}", caller.as_ref()))
 }
 
-/// The function that code is in, and its callers.
+/// The function that contains an address, and its callers.
 fn chain<'f>(
     code: u64,
     calls: &[u64],
@@ -166,26 +170,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_are_recorded_once_each_up_to_the_entry_of_system_calls() {
+    fn callers_are_recorded_once_each_up_to_the_entry_of_a_system_call() {
         let mut functions = Functions::default();
         let names = ["down_write", "do_unlinkat", "do_syscall_64", "entry"];
         for (nr, name) in names.iter().enumerate() {
             functions.add(0x1000 * (nr as u64 + 1), || (*name).to_owned());
         }
-        let told = |functions: &Functions, code, calls: &[u64]| {
+        let path = |functions: &Functions, code, calls: &[u64]| {
             let (function, callers) = chain(code, calls, functions);
             way(&function, &callers)
         };
         let lock = "down_write ← do_unlinkat";
-        assert_eq!(told(&functions, 0x1004, &[0x2008, 0x3000, 0x4000]), lock);
-        assert_eq!(told(&functions, 0x1004, &[0x1010, 0x2008, 0x2010]), lock);
-        let unnamed = told(&functions, 0x1004, &[0x10, 0x2008]);
+        assert_eq!(path(&functions, 0x1004, &[0x2008, 0x3000, 0x4000]), lock);
+        assert_eq!(path(&functions, 0x1004, &[0x1010, 0x2008, 0x2010]), lock);
+        let unnamed = path(&functions, 0x1004, &[0x10, 0x2008]);
         assert_eq!(unnamed, "down_write ← 0x10 ← do_unlinkat");
-        assert_eq!(told(&functions, 0x2000, &[0x3000]), "do_unlinkat");
+        assert_eq!(path(&functions, 0x2000, &[0x3000]), "do_unlinkat");
         // A library's function that two others have been inlined into.
         functions.add_instruction(0x2008, ["lock", "get"].map(str::to_owned).into());
         functions.add_instruction(0x3000, vec!["knee_bind::workers::window".to_owned()]);
-        assert_eq!(told(&functions, 0x1004, &[0x2008, 0x3000]), "down_write ← lock ← get");
-        assert_eq!(told(&functions, 0x2008, &[0x1004]), "lock ← get ← down_write");
+        assert_eq!(path(&functions, 0x1004, &[0x2008, 0x3000]), "down_write ← lock ← get");
+        assert_eq!(path(&functions, 0x2008, &[0x1004]), "lock ← get ← down_write");
     }
 }

@@ -1,4 +1,4 @@
-//! How many tests are conflict-free, pair by pair.
+//! Counts conflict-free tests, pair by pair.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{TestLine, Verdict};
 /// Test counts by verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// All.
+    /// All tests.
     pub tests: usize,
     /// Conflict-free tests.
     pub free: usize,
@@ -20,7 +20,7 @@ pub struct Counts {
     pub sometimes: usize,
     /// Tests whose observation was disturbed.
     pub disturbed: usize,
-    /// Tests that crashed the guest.
+    /// Tests that the guest or the program did not survive.
     pub died: usize,
 }
 
@@ -36,13 +36,13 @@ impl Counts {
         } += 1;
     }
 
-    /// How many are not conflict-free, for whatever reason.
+    /// The number of tests that are not conflict-free, for whatever reason.
     pub fn not_free(&self) -> usize {
         self.tests - self.free
     }
 }
 
-/// What tests show in all, and by what is shared.
+/// Counts of tests: in all, by operations and by shared data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     total: Counts,
@@ -52,14 +52,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of these tests.
+    /// The tally of these tests.
     pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>) -> Self {
         let mut tally = Self::default();
         tests.into_iter().for_each(|test| tally.add(test));
         tally
     }
 
-    /// One test more.
+    /// Adds a test.
     pub fn add(&mut self, test: &TestLine) {
         self.total.add(test.verdict);
         let operations: Vec<String> =
@@ -81,18 +81,18 @@ impl Tally {
         self.total
     }
 
-    /// By the operations that are called at once, as the ids name them.
+    /// The counts by the operations of a test, as named in its id.
     pub fn sets(&self) -> &BTreeMap<Vec<String>, Counts> {
         &self.sets
     }
 
-    /// The tests of two operations, in either order.
+    /// The counts of the tests of two operations, in either order.
     pub fn pair(&self, a: &str, b: &str) -> Option<Counts> {
         let either = [[a, b], [b, a]].map(|pair| pair.map(str::to_owned).to_vec());
         either.iter().find_map(|pair| self.sets.get(pair)).copied()
     }
 
-    /// What is shared, by how many tests it is in; most first.
+    /// The shared data, with the number of tests that share each, in descending order.
     pub fn data(&self) -> Vec<(&str, usize)> {
         let mut data: Vec<(&str, usize)> =
             self.data.iter().map(|(name, tests)| (name.as_str(), *tests)).collect();

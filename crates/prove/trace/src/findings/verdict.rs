@@ -22,18 +22,19 @@ pub enum Verdict {
     Sometimes,
     /// The observation was disturbed: a task was switched out, or data is missing.
     Disturbed,
-    /// The test crashed the guest.
+    /// The guest or the program did not survive the test.
     Died,
 }
 
-/// The verdict on `runs`, those that count, and the conflicts that the test has.
+/// Returns the verdict on `runs`, which are the runs that count, and the conflicts of the test.
 ///
-/// Objects of the kernel have other addresses in the next run, so lines are matched by their names and,
-/// where several lines have one name, by their number. Of a line with several data those remain that are
-/// in every run. What is shared by position only is not a conflict, in however many runs it occurs: with
-/// another placement of the same objects it does not occur. A run that shares nothing shows such a
-/// placement, and then the test is conflict-free: otherwise the verdict would depend on the placement of
-/// the first run.
+/// Kernel objects have other addresses in each run, so lines are matched by their names. If several
+/// lines have the same name, the smallest number of them in any run counts. A line with several
+/// data keeps those that are in every run. Data that are shared by position only are not a
+/// conflict, in however many runs they occur: with another placement of the same objects, they are
+/// not shared. A run that shares nothing shows such a placement, and if all other runs share by
+/// position only, the test is conflict-free. Otherwise, the verdict would depend on the placement
+/// in the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -107,38 +108,34 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_every_run_is_a_conflict() {
+    fn only_data_shared_in_every_run_are_a_conflict() {
         assert_eq!(of(&[&["a", "b"], &["b", "c"]]), named(Verdict::Conflict, &["b"]));
         assert_eq!(of(&[&["a"], &["a"]]), named(Verdict::Conflict, &["a"]));
         assert_eq!(of(&[&["a"]]), named(Verdict::Conflict, &["a"]));
     }
 
     #[test]
-    fn something_in_some_run_and_nothing_in_all_is_sometimes() {
+    fn data_shared_in_some_runs_but_none_in_all_runs_are_sometimes() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
     }
 
     #[test]
-    fn what_is_shared_by_position_alone_is_not_a_conflict() {
+    fn sharing_by_position_alone_is_not_a_conflict() {
         let by_position = |line: SharedLine| SharedLine { by_position: true, ..line };
         let only: Vec<_> = run(&["a"]).into_iter().map(by_position).collect();
-        let told = |runs: &[Vec<SharedLine>]| {
+        let judged = |runs: &[Vec<SharedLine>]| {
             let (verdict, conflicts) = verdict(runs.to_vec());
             (verdict, conflicts.iter().map(SharedLine::name).collect())
         };
-        assert_eq!(told(&[only.clone(), only.clone()]), named(Verdict::Sometimes, &["a"]));
-        assert_eq!(told(&[only.clone(), Vec::new()]), named(Verdict::ConflictFree, &[]));
-        let other = told(&[only.clone(), run(&["b"]), Vec::new()]);
-        assert_eq!(
-            other,
-            named(Verdict::Sometimes, &["a", "b"]),
-            "b is shared whatever lies where"
-        );
+        assert_eq!(judged(&[only.clone(), only.clone()]), named(Verdict::Sometimes, &["a"]));
+        assert_eq!(judged(&[only.clone(), Vec::new()]), named(Verdict::ConflictFree, &[]));
+        let other = judged(&[only.clone(), run(&["b"]), Vec::new()]);
+        assert_eq!(other, named(Verdict::Sometimes, &["a", "b"]), "b is shared in any placement");
         let with = [run(&["b"]), only].concat();
-        assert_eq!(told(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
-        // Of the same name, and elsewhere not by position.
-        assert_eq!(told(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
+        assert_eq!(judged(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
+        // Shared by position in one run only, under the same name.
+        assert_eq!(judged(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 
     #[test]
@@ -166,10 +163,10 @@ mod tests {
                 names.sort();
                 (verdict, names)
             };
-            let told = names(verdict(forward.clone()));
+            let expected = names(verdict(forward.clone()));
             forward.reverse();
             forward.iter_mut().for_each(|run| run.reverse());
-            prop_assert_eq!(names(verdict(forward)), told);
+            prop_assert_eq!(names(verdict(forward)), expected);
         }
     }
 }

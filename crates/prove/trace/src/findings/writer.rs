@@ -1,4 +1,4 @@
-//! Writing a record so that nothing already found can be lost.
+//! Writes a record so that no result can be lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,16 +17,17 @@ pub struct Writer {
     check: Check,
     _lock: File,
     tests: File,
-    /// Length of the whole lines in it.
+    /// Length of the complete lines in `tests`, in bytes.
     length: u64,
     written: usize,
 }
 
 impl Writer {
-    /// Makes a directory with a record that has just begun.
+    /// Creates a directory with a record that has no tests yet.
     ///
     /// # Errors
-    /// If there is anything, except an empty directory or a record without tests, or nothing can be written.
+    /// If the path exists and is neither an empty directory nor a record without tests, or if the
+    /// record cannot be written.
     pub fn create(dir: &Path, check: Check) -> Result<Self, FindingsError> {
         fs::create_dir_all(dir).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FindingsError::Foreign(dir.to_owned()),
@@ -34,7 +35,7 @@ impl Writer {
         })?;
         let lock = lock(dir)?;
         let is_record = is_record(dir);
-        // As is left where a guest could not be started.
+        // A record without tests is left if no guest could be started.
         let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
         let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
         if is_record && has_tests() {
@@ -47,8 +48,8 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record of the same shard of the same check, and returns also the tests that it has.
-    /// Its description stays as it is, QEMU and plugin included.
+    /// Continues a record of the same shard of the same check, and also returns the tests that it
+    /// has. Its description keeps the QEMU and the plugin with which it began.
     ///
     /// # Errors
     /// If there is no record, it is of another check or shard, another knee is writing it, or a complete
@@ -85,7 +86,7 @@ impl Writer {
     pub fn append(&mut self, line: &TestLine) -> Result<(), FindingsError> {
         let text = line.to_line();
         if let Err(error) = self.tests.write_all(text.as_bytes()) {
-            // Half a line on a full disk would be the start of the next one.
+            // After a partial write, as on a full disk, the next line would continue this one.
             let _ = self.tests.set_len(self.length);
             return Err(FindingsError::write(&self.dir.join(TESTS_FILE))(error));
         }
@@ -94,7 +95,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says that knee is done with it, at this time; it is complete if every test has its line.
+    /// Ends the record at this time. It is complete if every test has its line.
     pub fn end(mut self, ended: String) -> Result<(), FindingsError> {
         let path = self.dir.join(TESTS_FILE);
         self.tests.sync_data().map_err(FindingsError::write(&path))?;
@@ -110,19 +111,19 @@ fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
 }
 
-/// The file of tests, which knee may have been killed before it made.
+/// Opens the file of tests, or creates it: knee may have been killed before.
 fn open(path: &Path) -> Result<File, FindingsError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map_err(FindingsError::write(path))
 }
 
-/// Locks a record for as long as the file is open: the kernel ends that with the process, however it
-/// dies. The directory is locked, as its files are replaced.
+/// Locks a record until the returned file is closed; the kernel closes it however the process dies.
+/// It locks the directory, as the files in it are replaced.
 fn lock(dir: &Path) -> Result<File, FindingsError> {
     let file = File::open(dir).map_err(FindingsError::read(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(FindingsError::InUse(dir.to_owned())),
-        // NFS locks no directory: better without than not at all.
+        // NFS does not support locks on directories. Continue without a lock there.
         _ => Ok(file),
     }
 }
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_complete_when_all_is_there() {
+    fn a_record_is_read_as_written_and_is_complete_after_its_last_test() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("new/record");
         let check = check(Shard { index: 1, of: 2 }, &IDS);
@@ -184,35 +185,38 @@ mod tests {
         let dir = scratch.path().join("record");
         let one = check(Shard::WHOLE, &IDS);
         drop(Writer::create(&dir, one.clone()).unwrap());
-        let told = resume(&dir, &check(Shard::WHOLE, &IDS[..2])).unwrap_err();
-        assert!(told.contains("cannot be resumed: the number of tests is 3, not 2"), "{told}");
+        let message = resume(&dir, &check(Shard::WHOLE, &IDS[..2])).unwrap_err();
+        assert!(
+            message.contains("cannot be resumed: the number of tests is 3, not 2"),
+            "{message}"
+        );
         let mut other = one.clone();
         other.tested = kernel("6.12");
-        let told = resume(&dir, &other).unwrap_err();
-        assert!(told.contains("the kernel is 6.1.0-test, not 6.12"), "{told}");
+        let message = resume(&dir, &other).unwrap_err();
+        assert!(message.contains("the kernel is 6.1.0-test, not 6.12"), "{message}");
         assert_eq!(resume(&dir, &one), Ok(vec![]));
         let halves = [1, 2].map(|index| check(Shard { index, of: 2 }, &IDS));
         drop(Writer::create(&scratch.path().join("half"), halves[0].clone()).unwrap());
-        let told = resume(&scratch.path().join("half"), &halves[1]).unwrap_err();
-        assert!(told.contains("it is shard 1/2, not 2/2"), "{told}");
+        let message = resume(&scratch.path().join("half"), &halves[1]).unwrap_err();
+        assert!(message.contains("it is shard 1/2, not 2/2"), "{message}");
     }
 
     #[test]
-    fn nothing_is_overwritten_and_two_do_not_write_at_once() {
+    fn nothing_is_overwritten_and_only_one_writer_is_allowed() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("record");
         let check = check(Shard::WHOLE, &IDS);
         let create = |dir: &Path| Writer::create(dir, check.clone()).map(drop);
         let open = Writer::create(&dir, check.clone()).unwrap();
-        let told = resume(&dir, &check).unwrap_err();
-        assert!(told.starts_with("another knee is writing"), "{told}");
+        let message = resume(&dir, &check).unwrap_err();
+        assert!(message.starts_with("another knee is writing"), "{message}");
         drop(open);
         create(&dir).expect("it has no test yet");
         let (mut open, _) = Writer::resume(&dir, &check).unwrap();
         open.append(&free(IDS[0])).unwrap();
         drop(open);
-        let told = create(&dir).unwrap_err().to_string();
-        assert!(told.contains("already exists; continue it with --resume"), "{told}");
+        let message = create(&dir).unwrap_err().to_string();
+        assert!(message.contains("already exists; continue it with --resume"), "{message}");
         let file = scratch.path().join("file");
         fs::write(&file, "mine").unwrap();
         assert!(create(&file).unwrap_err().to_string().contains("and is not a record"));
@@ -220,7 +224,7 @@ mod tests {
         fs::write(scratch.path().join("other/file"), "mine").unwrap();
         assert!(create(&scratch.path().join("other")).is_err());
         assert_eq!(fs::read(&file).unwrap(), b"mine");
-        let told = resume(&scratch.path().join("none"), &check).unwrap_err();
-        assert!(told.contains("is not a record of knee commute check"), "{told}");
+        let message = resume(&scratch.path().join("none"), &check).unwrap_err();
+        assert!(message.contains("is not a record of knee commute check"), "{message}");
     }
 }

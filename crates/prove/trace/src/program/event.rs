@@ -6,26 +6,26 @@ use std::process::ExitStatus;
 use crate::guest::End;
 use crate::record::Record;
 
-/// An event of a program that runs.
+/// An event of a running program.
 pub(super) enum ProgramEvent {
-    /// A line on its standard output, without its end.
+    /// A line on its standard output, without its newline.
     Line(String),
     /// A result of the plugin.
     Result(Record),
-    /// There is nothing after this.
+    /// The program has ended. This is the last event.
     End(End),
 }
 
-/// How a program ended, from its status and the last that it wrote to standard error.
-pub(super) fn end(status: ExitStatus, complaints: &[u8]) -> End {
+/// How a program ended, from its exit status and the end of its standard error.
+pub(super) fn end(status: ExitStatus, stderr: &[u8]) -> End {
     let how = match status.signal() {
         _ if status.success() => return End::Exited,
         Some(signal) => format!("it was killed by signal {signal}"),
         None => status.to_string(),
     };
-    End::Died(match String::from_utf8_lossy(complaints).trim() {
+    End::Died(match String::from_utf8_lossy(stderr).trim() {
         "" => how,
-        complaints => format!("{how}: {complaints}"),
+        stderr => format!("{how}: {stderr}"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The files that a program needs to run: its own, its dynamic linker, and its libraries.
+//! The files that a program needs to run: the program itself, its dynamic linker and its libraries.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use object::read::elf::{ElfFile, ProgramHeader};
 
 use crate::error::GuestError;
 
-/// What the dynamic linker knows of directories with libraries: without it, it finds only those in its
-/// own.
+/// The dynamic linker's cache of libraries. Without it, the linker only searches its default
+/// directories.
 const LINKER_CACHE: &str = "/etc/ld.so.cache";
 /// What a dynamic linker prints for a library that it does not find.
 const NOT_FOUND: &str = "not found";
 
-/// Paths of these files, the program's first; all are absolute.
+/// The absolute paths of the files that a program needs, its own first.
 pub(crate) fn files(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
     let failed = |reason: String| GuestError::Program { program: program.to_owned(), reason };
-    // A program finds libraries that are beside it by its own path, without symbolic links.
+    // A program may find libraries relative to its own path, in which symbolic links are resolved.
     let path = fs::canonicalize(program).map_err(|error| failed(error.to_string()))?;
     let content = fs::read(&path).map_err(|error| failed(error.to_string()))?;
     let linker = interpreter(&content)
@@ -29,21 +29,21 @@ pub(crate) fn files(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
     if let Some(linker) = linker {
         let output = output(Command::new(&linker).arg("--list").arg(&files[0]));
         let output = output.map_err(|error| failed(format!("{}: {error}", linker.display())))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        if let Some(missing) = said.lines().find(|line| line.contains(NOT_FOUND)) {
+        let listed = String::from_utf8_lossy(&output.stdout);
+        if let Some(missing) = listed.lines().find(|line| line.contains(NOT_FOUND)) {
             return Err(failed(missing.trim().to_owned()));
         }
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(failed(format!("{} says: {}", linker.display(), said.trim())));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(failed(format!("{} failed: {}", linker.display(), stderr.trim())));
         }
-        files.extend(said.lines().filter_map(library).map(PathBuf::from));
+        files.extend(listed.lines().filter_map(library).map(PathBuf::from));
         files.extend([linker, PathBuf::from(LINKER_CACHE)]);
     }
     Ok(files)
 }
 
-/// The path of the dynamic linker; none in a program that is linked statically.
+/// The path of the dynamic linker; `None` for a statically linked program.
 fn interpreter(content: &[u8]) -> object::Result<Option<PathBuf>> {
     let file = ElfFile::<FileHeader64<Endianness>>::parse(content)?;
     for header in file.elf_program_headers() {
@@ -54,7 +54,8 @@ fn interpreter(content: &[u8]) -> object::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The file in a line of a dynamic linker; none in that of the kernel's own library.
+/// The file in a line of the dynamic linker's list; `None` for the kernel's vDSO, which has no
+/// file.
 fn library(line: &str) -> Option<&str> {
     let file = line.split_once("=>").map_or(line, |(_, file)| file).trim();
     let file = file.rsplit_once(" (0x").map_or(file, |(file, _)| file);
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_read_from_what_a_linker_lists() {
+    fn libraries_are_read_from_the_list_of_the_linker() {
         assert_eq!(library("\tlinux-vdso.so.1 (0x00007ffcf69b5000)"), None);
         let line = "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f39fb800000)";
         assert_eq!(library(line), Some("/lib/x86_64-linux-gnu/libc.so.6"));
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_this_test_are_itself_and_the_c_library() {
+    fn this_test_needs_itself_and_the_c_library() {
         let own = std::env::current_exe().unwrap();
         let files = files(&own).unwrap();
         assert_eq!(files[0], own.canonicalize().unwrap());

@@ -1,8 +1,9 @@
-//! A program in a guest, with the files that it needs and nothing else.
+//! Runs a program in a guest that has only the files that the program needs.
 //!
-//! The guest has a virtual CPU for each thread that makes calls, and one for all else. Its kernel is
-//! configured not to balance load, so that a thread stays where it is and may nevertheless run on all;
-//! and not to place mappings at random, so that a program is the same each time.
+//! The guest has a virtual CPU for each thread that makes calls, and one for everything else. Its
+//! kernel does not balance load between the CPUs of these threads, so that a thread stays on its
+//! CPU although its affinity allows all of them. Mappings are not randomised, so that a program has
+//! the same addresses each time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -30,17 +31,17 @@ use crate::guest::{Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
 use crate::line_buffer::LineBuffer;
-use crate::process::{MAX_COMPLAINTS, Tracing};
+use crate::process::{MAX_STDERR, Tracing};
 use crate::qemu::Emulator;
 use crate::ram::Ram;
 
-/// How long what the program prints may wait to be read.
+/// The interval at which the program's output is polled.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Memory of a guest in MiB: as much as a PC has in one piece. What the guest does not use takes no
-/// memory of the host.
+/// Memory of a guest in MiB: the most that a PC has as one range. Memory that the guest does not
+/// use takes no host memory.
 const MEMORY: u32 = 3072;
 
-/// A program that is ready to be run in guests.
+/// A program with the files that it needs, packed for guests.
 pub(super) struct Packed(Initramfs);
 
 impl Packed {
@@ -52,7 +53,8 @@ impl Packed {
         let mut packed = Initramfs::new().program_devices().directory("dev/shm", 0o777);
         let mut seen = BTreeSet::new();
         for path in paths.iter().filter(|path| seen.insert(path.as_path())) {
-            // Programs go without the linker's cache, and notice where anything else is missing.
+            // A program works without the linker's cache, and reports any other missing file
+            // itself.
             let Ok(content) = fs::read(path) else { continue };
             let Some(path) = path.to_str() else {
                 return Err(failed(format!("{} is not UTF-8", path.display())));
@@ -70,7 +72,7 @@ impl Packed {
         Ok(Packed(files))
     }
 
-    /// Runs it with this on standard input.
+    /// Starts the program in a guest, with `input` on its standard input.
     pub(super) fn start(
         &self,
         kernel: &Kernel,
@@ -99,7 +101,7 @@ impl Packed {
             rest: Vec::new(),
             line: LineBuffer::default(),
             events: VecDeque::new(),
-            complaints: Vec::new(),
+            stderr: Vec::new(),
             ended: None,
         })
     }
@@ -111,13 +113,13 @@ pub(super) struct ProgramGuest {
     channel: Arc<Ram>,
     /// Bytes of the ring that have been read.
     read: u64,
-    /// What of them is not a whole value yet.
+    /// The last of these bytes, which are not a complete message yet.
     rest: Vec<u8>,
     line: LineBuffer,
     /// Events that have not been returned yet.
     events: VecDeque<ProgramEvent>,
-    complaints: Vec<u8>,
-    /// How the program has ended. Results of its tests may come after that.
+    stderr: Vec<u8>,
+    /// The program's exit status, once it has ended. Results of its tests may still arrive.
     ended: Option<ExitStatus>,
 }
 
@@ -127,7 +129,8 @@ impl ProgramGuest {
         self.guest.emulator()
     }
 
-    /// What it prints next, or a result of the plugin; after the end, the end again.
+    /// Waits for the next event. [`ProgramEvent::End`] is the last one; calls after it return
+    /// another.
     pub(super) fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -141,12 +144,12 @@ impl ProgramGuest {
                 }
                 // The firmware may have begun the line.
                 Poll::Ready(Some(Event::Console(line))) => {
-                    if let Some((_, said)) = line.split_once(CONSOLE) {
-                        return Err(CheckError::Agent(said.to_owned()));
+                    if let Some((_, message)) = line.split_once(CONSOLE) {
+                        return Err(CheckError::Agent(message.to_owned()));
                     }
                 }
                 Poll::Ready(Some(Event::End(end))) => {
-                    let end = self.ended.map_or(end, |status| event::end(status, &self.complaints));
+                    let end = self.ended.map_or(end, |status| event::end(status, &self.stderr));
                     self.events.push_back(ProgramEvent::End(end));
                 }
                 Poll::Ready(None) => self.events.push_back(ProgramEvent::End(event::silent())),
@@ -158,26 +161,26 @@ impl ProgramGuest {
     /// Reads what the guest has reported about the program.
     fn read_ring(&mut self) -> Result<(), GuestError> {
         let mut written = [0; 8];
-        self.channel.read(WRITTEN_AT as u64, &mut written).map_err(unread)?;
+        self.channel.read(WRITTEN_AT as u64, &mut written).map_err(read_error)?;
         let new = self.read..u64::from_le_bytes(written);
         if new.is_empty() {
             return Ok(());
         }
-        // What a guest wrote may be anything.
+        // The guest's data may be invalid.
         if new.end - new.start > RING_BYTES as u64 {
-            return Err(unread(io::ErrorKind::InvalidData.into()));
+            return Err(read_error(io::ErrorKind::InvalidData.into()));
         }
         for place in places(new.clone()) {
             let begin = self.rest.len();
             self.rest.resize(begin + place.len(), 0);
-            self.channel.read(place.start as u64, &mut self.rest[begin..]).map_err(unread)?;
+            self.channel.read(place.start as u64, &mut self.rest[begin..]).map_err(read_error)?;
         }
         self.read = new.end;
         let failed = GuestError::system("acknowledge the output of a guest");
         self.channel.write(READ_AT as u64, &self.read.to_le_bytes()).map_err(failed)?;
         self.guest.reset_patience();
-        for one in relayed(&mut self.rest) {
-            match one {
+        for message in relayed(&mut self.rest) {
+            match message {
                 Relayed::Output(bytes) => {
                     let events = &mut self.events;
                     self.line.add(&bytes, |line| {
@@ -188,9 +191,9 @@ impl ProgramGuest {
                     })?;
                 }
                 Relayed::Complaints(bytes) => {
-                    self.complaints.extend(bytes);
-                    let excess = self.complaints.len().saturating_sub(MAX_COMPLAINTS);
-                    self.complaints.drain(..excess);
+                    self.stderr.extend(bytes);
+                    let excess = self.stderr.len().saturating_sub(MAX_STDERR);
+                    self.stderr.drain(..excess);
                 }
                 Relayed::Ended(status) => self.ended = Some(ExitStatus::from_raw(status)),
             }
@@ -199,6 +202,6 @@ impl ProgramGuest {
     }
 }
 
-fn unread(source: io::Error) -> GuestError {
+fn read_error(source: io::Error) -> GuestError {
     GuestError::System { what: "read what the guest reports about the program", source }
 }

@@ -1,10 +1,10 @@
-//! Tests of a library in a program that binds it to a model, under QEMU.
+//! Runs tests of a library under QEMU, in a program that binds the library to a model.
 //!
-//! The program reads its tests from standard input, and reports on standard output what the calls
-//! returned and what is mapped where (crate knee-bind). Either QEMU's user mode runs it, and the kernel below
-//! makes its system calls; or it runs in a guest, where QEMU's user mode has no plugins, and what the
-//! guest's kernel does is not traced. A program that dies, hangs or exits takes only its
-//! current test with it. The remaining tests run in a new process.
+//! The program reads its tests from standard input, and reports the results of the calls and its
+//! mappings on standard output (crate knee-bind). It runs either in QEMU's user mode, where the
+//! host's kernel makes its system calls, or in a guest, whose kernel is not traced. The guest is
+//! for hosts whose user-mode QEMU does not support plugins. A program that dies, hangs or exits
+//! takes only its current test with it. The remaining tests run in a new process.
 
 mod event;
 mod files;
@@ -34,14 +34,14 @@ use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
-/// Why the kernel of a guest panics that has no memory left (mm/oom_kill.c).
+/// In the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Checks whether QEMU's user mode can trace programs here. It is checked once.
+/// Checks whether this machine's user-mode QEMU can trace programs. Success is cached.
 ///
 /// # Errors
-/// It is not installed ([`GuestError::NoQemu`]) or does not support plugins
-/// ([`GuestError::NoPlugins`]): programs can be run in a guest nevertheless.
+/// User-mode QEMU is not installed ([`GuestError::NoQemu`]) or does not support plugins
+/// ([`GuestError::NoPlugins`]). Programs can still run in a guest.
 pub fn user_mode() -> Result<(), GuestError> {
     Launch::program(Command::new(QEMU_USER)).trace(Tracing::default())
 }
@@ -56,8 +56,8 @@ pub enum ProgramHost<'k> {
 }
 
 /// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`. Calls
-/// `report` for each test, in the order of the lines, until it breaks. A program that prints nothing for
-/// as long as `patience` counts as hung.
+/// `report` for each test, in the order of the lines, until it returns `Break`. A program that
+/// prints nothing for as long as `patience` counts as hung.
 pub fn check_program(
     host: ProgramHost<'_>,
     program: &Path,
@@ -67,7 +67,7 @@ pub fn check_program(
 ) -> Result<(), CheckError> {
     let lines: Vec<&[u8]> = tests.split(|byte| *byte == b'\n').collect();
     let mut rest: &[&[u8]] = &lines;
-    // What follows the last end of a line.
+    // Empty lines at the end are not tests.
     while let [before @ .., b""] = rest {
         rest = before;
     }
@@ -94,8 +94,10 @@ pub fn check_program(
         if !process.calibration.as_ref().is_some_and(Calibration::is_over) {
             return Err(CheckError::NotUp(end));
         }
-        // Programs give no memory back, so what the tests before took may be what this one lacked.
-        if reported > 0 && matches!(&end, End::Panicked(said) if said.contains(OUT_OF_MEMORY)) {
+        // Programs free no memory between tests, so earlier tests may have used it up. A new
+        // process runs this test again.
+        if reported > 0 && matches!(&end, End::Panicked(message) if message.contains(OUT_OF_MEMORY))
+        {
             rest = &rest[reported..];
             continue;
         }
@@ -116,7 +118,7 @@ enum Next {
     End(End),
 }
 
-/// A program that can be started again and again.
+/// Starts a program, any number of times.
 enum Launcher<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
@@ -156,7 +158,7 @@ enum Running {
 }
 
 impl Running {
-    /// A QEMU whose trials went wrong.
+    /// The error for a QEMU that failed its calibration.
     fn uncalibrated(&self, fault: Fault) -> CheckError {
         match self {
             Self::UserMode(_) => {
@@ -174,8 +176,8 @@ impl Running {
                 Some(QemuEvent::Line(line)) => ProgramEvent::Line(line),
                 Some(QemuEvent::Result(record)) => ProgramEvent::Result(record),
                 Some(QemuEvent::Silent(patience)) => ProgramEvent::End(End::Hung(patience)),
-                Some(QemuEvent::Ended(status, complaints)) => {
-                    ProgramEvent::End(end(status, complaints.as_bytes()))
+                Some(QemuEvent::Ended(status, stderr)) => {
+                    ProgramEvent::End(end(status, stderr.as_bytes()))
                 }
                 None => ProgramEvent::End(silent()),
             }),
@@ -184,15 +186,15 @@ impl Running {
     }
 }
 
-/// The program with the tests that are left.
+/// A process of the program, with the remaining tests.
 struct Process {
     running: Running,
-    /// There from the moment when the program has reported its trials.
+    /// Set once the program has reported its trials.
     calibration: Option<Calibration>,
-    /// Tests that are done and whose results have not all come.
+    /// Completed tests whose results have not all arrived: id, outcome, number of runs.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
-    /// Runs of the tests that have been reported.
+    /// The number of runs of the calibration and of the reported tests.
     runs: u64,
 }
 
@@ -211,7 +213,7 @@ impl Process {
         })
     }
 
-    /// The next test that is done, or the end.
+    /// Waits for the next completed test, or the end.
     fn next(&mut self, names: &mut ProgramNames) -> Result<Next, CheckError> {
         loop {
             if self.is_calibrated()?
@@ -248,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials when the results of all of them have come, which are the first. Returns whether
-    /// they have.
+    /// Judges the trials once all of their results, which are the first, have arrived. Returns
+    /// whether they have.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {
@@ -262,7 +264,7 @@ impl Process {
         Ok(true)
     }
 
-    /// The first test that is done and all of whose results have come.
+    /// The first completed test, if all of its results have arrived.
     fn complete(&mut self) -> Option<Checked> {
         let end = self.runs.saturating_add(self.done.front()?.2);
         let runs = self.results.take(self.runs..end)?;

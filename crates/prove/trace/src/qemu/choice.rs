@@ -7,18 +7,19 @@ use super::emulator::{Emulator, EmulatorError};
 use super::emulators::Emulators;
 use crate::error::GuestError;
 
-/// Names the QEMU to use instead of the installed one.
+/// The environment variable that names the QEMU to use instead of the installed one.
 const VARIABLE: &str = "KNEE_QEMU";
 
 impl Emulator {
     /// The QEMU that the environment variable `KNEE_QEMU` names, or without it the installed one.
     ///
-    /// `KNEE_QEMU` is the path of a program, which has a `/`, or the name of one of [`Emulators`],
-    /// which is fetched unless one of that name has been.
+    /// `KNEE_QEMU` is either the path of a program, which contains a `/`, or a name that
+    /// [`Emulators`] knows. A QEMU is fetched by name unless one with that name has been fetched
+    /// before.
     ///
     /// # Errors
-    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. The installed
-    /// QEMU is not looked for before it is started.
+    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. The
+    /// installed QEMU is only looked for when it is started.
     pub fn of_user() -> Result<Emulator, EmulatorError> {
         match Emulator::present() {
             Err(EmulatorError::NotFetched(name)) => {
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_started_as_it_is_and_has_to_be_a_qemu() {
+    fn a_path_is_started_as_given_and_must_be_a_qemu() {
         let error = Emulator::named(OsStr::new("/nowhere/qemu")).unwrap_err().to_string();
         assert!(error.contains("KNEE_QEMU") && error.contains("/nowhere/qemu"), "{error}");
         let emulator = Emulator::named(OsStr::new("/bin/true")).unwrap();

@@ -10,30 +10,30 @@ use crate::package::PackageError;
 
 /// Name of the program on `PATH`.
 const QEMU: &str = "qemu-system-x86_64";
-/// How the first line of `qemu-system-x86_64 --version` begins; that of user mode begins differently.
+/// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints another.
 const SYSTEM: &str = "QEMU emulator version ";
 
 /// Why no QEMU can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// It cannot be started.
+    /// QEMU cannot be started.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// It cannot be fetched.
+    /// QEMU cannot be fetched.
     #[error("cannot fetch a QEMU: {0}")]
     Package(#[from] PackageError),
-    /// Nothing has that name.
+    /// No QEMU has that name.
     #[error(
         "no QEMU is named {wanted}; set KNEE_QEMU to the path of a program, a Debian release or \
          the first numbers of a version; available are {known}"
     )]
     Unknown {
-        /// The name.
+        /// The requested name.
         wanted: String,
-        /// What there is.
+        /// The available QEMUs, separated by commas.
         known: String,
     },
-    /// That QEMU can perhaps be fetched, and has not been.
+    /// The chosen QEMU has not been fetched.
     #[error("QEMU {0} has not been fetched; run knee qemu fetch {0}")]
     NotFetched(String),
 }
@@ -57,30 +57,30 @@ enum Place {
 }
 
 impl Emulator {
-    /// The program in a file.
+    /// The QEMU in a file.
     pub(super) fn at(file: &Path) -> Emulator {
         Emulator { place: Place::File(file.to_owned()) }
     }
 
-    /// The one that has been unpacked into a directory.
+    /// The QEMU that was unpacked into a directory.
     pub(super) fn in_root(root: PathBuf) -> Emulator {
         Emulator { place: Place::Root(root) }
     }
 
-    /// Whether it is the one that this machine has on `PATH`.
+    /// Whether it is the QEMU on this machine's `PATH`.
     pub fn is_installed(&self) -> bool {
         self.place == Place::Installed
     }
 
-    /// The version that it prints, `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
+    /// The version that it prints, such as `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
     ///
     /// # Errors
-    /// It cannot be started, or is not a QEMU that emulates a machine.
+    /// The program cannot be started, or is not a QEMU that emulates a machine.
     pub fn version(&self) -> Result<String, GuestError> {
         let mut command = self.command();
-        let said = ask_version(&mut command)?;
-        match said.starts_with(SYSTEM) {
-            true => Ok(version(&said).unwrap_or_default()),
+        let output = ask_version(&mut command)?;
+        match output.starts_with(SYSTEM) {
+            true => Ok(version(&output).unwrap_or_default()),
             false => Err(GuestError::NotQemu(PathBuf::from(command.get_program()))),
         }
     }

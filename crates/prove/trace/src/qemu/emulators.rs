@@ -1,10 +1,9 @@
-//! QEMUs of Debian beside the installed one, from the mirror that the machine's own apt uses,
-//! without installing them.
+//! Fetches Debian's QEMUs from the mirror that the machine's apt uses, without installing them.
 //!
-//! A QEMU is a directory with the files of the package qemu-system-x86 of a suite and of all packages
-//! that it depends on, down to the C library, as none of them need fit this machine. Its name is that
-//! of the suite and the version: `trixie_10.0.13+ds-0+deb13u1`. Of 250 MB it keeps the 90 MB that
-//! starting a guest takes.
+//! A fetched QEMU is a directory with files of a suite's package qemu-system-x86 and of all
+//! packages that it depends on, including the C library, because this machine may have incompatible
+//! versions. The directory is named by suite and version: `trixie_10.0.13+ds-0+deb13u1`. Of 250 MB,
+//! only the 90 MB that starting a guest needs are kept.
 
 use std::fs;
 use std::io;
@@ -15,7 +14,7 @@ use super::root::is_needed;
 use crate::apt::{Apt, Package, cache, locked};
 use crate::package::{PackageError, unpack};
 
-/// Suites, and with each those that apt resolves its dependencies in.
+/// The suites, each with the suites from which apt takes the dependencies.
 const SUITES: [(&str, &[&str]); 4] = [
     ("bookworm", &["bookworm"]),
     ("bookworm-backports", &["bookworm", "bookworm-backports"]),
@@ -23,22 +22,23 @@ const SUITES: [(&str, &[&str]); 4] = [
     ("sid", &["sid"]),
 ];
 const PACKAGE: &str = "qemu-system-x86";
-/// Where packages are downloaded to and unpacked before the directory gets its name.
+/// Directory for downloading and unpacking, before the result is renamed to its final path.
 const PARTIAL: &str = "partial";
-/// QEMUs that can be fetched, and those that have been.
+
+/// The QEMUs that can be fetched, and the fetched ones.
 #[derive(Clone, Debug)]
 pub struct Emulators {
     dir: PathBuf,
 }
 
 impl Emulators {
-    /// Those in the user's cache directory, `$XDG_CACHE_HOME/knee/qemu`.
+    /// The QEMUs in the user's cache directory, `$XDG_CACHE_HOME/knee/qemu`.
     pub fn of_user() -> Emulators {
         Emulators { dir: cache("qemu") }
     }
 
-    /// The packages that can be fetched, suite by suite. Fetches apt's lists if those that are there
-    /// are older than a day.
+    /// The packages that can be fetched, suite by suite. Fetches apt's lists if they are older than
+    /// a day.
     pub fn list(&self) -> Result<Vec<Package>, PackageError> {
         let suites: Vec<&str> = SUITES.iter().map(|(suite, _)| *suite).collect();
         let mut packages = Apt::of_user(&suites).packages(PACKAGE, |name| name == PACKAGE)?;
@@ -60,18 +60,18 @@ impl Emulators {
         packages
     }
 
-    /// The newest QEMU that has been fetched and is of this suite, or whose version is this one or
-    /// begins with these numbers.
+    /// The newest fetched QEMU that `wanted` names: a suite, a version or the first numbers of a
+    /// version.
     pub fn find(&self, wanted: &str) -> Option<Emulator> {
         let fetched = self.fetched();
         newest(&fetched, wanted).map(|package| self.emulator(package))
     }
 
-    /// The newest QEMU that is of this suite, or whose version is this one or begins with these
-    /// numbers, fetched unless it has been; and its package.
+    /// Fetches the newest QEMU that `wanted` names (a suite, a version or the first numbers of a
+    /// version), unless it has been fetched before. Returns its package and the QEMU.
     ///
     /// # Errors
-    /// None has that name, apt fails, or the files cannot be written.
+    /// No QEMU has that name, apt fails, or the files cannot be written.
     pub fn fetch(&self, wanted: &str) -> Result<(Package, Emulator), EmulatorError> {
         let packages = self.list()?;
         let Some(package) = newest(&packages, wanted) else {
@@ -91,12 +91,12 @@ impl Emulators {
     /// Fetches and unpacks a package with its dependencies.
     fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
         let partial = self.dir.join(PARTIAL);
-        // A knee that was killed may have left it.
-        removed(&partial)?;
+        // A knee that was killed may have left this directory.
+        remove(&partial)?;
         let unpacked = download(package, &partial);
         let unpacked = unpacked
             .and_then(|unpacked| fs::rename(unpacked, root).map_err(PackageError::write(root)));
-        unpacked.and(removed(&partial))
+        unpacked.and(remove(&partial))
     }
 
     fn root(&self, package: &Package) -> PathBuf {
@@ -108,7 +108,8 @@ impl Emulators {
     }
 }
 
-/// Downloads a package with its dependencies into a directory and unpacks them beside; returns where.
+/// Downloads a package with its dependencies and unpacks them, all below `dir`. Returns the
+/// directory with the unpacked files.
 fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
     let suites = SUITES.iter().find(|(suite, _)| *suite == package.suite);
     let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites));
@@ -122,12 +123,12 @@ fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
 
 fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
     let exact = packages.iter().find(|package| package.version == wanted);
-    let fit = packages.iter().filter(|package| package.is(wanted));
+    let fit = packages.iter().filter(|package| package.is_named(wanted));
     exact.or_else(|| fit.max_by_key(|package| package.order()))
 }
 
-/// Removes a directory and all in it, if there is one.
-fn removed(dir: &Path) -> Result<(), PackageError> {
+/// Removes a directory and its content, if it exists.
+fn remove(dir: &Path) -> Result<(), PackageError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(PackageError::write(dir)(error))
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_that_has_been_fetched_is_found_by_suite_or_version() {
+    fn the_newest_fetched_qemu_is_found_by_suite_or_version() {
         let dir = tempfile::tempdir().unwrap();
         let names = ["bookworm_7.2+dfsg-7", "trixie_10.0.2+ds-2", "trixie_10.0.13+ds-0", PARTIAL];
         for name in names {

@@ -6,23 +6,24 @@ use std::process::Command;
 
 /// The program.
 const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
-/// Where libraries are: suites differ in which packages have moved theirs below /usr.
+/// The directories of libraries. Which packages have theirs below /usr depends on the suite.
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-/// The dynamic linker, in one of these. /lib64 has a link to it that may be absolute.
+/// The dynamic linker, in one of [`LIBRARIES`]. The link to it in /lib64 may be absolute, so it is
+/// not used.
 const LINKER: &str = "ld-linux-x86-64.so.2";
 /// Where QEMU finds its modules, below [`LIBRARIES`].
 const MODULES: &str = "qemu";
 /// Where QEMU finds firmware.
 const FIRMWARE: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
 
-/// The command that starts the QEMU in a directory: with the dynamic linker, libraries, modules and
-/// firmware from there.
+/// The command that starts the QEMU in a directory, with the dynamic linker, libraries, modules and
+/// firmware from that directory.
 pub(super) fn command(root: &Path) -> Command {
     let libraries = LIBRARIES.map(|dir| root.join(dir));
     let linkers = libraries.iter().map(|dir| dir.join(LINKER));
     let linker = linkers.clone().find(|file| file.exists());
     let modules = libraries.iter().map(|dir| dir.join(MODULES)).find(|dir| dir.is_dir());
-    // Without one the error names where it should be.
+    // If it is missing, the error names the path where it should be.
     let linker = linker.or_else(|| linkers.clone().next()).unwrap_or_default();
     let mut command = Command::new(linker);
     let path = libraries.each_ref().map(|dir| dir.display().to_string()).join(":");
@@ -36,8 +37,8 @@ pub(super) fn command(root: &Path) -> Command {
     command
 }
 
-/// Whether a file of a package is one that starting a guest takes: the program, libraries, modules and
-/// firmware, and not other programs, documentation, translations or character sets.
+/// Whether starting a guest needs this file of a package: the program, libraries, modules and
+/// firmware, but not other programs, documentation, translations or character sets.
 pub(super) fn is_needed(path: &Path) -> bool {
     let below = |dir: &str| path.strip_prefix(dir).ok();
     let is_library = |dir| {
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_starts_a_guest_is_unpacked() {
+    fn only_files_that_a_guest_needs_are_unpacked() {
         for needed in [
             "usr/bin/qemu-system-x86_64",
             "usr/lib/x86_64-linux-gnu/libc.so.6",

@@ -1,4 +1,4 @@
-//! QEMU's user mode, which runs a program without a machine.
+//! QEMU's user mode, which runs a program without emulating a machine.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use crate::error::GuestError;
 /// Name of the program on `PATH`.
 pub(crate) const QEMU_USER: &str = "qemu-x86_64";
 
-/// The version of the installed QEMU of user mode; empty if it does not print it as QEMU does.
+/// The version of the installed user-mode QEMU; empty if its output has an unknown format.
 ///
 /// # Errors
-/// It is not installed, or cannot be run.
+/// User-mode QEMU is not installed, or cannot be run.
 pub fn qemu_user_version() -> Result<String, GuestError> {
-    let said = ask_version(&mut Command::new(QEMU_USER))?;
-    Ok(version(&said).unwrap_or_default())
+    let output = ask_version(&mut Command::new(QEMU_USER))?;
+    Ok(version(&output).unwrap_or_default())
 }

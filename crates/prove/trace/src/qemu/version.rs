@@ -15,16 +15,16 @@ pub(super) fn ask_version(command: &mut Command) -> Result<String, GuestError> {
     let output = output(command.arg("--version"));
     let output = output.map_err(|error| not_started(command, error))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let program = PathBuf::from(command.get_program());
-        let said = said.lines().next().unwrap_or_default().to_owned();
-        return Err(GuestError::Broken { program, said });
+        let message = stderr.lines().next().unwrap_or_default().to_owned();
+        return Err(GuestError::Broken { program, message });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-pub(super) fn version(said: &str) -> Option<String> {
-    let (_, version) = said.lines().next()?.split_once(WORD)?;
+pub(super) fn version(printed: &str) -> Option<String> {
+    let (_, version) = printed.lines().next()?.split_once(WORD)?;
     Some(version.trim().to_owned())
 }
 
@@ -33,11 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_what_follows_the_word() {
-        let said = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright (c) 2003-2022\n";
-        assert_eq!(version(said).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
-        let said = "qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg-7)\n";
-        assert_eq!(version(said).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
+    fn the_version_is_the_text_after_the_word_version() {
+        let printed =
+            "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright (c) 2003-2022\n";
+        assert_eq!(version(printed).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
+        let printed = "qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg-7)\n";
+        assert_eq!(version(printed).as_deref(), Some("7.2.22 (Debian 1:7.2+dfsg-7)"));
         assert_eq!(version("command not found"), None);
     }
 }

@@ -8,7 +8,7 @@ use super::super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
 use super::*;
 use crate::record::Touch;
 
-/// A line of which side 0 writes some bytes and side 1 touches some.
+/// A line that side 0 writes and side 1 reads, as masks of bytes.
 fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
     let touch = |side, read: u64, written: u64| Touch {
         side,
@@ -31,7 +31,7 @@ fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
     }
 }
 
-/// What a byte of physical memory is called, which the kernel sees in its direct map.
+/// The name of a byte of physical memory that the kernel accesses through its direct map.
 fn named(resolver: &mut Resolver, physical: u64) -> String {
     let line = physical & !63;
     let byte = 1 << (physical - line);
@@ -66,7 +66,7 @@ fn fields_of_an_inode_are_the_same_in_every_file_system() {
 }
 
 #[test]
-fn an_inode_that_is_a_directory_says_so() {
+fn the_name_of_an_inode_includes_its_role_as_a_directory() {
     let ram = memory();
     ram.write(INODES + 64, &0o040_755_u32.to_le_bytes()).expect("write a mode");
     let mut resolver = Resolver::new(ram, SYMBOLS);
@@ -75,7 +75,7 @@ fn an_inode_that_is_a_directory_says_so() {
 }
 
 #[test]
-fn an_object_of_a_general_cache_is_what_a_typed_pointer_says() {
+fn an_object_of_a_general_cache_has_the_type_of_the_pointer_to_it() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, SMALL + 192 + 80), "pipe_inode_info.head");
     assert_eq!(named(&mut resolver, SMALL + 2 * 192 + 80), "pipe_inode_info.head", "the same code");
@@ -101,7 +101,7 @@ fn static_variables_are_symbols_and_tables_have_no_offset() {
 }
 
 #[test]
-fn a_variable_of_a_cpu_has_one_name_on_all_of_them() {
+fn a_per_cpu_variable_has_the_same_name_on_all_cpus() {
     let mut resolver = resolver();
     for area in CPU_AREAS {
         assert_eq!(named(&mut resolver, area + 64), "per-cpu runqueues.__lock");
@@ -110,14 +110,14 @@ fn a_variable_of_a_cpu_has_one_name_on_all_of_them() {
 }
 
 #[test]
-fn false_sharing_names_what_is_written_and_what_is_beside_it() {
+fn a_name_for_false_sharing_has_the_written_data_and_the_others() {
     let mut resolver = resolver();
     let line = FILES + 256;
     let datum = resolver.datum(&conflict(line, DIRECT + line, 0xff00, 0xff));
     assert_eq!((datum.fields, datum.beside), (vec!["file.f_count".into()], vec!["file".into()]));
 }
 
-/// What a byte of the `struct page` of a page of physical memory is called.
+/// The name of a byte of the `struct page` that describes a page of physical memory.
 fn described(resolver: &mut Resolver, physical: u64, byte: u64) -> String {
     let of_page = physical / 4096 * 64;
     let conflict = conflict(PAGES + of_page, VMEMMAP + of_page, 1 << byte, 1 << byte);
@@ -125,29 +125,29 @@ fn described(resolver: &mut Resolver, physical: u64, byte: u64) -> String {
 }
 
 #[test]
-fn the_page_that_describes_a_slab_is_named_by_its_own_type_and_whose_objects_are_there() {
+fn the_struct_page_of_a_slab_is_named_by_struct_slab_and_the_cache() {
     assert_eq!(described(&mut resolver(), FILES, 24), "slab.slab_cache (filp)");
     assert_eq!(described(&mut resolver(), SMALL, 24), "slab.slab_cache (kmalloc-192)");
 }
 
 #[test]
-fn the_description_of_a_page_says_what_the_page_is_for() {
+fn the_name_of_a_struct_page_includes_the_use_of_the_page() {
     let ram = memory();
     let anonymous = 0x1_2345_u64;
     ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
-    // By now it is for nothing, and it is the same code.
+    // This page shows no use, but the same code touches it.
     assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
 }
 
 #[test]
-fn nothing_is_said_of_what_a_page_was_for_before_it_was_freed() {
+fn the_name_of_a_struct_page_leaves_out_an_unknown_use() {
     assert_eq!(described(&mut resolver(), OTHER, 52), "page._refcount");
 }
 
 #[test]
-fn a_page_is_what_a_typed_pointer_to_its_description_says() {
+fn a_page_is_named_by_the_field_that_points_to_its_struct_page() {
     assert_eq!(named(&mut resolver(), PIPE_DATA + 100), "page of pipe_inode_info.tmp_page");
     assert_eq!(named(&mut resolver(), OTHER), "page");
 }
@@ -161,14 +161,14 @@ fn a_table_that_is_allocated_at_boot_has_the_name_of_the_pointer_to_it() {
 }
 
 #[test]
-fn what_follows_a_struct_in_a_greater_object_is_told_by_the_struct() {
+fn data_after_a_struct_in_a_larger_object_are_named_by_the_struct() {
     let begin = SMALL + 3 * 192;
     assert_eq!(named(&mut resolver(), begin), "file_lock_context.flc_lock");
     assert_eq!(named(&mut resolver(), begin + 80), "what follows file_lock_context");
 }
 
 #[test]
-fn what_has_no_name_is_told_by_its_class_and_what_is_missing_is_told() {
+fn data_without_a_name_are_named_by_their_class_and_missing_descriptions_are_listed() {
     let mut resolver = Resolver::new(memory(), "");
     let missing = resolver.missing().join("; ");
     assert!(missing.contains("kallsyms") && missing.contains("CONFIG_DEBUG_INFO_BTF"), "{missing}");
@@ -177,7 +177,8 @@ fn what_has_no_name_is_told_by_its_class_and_what_is_missing_is_told() {
     assert_eq!(datum.to_string(), "static data");
 }
 
-/// Words as memory has them: small numbers, addresses of everything that a kernel has, nonsense.
+/// Words as memory may contain them: small numbers, addresses, page-table entries and random
+/// values.
 fn word() -> impl Strategy<Value = u64> {
     let address = |base: u64| (0..RAM_BYTES).prop_map(move |offset| base + offset);
     prop_oneof![
@@ -194,9 +195,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn nonsense_in_memory_is_named_somehow(
+    fn random_words_in_memory_still_get_a_name(
         changes in prop::collection::vec((0..RAM_BYTES / 8, word()), 1..400),
-        // Pages, caches and page tables are where nonsense does most.
+        // Random values have the greatest effect in pages, caches and page tables.
         more in prop::collection::vec((0x2_0000 / 8..0x5_3000_u64 / 8, word()), 1..400),
         lines in prop::collection::vec((0..RAM_BYTES / 64, word(), any::<u64>(), any::<u64>()), 1..20),
     ) {
