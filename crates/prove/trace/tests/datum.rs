@@ -1,7 +1,7 @@
-//! What calls share has the names that kernel developers use, in every kernel at hand.
+//! Shared data have the names that kernel developers use, in every fetched kernel.
 //!
-//! Kernels are those that have been fetched into the user's cache before (`knee kernel fetch`). Where
-//! there is none, or no QEMU, the test says so and passes.
+//! The kernels are those in the user's cache (`knee kernel fetch`). Without any, or without QEMU,
+//! the test prints that and passes.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,12 +13,12 @@ use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
 
-/// For each guest that waits for CPUs that other tests use.
+/// Patience with each guest, which waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Tests of a pair of operations, from all its situations.
+/// Maximum number of tests of a pair of operations, spread over all of its situations.
 const TESTS: usize = 60;
 
-/// Tests of a pair of operations of `posix`, a line of JSON each, that have `word` in them.
+/// Tests of a pair of operations of `posix`, a line of JSON each, that contain `word`.
 fn tests(pair: [&str; 2], word: &str) -> String {
     let models = models();
     let model = models.iter().find(|model| model.name() == "posix").expect("the interface");
@@ -40,7 +40,7 @@ fn tests(pair: [&str; 2], word: &str) -> String {
     lines.into_iter().step_by(step).map(|line| line + "\n").collect()
 }
 
-/// Runs some tests on a kernel; the names of all that their calls share.
+/// Runs tests on a kernel. Returns the names of all data that their calls share.
 fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
     let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
     let guest = GuestOptions { emulator, patience: PATIENCE, ..GuestOptions::default() };
@@ -57,8 +57,8 @@ fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> 
 }
 
 #[test]
-fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
-    // In one run, as a guest takes longer to boot than to run these.
+fn known_shared_data_have_their_names_in_every_kernel() {
+    // All in one run, as booting a guest takes longer than running these tests.
     let all = [
         tests(["lseek", "lseek"], ""),
         tests(["mmap", "mmap"], ""),
@@ -66,7 +66,7 @@ fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
         tests(["read", "write"], r#""do":"pipe""#),
     ];
     let expected: [&[&str]; 6] = [
-        // Linux 6.13 has another kind of counter there, with another name.
+        // From Linux 6.13 on, this counter has another type and another name.
         &["file.f_count", "file.f_ref"],
         &["file.f_pos_lock"],
         &["mm_struct.mmap_lock"],
@@ -89,9 +89,9 @@ fn what_calls_are_known_to_share_has_its_name_in_every_kernel() {
             Err(error) => panic!("{}: {error}", kernel.release()),
         };
         println!("{}: {} names", kernel.release(), names.len());
-        for any in expected {
-            let found = any.iter().any(|name| names.contains(*name));
-            assert!(found, "{}: none of {any:?} in {names:#?}", kernel.release());
+        for names_of_datum in expected {
+            let found = names_of_datum.iter().any(|name| names.contains(*name));
+            assert!(found, "{}: none of {names_of_datum:?} in {names:#?}", kernel.release());
         }
     }
 }

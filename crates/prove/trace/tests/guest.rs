@@ -17,13 +17,13 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// One test in this number may have a side switched out: the guest's kernel has work of its own.
+/// One in this many tests may have a side switched out: the guest's kernel has work of its own.
 const TESTS_PER_SWITCH: usize = 100;
 /// System calls in the windows of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
-/// For each guest that waits for CPUs that other tests use.
+/// Patience with each guest, which waits for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// For guests that are to hang; they have four times as long to boot.
+/// Patience with guests that hang on purpose. They may take four times as long to boot.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
 
 /// What a guest did.
@@ -35,7 +35,7 @@ struct Run {
     trace: Vec<TracedAccess>,
     console: Vec<String>,
     end: Option<End>,
-    /// From the first result to the last.
+    /// From the header to the last result.
     took: Duration,
 }
 
@@ -132,11 +132,12 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
             Event::End(end) => run.end = Some(end),
         }
     }
-    // The probe prints which tests were of which kind. Tests lost in a crash are assigned by their order.
+    // The probe prints the number of tests of each kind. Results are assigned in the order of these
+    // lines.
     let mut results = results.into_iter();
     for line in &run.console {
-        let Some((_, said)) = line.split_once("probe ") else { continue };
-        let [kind, _, count] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let Some((_, message)) = line.split_once("probe ") else { continue };
+        let [kind, _, count] = message.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let count = count.parse().expect("a number of tests");
         run.results.insert(kind.to_owned(), results.by_ref().take(count).collect());
     }
@@ -156,7 +157,7 @@ static USER_MODE: LazyLock<Option<Run>> = LazyLock::new(|| {
 });
 
 #[test]
-fn a_guest_names_its_entries_and_powers_off() {
+fn a_guest_reports_its_entries_and_powers_off() {
     let Some(run) = &*KERNEL_MODE else { return };
     let header = run.header.as_ref().expect("a header");
     assert!(header.interrupts > 200 && header.faults > 10, "{header:?}");
@@ -205,15 +206,15 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // A window of n calls has n times the figures of a window of one, whatever interrupted it. The
-    // exception: an interrupt can make the kernel schedule before it returns to the task, also in a
-    // window of one call.
+    // A window of n calls has n times the figures of a window of one call, whatever interrupted it.
+    // There is one exception: an interrupt can make the kernel schedule before it returns to the
+    // task, also in a window of one call.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");
-    let (asked, plain): (Vec<&Side>, Vec<&Side>) =
+    let (rescheduled, plain): (Vec<&Side>, Vec<&Side>) =
         many.iter().partition(|side| side.instructions > LONG_CALLS * one.instructions);
-    assert!(many.is_empty() || !plain.is_empty(), "{asked:?}");
+    assert!(many.is_empty() || !plain.is_empty(), "{rescheduled:?}");
     for side in plain {
         assert_eq!(side.instructions, LONG_CALLS * one.instructions);
         assert_eq!(side.accesses, LONG_CALLS * one.accesses);
@@ -273,7 +274,7 @@ fn a_task_that_sleeps_is_disturbed_and_its_later_accesses_count() {
 }
 
 #[test]
-fn in_user_mode_only_what_is_shared_conflicts() {
+fn operations_that_share_nothing_do_not_conflict_in_user_mode() {
     let Some(run) = &*USER_MODE else { return };
     assert!(run.header.as_ref().is_some_and(|header| header.user));
     run.assert_conflict_free("null");
@@ -309,7 +310,7 @@ fn two_stores_to_one_user_line_always_conflict() {
 }
 
 #[test]
-fn the_trace_of_a_test_is_all_its_accesses() {
+fn the_trace_of_a_test_contains_all_of_its_accesses() {
     let Some(run) = run("lseek 10", Tracing { trace: Some(7), ..Tracing::default() }) else {
         return;
     };
@@ -338,7 +339,7 @@ fn a_guest_pauses_after_a_test_with_conflicts_until_it_is_resumed() {
             Event::Result(Record::Test(result)) => {
                 // It is resumed after two of five tests with conflicts.
                 if !result.is_conflict_free() && results.len() < 7 {
-                    guest.resume().expect("let it go on");
+                    guest.resume().expect("resume the guest");
                 }
                 results.push(result);
             }
@@ -353,8 +354,8 @@ fn a_guest_pauses_after_a_test_with_conflicts_until_it_is_resumed() {
 fn a_guest_that_panics_loses_only_the_test_it_was_in() {
     let Some(run) = run("lseek 5 panic 1", Tracing::default()) else { return };
     assert_eq!(run.results("lseek").len(), 5);
-    let Some(End::Panicked(said)) = &run.end else { panic!("{:?}", run.end) };
-    assert!(said.contains("sysrq triggered crash"), "{said}");
+    let Some(End::Panicked(message)) = &run.end else { panic!("{:?}", run.end) };
+    assert!(message.contains("sysrq triggered crash"), "{message}");
 }
 
 #[test]
@@ -377,18 +378,18 @@ fn a_guest_that_runs_out_of_memory_loses_only_the_test_it_was_in() {
     let options = GuestOptions { memory: 128, ..traced(Tracing::default()) };
     let Some(run) = run_in("lseek 5 exhaust 1", options) else { return };
     assert_eq!(run.results("lseek").len(), 5);
-    let Some(End::Panicked(said)) = &run.end else { panic!("{:?}", run.end) };
-    assert!(said.contains("Out of memory"), "{said}");
+    let Some(End::Panicked(message)) = &run.end else { panic!("{:?}", run.end) };
+    assert!(message.contains("Out of memory"), "{message}");
 }
 
 #[test]
-fn the_error_about_a_file_that_is_not_a_kernel_names_what_it_is() {
+fn a_file_that_is_not_a_kernel_is_refused() {
     let error = Kernel::open(Path::new(file!().trim_start_matches("crates/prove/trace/")));
-    let error = error.err().expect("a source file is no kernel").to_string();
+    let error = error.err().expect("a source file is not a kernel").to_string();
     assert!(error.contains("is not an x86 kernel image"), "{error}");
 }
 
-/// Set for the process that is to be killed.
+/// This variable is set in the process that is killed.
 const VICTIM: &str = "KNEE_TEST_VICTIM";
 
 #[test]
@@ -417,7 +418,7 @@ fn a_guest_dies_with_the_process_that_started_it() {
     let Some(guest) = guest else { return };
     let patience = Instant::now() + PATIENCE;
     while guest.read_link().is_ok() {
-        assert!(Instant::now() < patience, "QEMU is still there");
+        assert!(Instant::now() < patience, "QEMU is still running");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
