@@ -7,14 +7,14 @@ use crate::entries;
 /// The return instruction of x86.
 const RETURN: u8 = 0xc3;
 
-/// Reports the entries in the text of `/proc/kallsyms`, as [`entries`] finds them: writes the
-/// instructions that encode them into memory, and executes these.
+/// Reports the entries in the text of `/proc/kallsyms`, as [`entries`] finds them. Writes the
+/// instructions that encode them into memory, and executes these instructions.
 pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     let mut code = Vec::new();
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
     code.push(RETURN);
     // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
-    // is instructions that do nothing and a return, so it is a function without arguments.
+    // consists of instructions that do nothing and a return, so it is a function without arguments.
     unsafe {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
         let memory =

@@ -1,9 +1,9 @@
-//! Where the kernel is entered by other things than system calls, and where it changes tasks.
+//! Addresses at which interrupts and exceptions enter the kernel, and at which it switches tasks.
 //!
-//! The plugin leaves out what an interrupt does between entry and return. It knows entries by
-//! address and returns by their instruction, `iretq`. Exceptions return through it as well, so
-//! those that come inside of an interrupt have to be known too; outside they belong to the operation
-//! (a page fault is what a test of page faults is about).
+//! The plugin leaves out what an interrupt does between entry and return. It recognises entries by
+//! their address and returns by their instruction, `iretq`. Exceptions also return with `iretq`, so
+//! the plugin must know the entry of an exception that occurs inside an interrupt. Outside of
+//! interrupts, exceptions belong to the operation: a test of page faults is about page faults.
 //!
 //! Names are those of Linux since 5.8, when the entry code got its `asm_` prefixes
 //! (arch/x86/include/asm/idtentry.h).
@@ -18,17 +18,17 @@ const SIB_SWITCH: u8 = 0x7b;
 /// Stubs of device and spurious vectors are this far apart, or twice that with indirect branch
 /// tracking (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
 const STUB_STEP: u64 = 8;
-/// Room for 256 vectors of the greater alignment. A greater symbol is not a table of stubs.
+/// Bytes of 256 stubs at the greater distance. A larger symbol is not a table of stubs.
 const MAX_STUBS_BYTES: u64 = 256 * 16;
 
 /// What happens at an address of the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Something enters that is not the operation's: an interrupt, an NMI, a machine check.
+    /// An interrupt, an NMI or a machine check enters, which is not part of the operation.
     Interrupt,
     /// An exception enters that the interrupted code has caused, such as a page fault.
     Fault,
-    /// The CPU changes from one task to another.
+    /// The CPU switches from one task to another.
     Switch,
 }
 
@@ -54,7 +54,7 @@ impl Entry {
             .then(|| encode(sib, displacement))
     }
 
-    /// The entry that an instruction names, if it does.
+    /// The entry that an instruction encodes, if any.
     pub fn decode(code: &[u8]) -> Option<Entry> {
         let (sib, displacement) = decode(code)?;
         let kind = match sib {
@@ -71,12 +71,12 @@ fn extend(displacement: u32) -> u64 {
     i64::from(displacement as i32) as u64
 }
 
-/// Calls `found` for every entry in the text of `/proc/kallsyms`, which has to be the kernel's own
-/// view with real addresses (read by root).
+/// Calls `found` for every entry in the text of `/proc/kallsyms`, which must have been read by
+/// root, so that it contains real addresses.
 pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
-    // Stubs are one symbol for many entries: it ends where the next one begins.
+    // One symbol stands for a table of stubs, which ends where the next symbol begins.
     let mut stubs = None;
-    // Entry code is in no module.
+    // No module contains entry code.
     let symbols = kernel_symbols(kallsyms).filter(|symbol| !symbol.is_of_module);
     for KernelSymbol { address, name, .. } in symbols {
         if let Some(start) = stubs.take_if(|start| *start < address) {

@@ -5,7 +5,7 @@
 pub struct KernelSymbol<'t> {
     /// Its virtual address.
     pub address: u64,
-    /// As in nm(1): `T` and `t` are code.
+    /// Its kind, as in nm(1): `T` and `t` are code.
     pub kind: &'t str,
     /// Its name, which is part of the text.
     pub name: &'t str,

@@ -4,9 +4,9 @@ use core::arch::asm;
 
 use crate::{CODE_BYTES, decode, encode};
 
-/// Upper half of a mark's displacement: "kn" in the order of memory.
+/// Upper half of a mark's displacement: the number 0x6b6e, "kn".
 pub const MAGIC: u32 = 0x6b6e_0000;
-/// How many sides a test can have.
+/// The maximum number of sides of a test.
 pub const SIDES: usize = 4;
 
 const SIB_MARK: u8 = 0;
@@ -27,14 +27,14 @@ pub enum Mark {
     End,
     /// Translate with callbacks from now on. Before it, the guest boots at full speed.
     Arm,
-    /// From here on no virtual CPU has any line, as far as the plugin knows where lines are.
+    /// From here on, no virtual CPU holds any line, as far as the plugin tracks lines.
     Flush,
     /// From here on, kernel code is only watched if it is translated while a window is open: see the
     /// crate's documentation. Must precede `Arm`.
     Apart,
     /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
     Open(u8),
-    /// … up to here.
+    /// Ends what `Open` began.
     Close(u8),
 }
 
@@ -53,7 +53,7 @@ impl Mark {
         encode(SIB_MARK, MAGIC | code)
     }
 
-    /// The mark that an instruction is, if it is one.
+    /// The mark that an instruction encodes, if any.
     pub fn decode(code: &[u8]) -> Option<Mark> {
         let (SIB_MARK, displacement) = decode(code)? else { return None };
         let side = |base: u32, code: u32| {
@@ -97,8 +97,9 @@ impl Mark {
 
 #[inline(always)]
 fn emit_code<const CODE: u32>() {
-    // SAFETY: an instruction that does nothing, whatever its operand; it touches no register, flag
-    // or memory. That it might touch memory is what keeps the compiler from moving accesses.
+    // SAFETY: the instruction does nothing, whatever its operand: it touches no register, flag or
+    // memory. Without the option `nomem`, the compiler assumes that it touches memory, and so moves
+    // no access across it.
     unsafe {
         asm!(
             ".byte 0x0f, 0x1f, 0x84, 0x00",
