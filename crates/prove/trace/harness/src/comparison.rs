@@ -1,4 +1,4 @@
-//! The results of a run against those that the test expects.
+//! Compares the results of a run with those that the test expects.
 
 use std::fmt::Display;
 

@@ -13,8 +13,9 @@ fn sort(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-/// What the names of a test stand for in one run: each name for one value, and two names of one sort for
-/// two values. Values of different sorts are unrelated: an inode may have the number of an address.
+/// What the names of a test stand for in one run. A name stands for one value, and two names of the
+/// same sort stand for different values. Values of different sorts are unrelated: an inode number
+/// may equal an address.
 #[derive(Debug, Default)]
 pub struct Names<'t>(Vec<(Cow<'t, str>, u64)>);
 
@@ -24,7 +25,7 @@ impl<'t> Names<'t> {
         self.0.push((name.into(), value));
     }
 
-    /// Whether `name` can stand for `value`. If neither has occurred, it does from now on.
+    /// Whether `name` can stand for `value`. If so, a new name stands for it from now on.
     pub fn agree(&mut self, name: &'t str, value: u64) -> bool {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == name) {
             return *known == value;

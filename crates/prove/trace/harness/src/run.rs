@@ -8,17 +8,17 @@ pub trait Session {
     type State;
     /// The result of a call.
     type Returned;
-    /// Why no further run is made.
+    /// The reason to make no further run.
     type Error;
 
-    /// Brings about the initial state of the test.
+    /// Sets up the initial state of the test.
     ///
     /// # Errors
     /// The state cannot be reached. What the attempt has created is removed.
     fn set_up(&mut self) -> Result<Self::State, Self::Error>;
 
-    /// Has call `nr` made by its thread, and waits for the result. `traced` says whether the run counts
-    /// for the plugin.
+    /// Makes call `nr` on its thread, and waits for the result. `traced` is whether the plugin
+    /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
     /// Ends a run of the order with this number: takes the results, in the order of the calls, and
@@ -63,7 +63,7 @@ pub fn run<'o, S: Session>(
     (Ok(()), results)
 }
 
-/// One run. It is traced if there are `results` of the plugin to count.
+/// Makes one run. With `results`, the run is traced and counted there.
 fn run_once<S: Session>(
     session: &mut S,
     order: usize,
@@ -87,7 +87,7 @@ fn run_once<S: Session>(
 mod tests {
     use super::*;
 
-    /// Records its runs. A step of its set-up or of its end fails at the run with this number.
+    /// Records its runs. `set_up` or `finish` fails in the run with the given number, from 1.
     #[derive(Default)]
     struct Recorder {
         runs: Vec<(usize, Vec<(usize, bool)>)>,
