@@ -1,8 +1,9 @@
-//! A guest's init that proves what knee's QEMU plugin leaves out and what it finds.
+//! A guest's init for tests of what knee's QEMU plugin reports and what it leaves out.
 //!
-//! Arguments are pairs of a kind and a number of tests, `lseek 1000 null 10000`. Each test of a kind
-//! runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. It prints
-//! which of the plugin's tests they are: `probe lseek 0 1000` (first, count). Then it powers off.
+//! Arguments are pairs of a kind and a number of tests, `lseek 1000 null 10000`. Each test of a
+//! kind runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. After each
+//! pair, it prints the numbers of these tests for the plugin: `probe lseek 0 1000` (first, count).
+//! Then it powers off.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -14,9 +15,10 @@ use std::{hint, mem, ptr, thread};
 
 use knee_marks::{Mark, emit_entries};
 
-/// Runs before the first test of a kind: slabs, page tables and caches of each CPU fill.
+/// Untraced runs before the first test of a kind, which fill slabs, page tables and each CPU's
+/// caches.
 const WARM_UP: u32 = 50;
-/// System calls in a long window: several ticks of a timer at 250 Hz.
+/// System calls in a long window, which lasts several ticks of a timer at 250 Hz.
 const LONG_CALLS: u32 = 20_000;
 const SIDES: [u8; 2] = [0, 1];
 
@@ -39,13 +41,13 @@ fn run() -> Result<(), Box<dyn Error>> {
     thread::yield_now();
 
     let state = State::new()?;
-    // The kernel also passes on words that it does not know itself, in front of these.
+    // The process's own arguments also contain the kernel parameters that the kernel does not know.
     let line = fs::read_to_string("/proc/cmdline")?;
     let arguments = line.split_once(" -- ").map_or("", |(_, arguments)| arguments);
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     let mut first = 0;
     for pair in arguments.chunks(2) {
-        let [kind, tests] = pair else { return Err("a kind wants a number of tests".into()) };
+        let [kind, tests] = pair else { return Err("each kind needs a number of tests".into()) };
         let tests: u32 = tests.parse()?;
         let operation = operation(kind).ok_or_else(|| format!("there is no kind {kind}"))?;
         run_tests(&state, operation, tests)?;
@@ -55,7 +57,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Memory that a side has for itself.
+/// A page of memory.
 #[repr(align(4096))]
 struct Page([AtomicU8; 4096]);
 
@@ -81,7 +83,7 @@ impl State {
         })
     }
 
-    /// The neighbouring bytes 10 and 11 of one line.
+    /// A side's byte of the neighbouring bytes 10 and 11 of one line.
     fn neighbour(&self, side: usize) -> &AtomicU8 {
         &self.line.0[10 + side]
     }
@@ -105,7 +107,7 @@ fn operation(kind: &str) -> Option<Operation> {
             unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
                 .store(1, Ordering::Relaxed);
         },
-        // One instruction that is repeated once, or a hundred times.
+        // One instruction, with one or a hundred repetitions.
         "string-1" => |state, side| store_string(&state.pages[side], 1),
         "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
@@ -132,9 +134,9 @@ fn operation(kind: &str) -> Option<Operation> {
     })
 }
 
-/// Stores zeroes with an instruction on strings, which a block of instructions begins with or ends with.
+/// Stores zeroes with a string instruction, which begins or ends a translation block of QEMU.
 fn store_string(page: &Page, bytes: usize) {
-    // SAFETY: the page is atomics, has more bytes, and only this side uses it.
+    // SAFETY: the page consists of atomics, is larger than `bytes`, and only this side uses it.
     unsafe {
         std::arch::asm!(
             "rep stosb",
@@ -146,7 +148,7 @@ fn store_string(page: &Page, bytes: usize) {
     }
 }
 
-/// Takes more memory than there is.
+/// Allocates more memory than the guest has.
 fn exhaust() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
     // SAFETY: new memory, which nothing refers to.
@@ -180,7 +182,7 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
         }
     };
     let pass = |next: u32| turn.0.store(next, Ordering::Release);
-    // A guest of one purpose: what a warm-up would never return from is not warmed up.
+    // A kind with a single test, such as `panic`, may never return, so it has no warm-up.
     let warm_up = if tests == 1 { 0 } else { WARM_UP };
     thread::scope(|scope| {
         let other = scope.spawn(move || {
