@@ -1,17 +1,17 @@
 //! Builds the programs with a nested cargo, so that `cargo run` and `cargo test` are enough.
 //!
 //! The nested build has a target directory of its own inside `OUT_DIR`: it shares no lock with the
-//! build that waits for it. What that build tells rustc (flags, clippy's wrapper, a target) is not
-//! meant for these programs and is taken from the environment.
+//! build that waits for it. Settings of the outer build for rustc (flags, clippy's wrapper, a
+//! target) are not meant for these programs, so they are removed from the environment.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where they run, whatever knee is built for.
+/// The target of these programs, whatever knee is built for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Crates whose change asks for a new build.
+/// Crates whose changes require a new build.
 const SOURCES: [&str; 5] = ["../agent", "../harness", "../marks", "../plugin", "../../commute"];
 const OVERRIDES: [&str; 6] = [
     "CARGO_BUILD_TARGET",
@@ -34,7 +34,7 @@ fn main() {
     let target = out.join("target");
     for (krate, file, flags) in [
         ("../plugin/Cargo.toml", "libknee_plugin.so", ""),
-        // A guest has no C library.
+        // A guest has no C library, so the agent is linked statically.
         ("../agent/Cargo.toml", "knee-agent", "-Ctarget-feature=+crt-static"),
     ] {
         let from = build(&here.join(krate), &target, flags).join(file);
@@ -49,7 +49,7 @@ fn variable(name: &str) -> OsString {
     env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name} for build scripts"))
 }
 
-/// Builds a crate; returns where the results are.
+/// Builds a crate. Returns the directory of the results.
 fn build(manifest: &Path, target_dir: &Path, flags: &str) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["build", "--release", "--locked", "--quiet", "--target", TARGET]);
