@@ -5,9 +5,8 @@
 //! kernel's `bitmap_parselist` has it (`0-31:2/8`: the first two of every eight).
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 use std::str::FromStr;
+use std::{fmt, io};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

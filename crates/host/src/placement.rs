@@ -9,21 +9,8 @@ use strum::{Display, EnumString, VariantArray};
 use super::topology::{Cpu, Topology};
 
 /// The order in which tasks are placed on CPUs: task n runs on the nth CPU of the order.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    Display,
-    EnumString,
-    VariantArray,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Serialize, Deserialize, JsonSchema, Display, EnumString, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 #[strum(parse_err_ty = UnknownPlacement, parse_err_fn = unknown)]

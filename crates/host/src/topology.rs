@@ -12,9 +12,8 @@
 //! and one without a node is on node 0.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,19 +84,8 @@ impl fmt::Display for TopologyCounts {
 }
 
 /// Why this process cannot use a CPU of the machine.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    strum::Display,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, JsonSchema, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
     /// Offline.

@@ -28,9 +28,7 @@ pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use knee_results::CaseId;
-    use knee_results::Mode;
-    use knee_results::PointId;
+    use knee_results::{CaseId, Mode, PointId};
     use knee_run::job::{Failure, FailureKind};
 
     use super::*;

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use knee_report::Page;
 
-use crate::file;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Writes a page to `path` and prints its headline. If `path` is `-`, writes the page to standard
 /// output and prints no headline.

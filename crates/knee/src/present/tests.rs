@@ -3,10 +3,7 @@
 
 use std::path::PathBuf;
 
-use knee_results::CaseId;
-use knee_results::Mark;
-use knee_results::Mode;
-use knee_results::{Curve, PointId};
+use knee_results::{CaseId, Curve, Mark, Mode, PointId};
 use knee_run::job::Phase;
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;

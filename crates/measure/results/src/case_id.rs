@@ -32,9 +32,8 @@ pub enum Side {
 /// assert_eq!(id.param("di"), Some("epoch"));
 /// assert_eq!(id.to_string(), "before:vm_mmap1@map=rcu,di=epoch");
 /// ```
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Cow<'_, str>", into = "String")]
 #[schemars(
     with = "String",

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
 use serde::Serialize;
 
-use crate::Family;
 use crate::results::ITERATIONS;
-use crate::{Difference, Key, Results, VariantPair, differences};
+use crate::{Difference, Family, Key, Results, VariantPair, differences};
 
 /// The comparison of two results.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,16 +9,11 @@
 //! A line has the average of one invocation in each mode, so a file is one round. `knee show
 //! --format csv` prints the same, a block with a comment for each testcase.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use crate::CaseId;
-use crate::MAX_RATE;
-use crate::MAX_TASKS;
-use crate::Mode;
 use crate::results::read_to_string;
-use crate::{Key, Results, ResultsError};
+use crate::{CaseId, Key, MAX_RATE, MAX_TASKS, Mode, Results, ResultsError};
 
 /// The columns that knee reads; later columns differ between versions.
 const HEADER: [&str; 5] = ["tasks", "processes", "processes_idle", "threads", "threads_idle"];

@@ -5,8 +5,7 @@ use std::fmt::{self, Display};
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
 
-use crate::Request;
-use crate::Results;
+use crate::{Request, Results};
 
 /// Something that can change results by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -15,9 +15,8 @@ pub const CONFIDENCE: f64 = 0.95;
 pub const MAX_TASKS: u32 = 16384;
 
 /// Which point: one testcase in one mode with one task count.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct PointId {
     /// What is measured.
     #[serde(rename = "testcase")]

@@ -5,10 +5,8 @@
 //! averaged, and never counted as independent.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use serde::Serialize;
 

@@ -16,12 +16,8 @@
 
 use std::path::Path;
 
-use crate::CaseId;
-use crate::MAX_RATE;
-use crate::MAX_TASKS;
-use crate::Mode;
 use crate::results::read_to_string;
-use crate::{Key, Results, ResultsError};
+use crate::{CaseId, Key, MAX_RATE, MAX_TASKS, Mode, Results, ResultsError};
 
 const TESTCASE: &str = "testcase:";
 const MEASUREMENT: &str = "measurement";

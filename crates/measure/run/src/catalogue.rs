@@ -3,8 +3,7 @@
 
 use glob::Pattern;
 use knee_host::suggest::nearest;
-use knee_results::CaseId;
-use knee_results::Family;
+use knee_results::{CaseId, Family};
 
 use crate::parameter::{ParameterError, Settings};
 use crate::testcase::Testcase;

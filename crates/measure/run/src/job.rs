@@ -4,8 +4,7 @@
 
 use std::path::PathBuf;
 
-use knee_results::Mode;
-use knee_results::{CaseId, CpuShares, Mark};
+use knee_results::{CaseId, CpuShares, Mark, Mode};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,9 +162,8 @@ pub struct Sample {
 }
 
 /// Why a point has no result.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
     /// The machine lacks something: a program, a permission, a system call.

@@ -6,12 +6,10 @@
 //! difference depends on the length of rounds and on the placement of tasks, so a floor applies
 //! only to runs with the same conditions.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use knee_host::Placement;
-use knee_host::write_atomically;
+use knee_host::{Placement, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;

@@ -6,11 +6,9 @@
 
 use std::time::Instant;
 
-use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
-use knee_host::{Placement, Topology};
-use knee_results::CaseId;
-use knee_results::Mode;
+use knee_host::{Interrupt, Placement, Topology};
+use knee_results::{CaseId, Mode};
 use knee_run::job::{Job, START_TIMEOUT, Source};
 use knee_run::launch::{Executor, Launcher};
 use knee_run::runner;

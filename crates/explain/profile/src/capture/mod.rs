@@ -111,9 +111,8 @@ pub struct Losses {
 }
 
 /// Where a function is.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// In a program or a library.
@@ -123,9 +122,8 @@ pub enum Kind {
 }
 
 /// A sampled function.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Function {
     /// Its name; `[module]` if only the module is known, otherwise `[unknown]`.
     pub name: String,

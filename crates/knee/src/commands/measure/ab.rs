@@ -4,20 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::text::Screen;
-use knee_host::{CpuList, Placement, cgroup};
-use knee_results::Mode;
-use knee_results::Order;
-use knee_results::Request;
-use knee_results::Side;
-use knee_run::job::START_TIMEOUT;
-use knee_run::job::{Command, Score, Source};
+use knee_host::{CpuList, Interrupt, Placement, cgroup};
+use knee_results::{Mode, Order, Request, Side};
+use knee_run::job::{Command, START_TIMEOUT, Score, Source};
 use knee_run::plan::Case;
-use knee_run::record::InTurns;
-use knee_run::record::{Record, RunRecord};
+use knee_run::record::{InTurns, Record, RunRecord};
 use knee_run::sweep::Ended;
 use knee_stats::pairs_to_claim;
 use knee_testcases::CATALOGUE;
@@ -29,12 +23,11 @@ use crate::args::modes::Modes;
 use crate::args::tasks::Tasks;
 use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, usage};
-use crate::present;
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
 use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology};
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{present, stdout};
 
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_host::Interrupt;
-use knee_host::{CpuList, Placement, cgroup};
-use knee_results::Order;
-use knee_results::Request;
+use knee_host::{CpuList, Interrupt, Placement, cgroup};
+use knee_results::{Order, Request};
 use knee_run::job::START_TIMEOUT;
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;

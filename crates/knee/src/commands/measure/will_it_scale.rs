@@ -3,11 +3,9 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
-use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
-use knee_host::{Placement, Topology};
-use knee_results::MAX_TASKS;
-use knee_results::Mode;
+use knee_host::{Interrupt, Placement, Topology};
+use knee_results::{MAX_TASKS, Mode};
 use knee_run::catalogue::Selected;
 use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
 use knee_run::launch::{Executor, Launcher};

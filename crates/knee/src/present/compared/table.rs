@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 use knee_host::text::{Cell, Column, Screen, Table};
-use knee_results::Family;
-use knee_results::{Compared, ComparedPoint, Results};
+use knee_results::{Compared, ComparedPoint, Family, Results};
 use knee_stats::Verdict;
 
 use super::{

@@ -5,14 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use knee_results::PointId;
-use knee_results::RUN_FILE;
+use knee_results::{PointId, RUN_FILE};
 
 use super::error::{Access, Lacking, RecordError};
 use super::line::Line;
-use super::older;
 use super::plausible::{check_run, check_sample};
-use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine};
+use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
 
 /// A record on disk. Its description is in memory; its samples are read on demand.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,7 @@
 //! The run with a scripted executor instead of processes and time.
 
 use knee_host::{Environment, Placement};
-use knee_results::Mode;
-use knee_results::Order;
-use knee_results::{Curve, Knee, Request};
+use knee_results::{Curve, Knee, Mode, Order, Request};
 
 use super::*;
 use crate::fixture::CATALOGUE;

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::shared_line::SharedLine;
 
 /// The verdict on a test.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The calls share no line that one of them writes.

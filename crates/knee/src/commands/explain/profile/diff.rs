@@ -8,8 +8,7 @@ use knee_profile::import;
 use knee_profile::view::flame::{Widths, difference};
 
 use crate::exit::ExitStatus;
-use crate::file;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Compare two captures by function
 ///

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use knee_host::Interrupt;
-use knee_host::number;
-use knee_host::{auto_tasks, cgroup};
+use knee_host::{Interrupt, auto_tasks, cgroup, number};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
@@ -18,10 +16,9 @@ use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, usage};
-use crate::file;
 use crate::present::profile::losses;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Seconds at each task count while knee searches for the knee.
 const SEARCH: f64 = 0.3;

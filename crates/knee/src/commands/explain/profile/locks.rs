@@ -7,10 +7,9 @@ use knee_profile::sampling::LockSampler;
 use super::args::SampleArgs;
 use super::recording::take;
 use crate::exit::ExitStatus;
-use crate::file;
 use crate::present::profile::wait_losses;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Maximum lock sites to print.
 const SHOWN: usize = 15;

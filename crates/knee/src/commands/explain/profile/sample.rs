@@ -13,11 +13,10 @@ use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
 use crate::exit::{ExitStatus, usage};
-use crate::file;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Maximum functions to print after sampling.
 const SHOWN: usize = 15;

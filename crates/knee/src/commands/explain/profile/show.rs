@@ -16,9 +16,8 @@ use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
 use crate::exit::{ExitStatus, usage};
-use crate::file;
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Show a capture as a call tree, a flame graph, a table or a file for other tools
 ///

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use knee_host::Interrupt;
+use knee_host::utc::rfc3339;
 use knee_host::workdir::WorkDir;
-use knee_host::{Topology, utc::rfc3339};
+use knee_host::{Interrupt, Topology};
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Options, Target};
 use knee_results::{Mode, PointId};

@@ -10,14 +10,12 @@ use knee_trace::findings::MatrixDocument;
 
 use super::interface::{From, warn};
 use crate::exit::{ExitStatus, usage};
-use crate::file;
 use crate::input::checks;
 use crate::present::commute::check::Results;
-use crate::present::commute::conditions as present;
-use crate::present::commute::{self as shown, shared};
+use crate::present::commute::{self as shown, conditions as present, shared};
 use crate::present::page;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::{file, stdout};
 
 /// Maximum pairs to warn about one by one if knee could not explore them completely.
 const MOST_WARNINGS: usize = 3;

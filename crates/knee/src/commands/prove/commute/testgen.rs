@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::Context;
 use knee_commute::{Generated, Model, ModelError, Wanted, in_order, watch};
-use knee_host::AtomicFile;
-use knee_host::Interrupt;
 use knee_host::number::plural;
+use knee_host::{AtomicFile, Interrupt};
 
 use super::interface::{From, warn};
 use super::test_lines::{push_line, sets};
