@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,7 +96,7 @@ impl Environment {
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let cpus = Path::new("/sys/devices/system/cpu");
         Environment {
-            started_at: utc::rfc3339(SystemTime::now()),
+            started_at: utc::now(),
             knee_version: env!("CARGO_PKG_VERSION").to_owned(),
             debug_build: cfg!(debug_assertions),
             command_line: std::env::args_os()

@@ -1,7 +1,6 @@
 //! One testcase in one mode with one task count.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use knee_stats::{MedianInterval, median_interval};
 use schemars::JsonSchema;
@@ -16,7 +15,8 @@ pub const MAX_TASKS: u32 = 16384;
 
 /// Which point: one testcase in one mode with one task count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema, derive_more::Display)]
+#[display("{case} {mode} ×{tasks}")]
 pub struct PointId {
     /// What is measured.
     #[serde(rename = "testcase")]
@@ -25,13 +25,6 @@ pub struct PointId {
     pub mode: Mode,
     /// Task count.
     pub tasks: u32,
-}
-
-impl fmt::Display for PointId {
-    /// `mmap1 threads ×2`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ×{}", self.case, self.mode, self.tasks)
-    }
 }
 
 /// What was measured at one task count. Rates are per second, in the unit of the testcase.

@@ -21,7 +21,8 @@ pub enum Mark {
 }
 
 /// How the CPUs of the point spent an interval, as shares of their time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, derive_more::Add, derive_more::Div)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct CpuShares {
     /// In user space.
     pub user: f64,
@@ -33,32 +34,4 @@ pub struct CpuShares {
     pub steal: f64,
     /// Idle share of the whole machine, as in will-it-scale's CSV.
     pub machine_idle: f64,
-}
-
-impl std::ops::Add for CpuShares {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            idle: self.idle + other.idle,
-            steal: self.steal + other.steal,
-            machine_idle: self.machine_idle + other.machine_idle,
-        }
-    }
-}
-
-impl std::ops::Div<f64> for CpuShares {
-    type Output = Self;
-
-    fn div(self, by: f64) -> Self {
-        Self {
-            user: self.user / by,
-            system: self.system / by,
-            idle: self.idle / by,
-            steal: self.steal / by,
-            machine_idle: self.machine_idle / by,
-        }
-    }
 }

@@ -7,7 +7,8 @@
 use knee_host::suggest::nearest;
 
 /// One value of a parameter, such as `file=same`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("{key}={value}")]
 pub struct Choice {
     /// The parameter.
     pub key: &'static str,
@@ -33,12 +34,6 @@ impl Choice {
     /// `key` precedes this one in the list of a testcase.
     pub const fn only_with(self, key: &'static str, values: &'static [&'static str]) -> Self {
         Self { only_with: Some((key, values)), ..self }
-    }
-}
-
-impl std::fmt::Display for Choice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}={}", self.key, self.value)
     }
 }
 

@@ -24,7 +24,7 @@
 //! let throughput = median_interval(&rounds, 0.95).unwrap();
 //! assert_eq!(throughput.median, 100.25);
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod binomial;
 mod bootstrap;

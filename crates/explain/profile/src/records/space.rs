@@ -1,20 +1,22 @@
 //! The code mappings of each process at each time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::rc::Rc;
+
+use rangemap::RangeMap;
 
 /// The maps of a stack without user space.
 pub(super) const NO_MAPS: u32 = u32::MAX;
 
 /// Code that is mapped from a file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Mapped {
-    end: u64,
     /// A path, or the kernel's name for memory without a file.
     file: Rc<str>,
-    offset: u64,
+    /// The difference of an offset in the file and its address.
+    shift: u64,
 }
 
 /// The place of an address in a file.
@@ -32,7 +34,7 @@ struct Maps {
     pid: i32,
     /// The index in [`Spaces::kept`], if samples refer to it.
     kept: Option<u32>,
-    mapped: BTreeMap<u64, Mapped>,
+    mapped: RangeMap<u64, Mapped>,
 }
 
 impl Maps {
@@ -91,13 +93,11 @@ impl Spaces {
     pub(crate) fn map(&mut self, pid: i32, area: Range<u64>, offset: u64, file: &str) {
         let file = self.files.get(file).map_or_else(|| Rc::from(file), Rc::clone);
         self.files.insert(Rc::clone(&file));
-        let mapped = &mut self.change(pid).mapped;
-        let before = mapped.range(..area.end).next_back();
-        // Most mappings overlap no other.
-        if before.is_some_and(|(_, before)| before.end > area.start) {
-            cut(mapped, &area);
+        let mapped = Mapped { file, shift: offset.wrapping_sub(area.start) };
+        // A damaged record may describe an empty area, which the map refuses.
+        if !area.is_empty() {
+            self.change(pid).mapped.insert(area, mapped);
         }
-        mapped.insert(area.start, Mapped { end: area.end, file, offset });
     }
 
     /// The number of the present maps of a process.
@@ -115,12 +115,8 @@ impl Spaces {
     /// The place of an address, by the number of the maps at the time of its sample.
     pub(crate) fn find(&self, maps: u32, address: u64) -> Option<Place> {
         let maps = self.kept.get(maps as usize)?;
-        let (start, mapped) = maps.mapped.range(..=address).next_back()?;
-        (address < mapped.end).then(|| Place {
-            file: mapped.file.clone(),
-            offset: address - start + mapped.offset,
-            pid: maps.pid,
-        })
+        let Mapped { file, shift } = maps.mapped.get(&address)?;
+        Some(Place { file: file.clone(), offset: address.wrapping_add(*shift), pid: maps.pid })
     }
 
     /// Drops numbered maps; no sample refers to them any more.
@@ -148,26 +144,6 @@ impl Spaces {
             if let Some((area, offset, file)) = executable(line) {
                 self.map(pid, area, offset, file);
             }
-        }
-    }
-}
-
-/// Removes an area from the mappings that overlap it.
-fn cut(mapped: &mut BTreeMap<u64, Mapped>, area: &Range<u64>) {
-    let overlapping: Vec<u64> = mapped
-        .range(..area.end)
-        .rev()
-        .take_while(|(_, old)| old.end > area.start)
-        .map(|(start, _)| *start)
-        .collect();
-    for start in overlapping {
-        let old = mapped.remove(&start).expect("it was found");
-        if old.end > area.end {
-            let offset = old.offset + (area.end - start);
-            mapped.insert(area.end, Mapped { offset, ..old.clone() });
-        }
-        if start < area.start {
-            mapped.insert(start, Mapped { end: area.start, ..old });
         }
     }
 }

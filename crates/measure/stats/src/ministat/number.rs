@@ -1,137 +1,42 @@
 //! Numbers as C reads and writes them in its "C" locale: `strtod` and `printf`'s `%g`.
 
+use std::ffi::CString;
+use std::ptr;
+
 /// White space in the "C" locale.
 pub(super) const WHITE_SPACE: [u8; 6] = *b" \t\n\x0b\x0c\r";
-
-/// While the mantissa of a hexadecimal number is below this, another digit fits into 64 bits.
-const ROOM_FOR_A_DIGIT: u64 = 1 << 60;
-/// Beyond this exponent of two, every number of up to 64 bits is zero or infinite.
-const EXPONENT_LIMIT: i64 = 100_000;
 
 /// The number that `strtod` reads from a text, if it consumes the whole text: decimal, hexadecimal
 /// (`0x1.8p3`), `inf`, `infinity`, `nan` and `nan(…)`, in upper or lower case, after optional white
 /// space and an optional sign.
+#[allow(unsafe_code, reason = "the C library reads what ministat reads")]
 pub fn parse(text: &[u8]) -> Option<f64> {
-    let start = text.iter().position(|b| !WHITE_SPACE.contains(b))?;
-    let text = std::str::from_utf8(&text[start..]).ok()?;
-    let (negative, unsigned) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let magnitude = if let Some(digits) = strip_prefix_in_any_case(unsigned, "0x") {
-        hexadecimal(digits)
-    } else if let Some(payload) = strip_prefix_in_any_case(unsigned, "nan(") {
-        let payload = payload.strip_suffix(')')?;
-        let is_word = payload.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        is_word.then_some(f64::NAN)
-    } else if unsigned.starts_with(['+', '-']) {
-        None
-    } else {
-        unsigned.parse().ok()
-    }?;
-    Some(if negative { -magnitude } else { magnitude })
-}
-
-fn strip_prefix_in_any_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
-    let start = text.get(..prefix.len())?;
-    start.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
-}
-
-/// `1.8p3`, the part after `0x`.
-fn hexadecimal(text: &str) -> Option<f64> {
-    let (digits, exponent) = match text.split_once(['p', 'P']) {
-        Some((digits, exponent)) => (digits, binary_exponent(exponent)?),
-        None => (text, 0),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let mut mantissa = 0u64;
-    let mut exponent = exponent - 4 * fraction.len() as i64;
-    for digit in whole.chars().chain(fraction.chars()) {
-        let digit = u64::from(digit.to_digit(16)?);
-        if mantissa < ROOM_FOR_A_DIGIT {
-            mantissa = mantissa << 4 | digit;
-        } else {
-            // Too small to be kept, but it breaks a tie in rounding.
-            mantissa |= u64::from(digit != 0);
-            exponent += 4;
-        }
-    }
-    Some(scaled(mantissa, exponent.clamp(-EXPONENT_LIMIT, EXPONENT_LIMIT)))
-}
-
-fn binary_exponent(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    // An exponent that overflows is far beyond the limit; a line is too short for enough digits to
-    // compensate for it.
-    let size = digits.parse::<i64>().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
-    Some(if text.starts_with('-') { -size } else { size })
-}
-
-/// `mantissa` × 2^`exponent`, rounded once, with ties to even.
-fn scaled(mantissa: u64, exponent: i64) -> f64 {
-    if mantissa == 0 {
-        return 0.0;
-    }
-    let highest = exponent + i64::from(mantissa.ilog2());
-    if highest > 1023 {
-        return f64::INFINITY;
-    }
-    // The exponent of the lowest bit of the result, which has 53 bits, or fewer if it is subnormal.
-    let last = (highest - 52).max(-1074);
-    let dropped = last - exponent;
-    if dropped <= 0 {
-        return mantissa as f64 * power_of_two(exponent);
-    }
-    if dropped > 64 {
-        return 0.0;
-    }
-    let mantissa = u128::from(mantissa);
-    let (kept, rest) = (mantissa >> dropped, mantissa & ((1 << dropped) - 1));
-    let half = 1 << (dropped - 1);
-    let up = rest > half || rest == half && kept % 2 == 1;
-    (kept + u128::from(up)) as f64 * power_of_two(last)
-}
-
-/// 2^`exponent` for -1074 to 1023.
-fn power_of_two(exponent: i64) -> f64 {
-    f64::from_bits(if exponent >= -1022 {
-        ((exponent + 1023) as u64) << 52
-    } else {
-        1 << (exponent + 1074)
-    })
+    let text = CString::new(text).ok()?;
+    let mut end = ptr::null_mut();
+    // SAFETY: `CString` ends the text with a zero byte, and `end` points to a pointer of this frame.
+    let number = unsafe { libc::strtod(text.as_ptr(), &raw mut end) };
+    let consumed = end.addr() - text.as_ptr().addr();
+    (consumed > 0 && consumed == text.as_bytes().len()).then_some(number)
 }
 
 /// Formats `value` like `%g` with `digits` significant digits (`%.8g` has 8).
 ///
 /// # Panics
-/// If `digits` is 0.
-pub fn general(value: f64, digits: usize) -> String {
-    if !value.is_finite() {
-        let sign = if value.is_sign_negative() { "-" } else { "" };
-        return format!("{sign}{}", if value.is_nan() { "nan" } else { "inf" });
-    }
-    // Rounding can carry into one more digit, so the exponent is read from the rounded number.
-    let scientific = format!("{value:.*e}", digits - 1);
-    let (mantissa, exponent) = scientific.split_once('e').expect("a float has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent of a float has few digits");
-    if exponent < -4 || exponent >= digits as i32 {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{}e{sign}{:02}", without_trailing_zeros(mantissa), exponent.abs())
-    } else {
-        let decimals = (digits as i32 - 1 - exponent) as usize;
-        without_trailing_zeros(&format!("{value:.decimals$}")).to_owned()
-    }
-}
-
-fn without_trailing_zeros(number: &str) -> &str {
-    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+/// If the text is longer than 63 bytes, which at most 50 digits never are.
+#[allow(unsafe_code, reason = "the C library writes what ministat writes")]
+pub fn general(value: f64, digits: u8) -> String {
+    let mut text = [0_u8; 64];
+    // SAFETY: `%.*g` takes an `int` and a `double`, and at most `text.len()` bytes are written.
+    let length = unsafe {
+        libc::snprintf(
+            text.as_mut_ptr().cast(),
+            text.len(),
+            c"%.*g".as_ptr(),
+            libc::c_int::from(digits),
+            value,
+        )
+    };
+    String::from_utf8_lossy(&text[..length as usize]).into_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Fits many curves at once, on as many threads as there are CPUs.
 
-use std::num::NonZero;
-use std::sync::{Mutex, OnceLock};
-use std::thread;
+use rayon::prelude::*;
 
 use super::{Fit, FitOptions, Unfit, fit};
 
@@ -12,23 +10,7 @@ pub fn fit_all<C>(curves: &[C], options: &FitOptions) -> Vec<Result<Fit, Unfit>>
 where
     C: AsRef<[(u32, Vec<f64>)]> + Sync,
 {
-    // Curves differ in length and in law, and so in cost: each thread takes the next curve when it
-    // has finished one.
-    let fits: Vec<OnceLock<_>> = curves.iter().map(|_| OnceLock::new()).collect();
-    let unfitted = Mutex::new(curves.iter().zip(&fits));
-    let next = || unfitted.lock().expect("no thread panics while it holds the lock").next();
-    let work = || {
-        while let Some((curve, place)) = next() {
-            place.get_or_init(|| fit(curve.as_ref(), options));
-        }
-    };
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    thread::scope(|scope| {
-        for _ in 0..cpus.min(curves.len()) {
-            scope.spawn(work);
-        }
-    });
-    fits.into_iter().map(|fit| fit.into_inner().expect("each curve is fitted")).collect()
+    curves.par_iter().map(|curve| fit(curve.as_ref(), options)).collect()
 }
 
 #[cfg(test)]

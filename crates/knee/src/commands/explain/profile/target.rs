@@ -1,13 +1,13 @@
 //! Sampling a process, a command or the whole machine.
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::clock::timespec;
 use knee_host::process::suspended::{Ended, Held, shell_status};
-use knee_host::utc::rfc3339;
+use knee_host::utc;
 use knee_profile::sampling::Target;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ pub(super) fn command<W: Recorder>(
     how: &HowArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(W::Taken, Left)> {
-    let started_at = rfc3339(SystemTime::now());
+    let started_at = utc::now();
     let mut held = Held::start(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), &how.options())?;
     if !how.quiet {
@@ -87,7 +87,7 @@ pub(super) fn running<W: Recorder>(
     how: &HowArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(W::Taken, Left)> {
-    let started_at = rfc3339(SystemTime::now());
+    let started_at = utc::now();
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
     if !how.quiet {

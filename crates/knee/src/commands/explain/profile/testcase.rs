@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use anyhow::Context;
-use knee_host::utc::rfc3339;
+use knee_host::utc;
 use knee_host::workdir::WorkDir;
 use knee_host::{Interrupt, Topology};
 use knee_profile::capture::Work;
@@ -86,7 +85,7 @@ impl<'a> Bench<'a> {
         interrupt: &Interrupt,
         describes: bool,
     ) -> anyhow::Result<(W::Taken, Option<i32>)> {
-        let started_at = rfc3339(SystemTime::now());
+        let started_at = utc::now();
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
         let (mut taken, mut disturbed) = (0, 0);

@@ -10,7 +10,7 @@ use super::view::View;
 use crate::present::style::{BOLD, DIM};
 
 /// Significant digits: more than measurements justify.
-const DIGITS: usize = 6;
+const DIGITS: u8 = 6;
 /// Placeholder for a number whose computation overflows `f64`.
 const UNKNOWN: &str = "-";
 

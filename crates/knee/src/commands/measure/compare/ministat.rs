@@ -10,9 +10,9 @@ use super::numbers::Numbers;
 use super::view::View;
 
 /// Significant digits of `%.8g`, in the table.
-const IN_TABLE: usize = 8;
+const IN_TABLE: u8 = 8;
 /// Significant digits of `%g`, in comparisons.
-const IN_TEXT: usize = 6;
+const IN_TEXT: u8 = 6;
 
 /// Legend, plot, and the table with the comparisons between its lines.
 pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<Vec<u8>> {

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::time::SystemTime;
 
 use anyhow::Context;
 use knee_host::number::plural;
-use knee_host::utc::rfc3339;
+use knee_host::utc::now;
 use knee_trace::findings::{Check, TestLine, Tested, Tests, Writer, is_record};
 
 use super::args::Args;
@@ -142,8 +141,4 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
     }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
-}
-
-fn now() -> String {
-    rfc3339(SystemTime::now())
 }
