@@ -9,11 +9,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::process::{Ties, spawn};
+use crate::process::{Tied, Ties, spawn};
 
 /// Prefix of the names of all directories that knee creates.
 const PREFIX: &str = "knee-work.";
@@ -27,7 +27,7 @@ pub struct WorkDir {
     dir: tempfile::TempDir,
     next: u64,
     _lock: File,
-    _janitor: Option<Janitor>,
+    _janitor: Option<Tied>,
 }
 
 impl WorkDir {
@@ -41,7 +41,7 @@ impl WorkDir {
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nameless, dir.path().join(LOCK))?;
         // Where there is no shell, there is still the sweep.
-        let janitor = Janitor::hire(dir.path()).ok();
+        let janitor = hire_janitor(dir.path()).ok();
         Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor })
     }
 
@@ -79,33 +79,21 @@ impl Drop for DeadMansNote {
     }
 }
 
-/// Removes a directory after this process has died, for whatever reason. Dropping it ends the
-/// janitor.
-struct Janitor(Child);
-
 /// Nothing is ever written to the pipe, so `read` returns when its other end is closed. Tasks that
 /// are being killed may still create files at that moment; then `rm` fails and is repeated.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
     [ -s \"$1/.group\" ] && kill -9 \"-$(cat \"$1/.group\")\"; \
     until rm -rf -- \"$1\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
 
-impl Janitor {
-    fn hire(dir: &Path) -> io::Result<Self> {
-        let dir = std::path::absolute(dir)?;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", WAIT_AND_REMOVE, "knee-janitor"]).arg(dir).current_dir("/");
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ctrl-C must not reach it.
-        shell.process_group(0);
-        spawn(&mut shell, Ties::default()).map(Self)
-    }
-}
-
-impl Drop for Janitor {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a janitor, which removes a directory after this process has died, for whatever reason.
+fn hire_janitor(dir: &Path) -> io::Result<Tied> {
+    let dir = std::path::absolute(dir)?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", WAIT_AND_REMOVE, "knee-janitor"]).arg(dir).current_dir("/");
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C must not reach it.
+    shell.process_group(0);
+    spawn(&mut shell, Ties::default()).map(Tied)
 }
 
 fn sweep(parent: &Path) {
@@ -155,7 +143,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("full of it's things");
         fs::create_dir_all(dir.join("1/files")).unwrap();
-        let mut janitor = Janitor::hire(&dir).unwrap();
+        let mut janitor = hire_janitor(&dir).unwrap();
         assert!(dir.exists());
         drop(janitor.0.stdin.take());
         assert!(janitor.0.wait().unwrap().success());

@@ -8,10 +8,10 @@ pub mod suspended;
 
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
-pub use start::{Ties, exec, output, spawn, status};
+pub use start::{Tied, Ties, exec, output, spawn, status};
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -22,16 +22,34 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpgid}
 
 use crate::clock::timespec;
 
-/// Waits until `fd` is readable; `false` if that takes longer than `patience`.
-pub fn wait_readable(fd: impl AsFd, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
+/// Waits until one of `fds` can be read or is closed by its other end, at most `until`. Returns
+/// which of them are; none if the time is over.
+///
+/// # Errors
+/// The kernel cannot watch them.
+pub fn readable<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    until: Option<Instant>,
+) -> io::Result<[bool; N]> {
+    let mut polled: Vec<PollFd<'_>> =
+        fds.into_iter().flatten().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timespec(left))) {
+        let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
+        match poll(&mut polled, left.as_ref()) {
             Err(Errno::INTR) => {}
-            result => return result.is_ok_and(|ready| ready > 0),
+            Err(error) => return Err(error.into()),
+            Ok(_) => break,
         }
     }
+    let mut ready = polled.iter().map(|fd| !fd.revents().is_empty());
+    Ok(fds.map(|fd| fd.is_some() && ready.next() == Some(true)))
+}
+
+/// Waits until a descriptor can be read or is closed by its other end, at most for `patience`.
+/// Returns whether it is.
+pub fn wait_readable(fd: impl AsFd, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    readable([Some(fd.as_fd())], Some(until)).is_ok_and(|[is_ready]| is_ready)
 }
 
 /// How the process behind a pidfd has ended. Waits for its end, and does not reap it.

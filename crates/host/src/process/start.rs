@@ -32,6 +32,17 @@ impl Ties {
     }
 }
 
+/// A child that is killed and reaped when this value is dropped.
+#[derive(Debug)]
+pub struct Tied(pub Child);
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a program.
 ///
 /// # Errors

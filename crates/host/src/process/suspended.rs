@@ -5,18 +5,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-use super::ended_with;
-use super::start::{Ties, exec, spawn};
-use crate::clock::timespec;
+use super::start::{Tied, Ties, exec, spawn};
+use super::{ended_with, readable};
 use crate::interrupt::Interrupt;
 
 /// The hidden subcommand of knee that waits and then becomes another program.
@@ -28,7 +26,7 @@ const NOT_FOUND: i32 = 127;
 /// A suspended command. Dropping it kills the command, whether it has begun or not.
 #[derive(Debug)]
 pub struct Held {
-    child: Child,
+    child: Tied,
     release: Option<PipeWriter>,
     /// The signal that interrupted the wait and made knee end the command.
     asked: Option<i32>,
@@ -54,13 +52,13 @@ impl Held {
         fcntl_setfd(&wait, fcntl_getfd(&wait)? - FdFlags::CLOEXEC)?;
         let mut knee = Command::new("/proc/self/exe");
         knee.arg0("knee").arg(SUBCOMMAND).arg(wait.as_raw_fd().to_string()).args(command);
-        let child = spawn(&mut knee, Ties::default())?;
+        let child = Tied(spawn(&mut knee, Ties::default())?);
         Ok(Held { child, release: Some(release), asked: None })
     }
 
     /// The process ID.
     pub fn id(&self) -> i32 {
-        self.child.id().cast_signed()
+        self.child.0.id().cast_signed()
     }
 
     /// Lets the process execute the command.
@@ -82,17 +80,14 @@ impl Held {
         until: Option<Instant>,
         interrupt: &Interrupt,
     ) -> io::Result<Option<Ended>> {
-        let exit = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let pid = Pid::from_child(&self.child.0);
+        let exit = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
-            let mut fds =
-                [PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match poll(&mut fds, left.map(timespec).as_ref()) {
-                Ok(0) => return Ok(None),
-                Ok(_) | Err(Errno::INTR) => (),
-                Err(error) => return Err(error.into()),
+            let watched = [Some(exit.as_fd()), Some(interrupt.as_fd())];
+            let [ended, interrupted] = readable(watched, until)?;
+            if !ended && !interrupted {
+                return Ok(None);
             }
-            let [ended, interrupted] = fds.map(|fd| !fd.revents().is_empty());
             if ended {
                 let status = ended_with(&exit)?;
                 return Ok(Some(self.asked.map_or(Ended::Itself(status), Ended::Interrupted)));
@@ -105,17 +100,10 @@ impl Held {
                 // The terminal has sent Ctrl-C to the command as well.
                 let has_it = signal == libc::SIGINT && io::stdin().is_terminal();
                 if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !has_it) {
-                    let _ = kill_process(Pid::from_child(&self.child), signal);
+                    let _ = kill_process(pid, signal);
                 }
             }
         }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

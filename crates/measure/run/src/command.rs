@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use knee_host::Interrupt;
 use knee_host::clock::seconds;
-use knee_host::process::{Ties, last_line, read_tail, reap_group, spawn, wait_readable};
+use knee_host::process::{Ties, last_line, read_tail, readable, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
 use knee_results::MAX_RATE;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
@@ -79,31 +77,24 @@ impl Running {
 
     /// Waits until it exits. Reads its output meanwhile, so that it never blocks on a full pipe.
     fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Stopped> {
-        let failed = |error: Errno| Failure::runner(format!("cannot watch a command: {error}"));
+        let failed = |error: io::Error| Failure::runner(format!("cannot watch a command: {error}"));
         let pid = Pid::from_child(&self.child);
-        let exit = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+        let exit = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         loop {
-            let ended = {
-                let pipes = [
-                    self.child.stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
-                    self.child.stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)),
-                ];
-                let mut fds =
-                    vec![PollFd::new(&exit, PollFlags::IN), PollFd::new(interrupt, PollFlags::IN)];
-                fds.extend(pipes.into_iter().flatten());
-                match poll(&mut fds, None) {
-                    Ok(_) => {}
-                    Err(Errno::INTR) => continue,
-                    Err(error) => return Err(failed(error).into()),
-                }
-                if !fds[1].revents().is_empty()
-                    && let Some(signal) = interrupt.take()
-                {
-                    self.end(&exit);
-                    return Err(Stopped::Interrupted(signal));
-                }
-                !fds[0].revents().is_empty()
-            };
+            let [ended, interrupted, ..] = readable(
+                [
+                    Some(exit.as_fd()),
+                    Some(interrupt.as_fd()),
+                    self.child.stdout.as_ref().map(AsFd::as_fd),
+                    self.child.stderr.as_ref().map(AsFd::as_fd),
+                ],
+                None,
+            )
+            .map_err(failed)?;
+            if interrupted && let Some(signal) = interrupt.take() {
+                self.end(&exit);
+                return Err(Stopped::Interrupted(signal));
+            }
             // A pipe at its end would be ready forever.
             if let Some(pipe) = &mut self.child.stdout
                 && read_tail(pipe, &mut self.stdout, TAIL_BYTES)

@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
 use knee_host::affinity::pin;
-use knee_host::clock::timespec;
 use knee_host::process::{
-    Ties, ended_with, last_line, read_available, read_tail, reap_group, spawn, wait_readable,
+    Ties, ended_with, last_line, read_available, read_tail, readable, reap_group, spawn,
+    wait_readable,
 };
 use knee_host::signal::describe_end;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -157,8 +155,7 @@ impl Runner {
                     Failure::runner(format!("the runner sent {text:?}: {e}")).into()
                 });
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= deadline {
                 return Err(self
                     .with_last_words(Failure::new(
                         FailureKind::Hung,
@@ -168,7 +165,7 @@ impl Runner {
                     ))
                     .into());
             }
-            let closed = self.wait_and_read(left, interrupt)?;
+            let closed = self.wait_and_read(deadline, interrupt)?;
             if closed && !self.events.contains(&b'\n') {
                 return Err(self.explain_death().into());
             }
@@ -176,21 +173,13 @@ impl Runner {
     }
 
     /// Waits for output and reads it; `true` if no more will come.
-    fn wait_and_read(&mut self, left: Duration, interrupt: &Interrupt) -> Result<bool, Stopped> {
+    fn wait_and_read(&mut self, deadline: Instant, interrupt: &Interrupt) -> Result<bool, Stopped> {
         let (Some(events), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) else {
             return Ok(true);
         };
-        let mut fds = [
-            PollFd::new(interrupt, PollFlags::IN),
-            PollFd::new(&self.exit, PollFlags::IN),
-            PollFd::new(events, PollFlags::IN),
-            PollFd::new(stderr, PollFlags::IN),
-        ];
-        match poll(&mut fds, Some(&timespec(left))) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(Failure::runner(format!("poll: {error}")).into()),
-        }
-        let [interrupted, dead, ready, noisy] = fds.map(|fd| !fd.revents().is_empty());
+        let watched = [interrupt.as_fd(), self.exit.as_fd(), events.as_fd(), stderr.as_fd()];
+        let [interrupted, dead, ready, noisy] = readable(watched.map(Some), Some(deadline))
+            .map_err(|error| Failure::runner(format!("poll: {error}")))?;
         if interrupted && let Some(signal) = interrupt.take() {
             return Err(Stopped::Interrupted(signal));
         }

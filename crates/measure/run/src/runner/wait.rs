@@ -2,14 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use knee_host::clock::timespec;
-use knee_host::process::wait_readable;
+use knee_host::process::{readable, wait_readable};
 use knee_host::signal::SignalFd;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 
 use crate::job::{Event, Job};
 
@@ -69,29 +66,16 @@ impl Link {
     /// Sleeps until `deadline`, until something happens, or until `bell` becomes readable.
     pub(super) fn wait(&mut self, deadline: Instant, bell: Option<BorrowedFd<'_>>) -> Wake {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds = vec![
-                PollFd::new(&self.input, PollFlags::IN),
-                PollFd::new(&self.signals, PollFlags::IN),
-            ];
-            fds.extend(bell.as_ref().map(|bell| PollFd::new(bell, PollFlags::IN)));
-            match poll(&mut fds, Some(&timespec(left))) {
-                Ok(0) => return Wake::Time,
-                Err(Errno::INTR) => continue,
-                Err(_) => return Wake::Stop,
-                Ok(_) => {}
-            }
-            if !fds[0].revents().is_empty() {
-                return Wake::Stop;
-            }
-            if !fds[1].revents().is_empty() {
-                match self.signals.take() {
+            let watched = [Some(self.input.as_fd()), Some(self.signals.as_fd()), bell];
+            match readable(watched, Some(deadline)) {
+                Err(_) | Ok([true, ..]) => return Wake::Stop,
+                Ok([_, true, _]) => match self.signals.take() {
                     Some(libc::SIGCHLD) => return Wake::Child,
                     Some(_) => return Wake::Stop,
-                    None => continue,
-                }
+                    None => {}
+                },
+                Ok(_) => return Wake::Time,
             }
-            return Wake::Time;
         }
     }
 }

@@ -1,16 +1,15 @@
 //! Sampling a process, a command or the whole machine.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_host::Interrupt;
-use knee_host::clock::timespec;
+use knee_host::process::readable;
 use knee_host::process::suspended::{Ended, Held, shell_status};
 use knee_host::utc;
 use knee_profile::sampling::Target;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::args::HowArgs;
@@ -41,9 +40,7 @@ pub(super) fn command<W: Recorder>(
     let mut progress = Progress::lines(how.quiet);
     let start = Instant::now();
     let ended = loop {
-        let nap = Instant::now() + NAP;
-        let nap = until.map_or(nap, |until| until.min(nap));
-        match held.wait(Some(nap), interrupt)? {
+        match held.wait(Some(nap_until(until)), interrupt)? {
             None if until.is_none_or(|until| Instant::now() < until) => {}
             ended => break ended,
         }
@@ -105,6 +102,12 @@ pub(super) fn running<W: Recorder>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
 }
 
+/// The time of the next message, or `until` if that is earlier.
+fn nap_until(until: Option<Instant>) -> Instant {
+    let next = Instant::now() + NAP;
+    until.map_or(next, |until| until.min(next))
+}
+
 /// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends the sampling; it is
 /// not an error.
 fn wait(
@@ -121,18 +124,10 @@ fn wait(
         Target::System => None,
     };
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    loop {
-        let mut fds = vec![PollFd::new(interrupt, PollFlags::IN)];
-        fds.extend(exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
+    while until.is_none_or(|until| Instant::now() < until) {
+        let watched = [Some(interrupt.as_fd()), exit.as_ref().map(AsFd::as_fd)];
+        if readable(watched, Some(nap_until(until))).context("cannot wait")?.contains(&true) {
             break;
-        }
-        let nap = left.map_or(NAP, |left| left.min(NAP));
-        match poll(&mut fds, Some(&timespec(nap))) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => break,
-            Err(error) => return Err(error).context("cannot wait"),
         }
         going_on();
     }

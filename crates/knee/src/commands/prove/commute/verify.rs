@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use anyhow::Context;
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
 use knee_host::Interrupt;
 use knee_host::number::plural;
-use knee_host::process::{Ties, spawn};
+use knee_host::process::{Tied, Ties, spawn};
 use knee_host::workdir::WorkDir;
 
 use super::test_lines::{posix, tests};
@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 return Ok(ExitStatus::TestcaseDied);
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let status = agent.child.wait()?;
+                let status = agent.child.0.wait()?;
                 tell!("knee: {} ended the process that runs the tests: {status}", seen.next());
                 return Ok(ExitStatus::TestcaseDied);
             }
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 /// The process that runs the tests; killed when dropped.
 struct Agent {
-    child: Child,
+    child: Tied,
     lines: mpsc::Receiver<String>,
 }
 
@@ -139,15 +139,7 @@ impl Agent {
             let mut all = BufReader::new(stdout).lines().map_while(Result::ok);
             all.try_for_each(|line| sender.send(line))
         });
-        Ok(Self { child, lines })
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // The process may have exited already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Self { child: Tied(child), lines })
     }
 }
 
