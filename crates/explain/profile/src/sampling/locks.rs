@@ -11,7 +11,7 @@ use super::ring::Ring;
 use super::session::Session;
 use super::target::Target;
 use super::tracefs::{Field, Format, Tracefs};
-use super::{Watch, machine};
+use super::{Options, Watch, machine};
 use crate::capture::Work;
 use crate::kernel_symbols::KernelSymbols;
 use crate::locks::{Contention, LockWaits, SCHEMA, Thread, WaitLosses, sites};
@@ -28,18 +28,17 @@ pub struct LockSampler {
     kernel: KernelSymbols,
 }
 
-impl LockSampler {
-    /// Prepares a recording, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself. The waits of
-    /// the thread `without` are left out.
-    ///
-    /// # Errors
-    /// A permission or feature is missing; the error states how to get it.
-    pub fn open(target: &Target, without: Option<i32>) -> Result<LockSampler, SampleError> {
+impl Watch for LockSampler {
+    type Taken = LockWaits;
+
+    /// The waits of the thread [`Options::without`] are left out, and its other options are not used.
+    fn open(target: &Target, options: &Options) -> Result<LockSampler, SampleError> {
         let layout = Layout::of_running()?;
         let cpus = CpuList::online().map_err(SampleError::Cpus)?.len();
         let each = (BYTES / cpus.next_power_of_two()).clamp(Ring::BYTES, MOST);
         let Layout { begin, end, .. } = layout;
         let chosen = event::choose(target, What::Waits { begin, end }, each)?;
+        let without = options.without;
         let session = Session::open(target, chosen, move |_| Waits {
             layout,
             without,
@@ -50,10 +49,6 @@ impl LockSampler {
         let kernel = KernelSymbols::of_running().unwrap_or_default();
         Ok(LockSampler { session, kernel })
     }
-}
-
-impl Watch for LockSampler {
-    type Taken = LockWaits;
 
     fn enable(&mut self) -> Result<(), SampleError> {
         self.session.enable()

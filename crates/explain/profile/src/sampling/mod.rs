@@ -48,18 +48,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Prepares a sampling, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself. Processes
-    /// and their mappings are tracked from now on.
-    ///
-    /// # Errors
-    /// A permission or feature is missing; the error states how to get it.
-    pub fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
-        let Options { every, frequency, .. } = *options;
-        let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
-        Sampler::with(target, options, chosen)
-    }
-
-    /// The same with a given configuration.
+    /// Prepares a sampling with a given configuration.
     fn with(
         target: &Target,
         options: &Options,
@@ -99,6 +88,13 @@ impl Sampler {
 
 impl Watch for Sampler {
     type Taken = Capture;
+
+    /// Processes and their mappings are tracked from now on.
+    fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
+        let Options { every, frequency, .. } = *options;
+        let chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
+        Sampler::with(target, options, chosen)
+    }
 
     fn enable(&mut self) -> Result<(), SampleError> {
         self.session.enable()

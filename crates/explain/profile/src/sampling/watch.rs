@@ -1,12 +1,20 @@
 //! The interface of all samplers.
 
 use super::access::SampleError;
+use super::options::Options;
+use super::target::Target;
 use crate::capture::Work;
 
 /// A prepared recording. Dropping it ends the recording.
 pub trait Watch: Sized {
     /// The result.
     type Taken;
+
+    /// Prepares a recording, which [`Watch::enable`] starts. [`Target::Exec`] starts it by itself.
+    ///
+    /// # Errors
+    /// A permission or feature is missing; the error states how to get it.
+    fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;
 
     /// Starts or resumes recording.
     ///

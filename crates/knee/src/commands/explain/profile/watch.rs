@@ -1,15 +1,12 @@
 //! What knee records of a testcase, a command or a process: a capture or lock waits.
 
-use knee_profile::sampling::{LockSampler, Options, SampleError, Sampler, Target, Watch};
+use knee_profile::sampling::{LockSampler, Sampler, Watch};
 
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
 /// A sampler of stacks or of lock waits, with messages for people.
 pub(super) trait Recorder: Watch {
-    /// Opens the sampler.
-    fn open(target: &Target, options: &Options) -> Result<Self, SampleError>;
-
     /// The recording so far, in words.
     fn so_far(&self) -> String;
 
@@ -31,10 +28,6 @@ pub(super) trait Recorder: Watch {
 }
 
 impl Recorder for Sampler {
-    fn open(target: &Target, options: &Options) -> Result<Sampler, SampleError> {
-        Sampler::open(target, options)
-    }
-
     fn so_far(&self) -> String {
         format!("{} samples", self.seen())
     }
@@ -59,10 +52,6 @@ impl Recorder for Sampler {
 }
 
 impl Recorder for LockSampler {
-    fn open(target: &Target, options: &Options) -> Result<LockSampler, SampleError> {
-        LockSampler::open(target, options.without)
-    }
-
     fn so_far(&self) -> String {
         format!("{} lock wait records", self.seen())
     }
