@@ -68,19 +68,12 @@ impl From<ExitStatus> for ExitCode {
 }
 
 /// An error that ends a command with a status of its own.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 struct Failed {
     status: ExitStatus,
     message: String,
 }
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failed {}
 
 /// Returns an error that ends the command with this status and message.
 pub(crate) fn failed(status: ExitStatus, message: impl Into<String>) -> anyhow::Error {
@@ -91,3 +84,19 @@ pub(crate) fn failed(status: ExitStatus, message: impl Into<String>) -> anyhow::
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     failed(ExitStatus::Usage, message)
 }
+
+/// Ends the function with a usage error, like `anyhow::bail`.
+macro_rules! bail_usage {
+    ($($message:tt)+) => { return Err(crate::exit::usage(format!($($message)+))) };
+}
+pub(crate) use bail_usage;
+
+/// Ends the function with a usage error unless a condition holds, like `anyhow::ensure`.
+macro_rules! ensure_usage {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            crate::exit::bail_usage!($($message)+)
+        }
+    };
+}
+pub(crate) use ensure_usage;

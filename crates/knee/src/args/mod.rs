@@ -10,7 +10,7 @@ pub(crate) mod view;
 
 use std::path::{Path, PathBuf};
 
-use crate::exit::usage;
+use crate::exit::{bail_usage, usage};
 
 /// A fraction written as a percentage: `5%` or `5`.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
@@ -51,9 +51,7 @@ pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
 /// Returns an error if an input appears twice.
 pub(crate) fn require_distinct(inputs: &[PathBuf]) -> anyhow::Result<()> {
     match inputs.iter().enumerate().find(|(nr, input)| inputs[..*nr].contains(input)) {
-        Some((_, twice)) => {
-            Err(usage(format!("{} appears twice; name each input once", twice.display())))
-        }
+        Some((_, twice)) => bail_usage!("{} appears twice; name each input once", twice.display()),
         None => Ok(()),
     }
 }
@@ -62,9 +60,9 @@ pub(crate) fn require_distinct(inputs: &[PathBuf]) -> anyhow::Result<()> {
 pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(_) => Ok(()),
-        None => Err(usage(format!(
+        None => bail_usage!(
             "{option} {}: the path is not UTF-8, so knee cannot record it; rename it",
             path.display()
-        ))),
+        ),
     }
 }

@@ -6,7 +6,7 @@ use knee_host::{CpuList, Environment, Topology};
 use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
 use knee_testcases::CATALOGUE;
 
-use crate::exit::usage;
+use crate::exit::{ensure_usage, usage};
 use crate::stderr::tell;
 
 /// Opens the record in `dir` to resume it. Does not change a record that cannot be resumed here.
@@ -18,13 +18,12 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     }
     let (then, now) =
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));
-    if then != now {
-        return Err(usage(format!(
-            "--resume {}: cannot combine rounds of different machines or kernels; the run began on \
+    ensure_usage!(
+        then == now,
+        "--resume {}: cannot combine rounds of different machines or kernels; the run began on \
              {then}, but this machine is {now}; resume the run there, or start a new run here",
-            dir.display()
-        )));
-    }
+        dir.display()
+    );
     for case in run.cases.iter().filter(|case| case.is_built_in()) {
         CATALOGUE.of_record(&case.id).map_err(|error| {
             usage(format!(

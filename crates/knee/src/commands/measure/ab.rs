@@ -22,7 +22,7 @@ use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::tasks::Tasks;
 use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
 use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology};
@@ -167,13 +167,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => {
             let record = Record::open(dir)?;
-            if record.run.request.order != Order::InTurns {
-                return Err(usage(format!(
-                    "--resume {0}: this is a record of knee run, not of knee ab; use knee run \
+            ensure_usage!(
+                record.run.request.order == Order::InTurns,
+                "--resume {0}: this is a record of knee run, not of knee ab; use knee run \
                      --resume {0}",
-                    dir.display()
-                )));
-            }
+                dir.display()
+            );
             if record.run.complete {
                 return show(args, &record);
             }
@@ -219,11 +218,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         case("--after", &given(&args.after), args)?.on(Side::After),
     ];
     let commands = cases.iter().filter(|case| command(case).is_some()).count();
-    if commands == 1 {
-        return Err(usage(
-            "cannot compare a command with a testcase; name two commands, or two testcases",
-        ));
-    }
+    ensure_usage!(
+        commands != 1,
+        "cannot compare a command with a testcase; name two commands, or two testcases"
+    );
     if let [Some(before), Some(after)] = [&args.before, &args.after]
         && before.trim() != after.trim()
         && cases[0].is_built_in()
@@ -235,13 +233,12 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             cases[0].id.without_side()
         );
     }
-    if args.rate && commands == 0 {
-        return Err(usage("--rate applies only to commands; testcases count their own iterations"));
-    }
+    ensure_usage!(
+        !args.rate || commands > 0,
+        "--rate applies only to commands; testcases count their own iterations"
+    );
     if let (Some(option), 1..) = (args.testcases.given(), commands) {
-        return Err(usage(format!(
-            "{option} applies only to testcases, but both sides are commands"
-        )));
+        bail_usage!("{option} applies only to testcases, but both sides are commands");
     }
     let topology = topology(args.cpus.as_ref())?;
     let tasks = match &args.tasks {
@@ -251,11 +248,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     };
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
-        return Err(usage(format!(
+        bail_usage!(
             "-t: {} does not use the task count; insert {} where the task count belongs",
             case.id,
             Command::TASKS
-        )));
+        );
     }
     let modes = match commands {
         // The requested modes that both sides support.
@@ -296,13 +293,13 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
     if args.rounds >= least {
         return Ok(());
     }
-    Err(usage(format!(
+    bail_usage!(
         "-r {}: too few rounds to show any difference at {}% confidence across {}; use -r \
          {least} or more",
         args.rounds,
         args.confidence.get().percent(),
         plural(points, "point")
-    )))
+    )
 }
 
 fn command(case: &Case) -> Option<&Command> {
@@ -315,9 +312,7 @@ fn command(case: &Case) -> Option<&Command> {
 /// The case that the argument of `option` names.
 fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     let text = text.trim();
-    if text.is_empty() {
-        return Err(usage(format!("{option} is empty; name a command, a FILE.so or a testcase")));
-    }
+    ensure_usage!(!text.is_empty(), "{option} is empty; name a command, a FILE.so or a testcase");
     let path = Path::new(text);
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
         return Ok(Case::plugin(&existing(option, path)?));
@@ -327,11 +322,11 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     match selected.as_deref() {
         Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
         Ok([_, _, ..]) if !is_program => {
-            return Err(usage(format!("{option}: {text} matches several testcases; name one")));
+            bail_usage!("{option}: {text} matches several testcases; name one")
         }
         // A single word that is not a program is a misspelt testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
-            return Err(usage(format!("{option}: {error}; no program has that name either")));
+            bail_usage!("{option}: {error}; no program has that name either")
         }
         _ => {}
     }

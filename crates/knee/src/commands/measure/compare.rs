@@ -14,7 +14,7 @@ use knee_stats::ministat::Reader;
 
 use self::args::Format;
 use self::view::{Plot, View};
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::stdout;
 
 /// Width of a plot when standard output is not a terminal, as in ministat.
@@ -29,14 +29,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         (None, _) => compare_numbers(&args),
         (Some(_), None) => records::run(&args),
         (Some(_), Some((file, _))) if !file.exists() => {
-            Err(usage(format!("{}: no such file or directory", file.display())))
+            bail_usage!("{}: no such file or directory", file.display())
         }
-        (Some(_), Some((file, _))) => Err(usage(format!(
+        (Some(_), Some((file, _))) => bail_usage!(
             "{}: this is neither a record of knee run nor output of will-it-scale, so knee cannot \
              compare it with a run; compare runs with runs, and files of numbers with files of \
              numbers",
             file.display()
-        ))),
+        ),
     }
 }
 
@@ -44,17 +44,14 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = &args.numbers;
     let format = args.format();
     if let Some(option) = args.records.given() {
-        return Err(usage(format!(
-            "{option} applies only to runs, but the arguments are files of numbers"
-        )));
+        bail_usage!("{option} applies only to runs, but the arguments are files of numbers");
     }
-    if format.is_for_runs_only() {
-        return Err(usage("files of numbers support only --format human and --format ministat"));
-    }
+    ensure_usage!(
+        !format.is_for_runs_only(),
+        "files of numbers support only --format human and --format ministat"
+    );
     let delimiters = options.delimiters.clone().unwrap_or_else(|| " \t".into());
-    if delimiters.is_empty() {
-        return Err(usage("--delimiters requires at least one character"));
-    }
+    ensure_usage!(!delimiters.is_empty(), "--delimiters requires at least one character");
     let reader = Reader {
         column: options.column.unwrap_or(1),
         delimiters: delimiters.as_encoded_bytes(),

@@ -7,7 +7,7 @@ use knee_results::Curve;
 use knee_stats::usl::{FitOptions, fit_all};
 
 use crate::args::confidence::ConfidenceArgs;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::input::read;
 use crate::present::fit::{FittedCurve, json, table};
 use crate::stdout;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
     if curves.is_empty() {
         let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
-        return Err(usage(format!("{}: the results contain {what}", args.run.display())));
+        bail_usage!("{}: the results contain {what}", args.run.display());
     }
     let text = if args.json {
         json(&results, &curves, &options, args.knee)

@@ -7,7 +7,7 @@ use knee_results::{history, in_time_order};
 use knee_stats::ChangeOptions;
 
 use crate::args::require_distinct;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::input::read;
 use crate::present::history::{json, table};
 use crate::stdout;
@@ -58,11 +58,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.runs.len() < FEWEST_RUNS {
-        return Err(usage(format!(
+        bail_usage!(
             "knee history requires at least {FEWEST_RUNS} runs, but got {}; to compare two runs, \
              use knee compare",
             args.runs.len()
-        )));
+        );
     }
     require_distinct(&args.runs)?;
     let mut runs = args

@@ -21,7 +21,7 @@ use crate::args::modes::Modes;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, ensure_usage, usage};
 use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
@@ -193,12 +193,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let cases = cases(args)?;
     let rounds = args.rounds.unwrap_or(if args.aa { AA_ROUNDS } else { ROUNDS });
-    if args.aa && rounds < AA_ROUNDS_AT_LEAST {
-        return Err(usage(format!(
-            "-r {rounds}: --aa compares two groups of rounds with each other; use -r \
+    ensure_usage!(
+        !args.aa || rounds >= AA_ROUNDS_AT_LEAST,
+        "-r {rounds}: --aa compares two groups of rounds with each other; use -r \
              {AA_ROUNDS_AT_LEAST} or more"
-        )));
-    }
+    );
     let topology = topology(args.cpus.as_ref())?;
     if let Some(output) = &args.output {
         require_utf8("-o", output)?;
@@ -250,13 +249,12 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         check_plugin(&path)
             .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
         let case = Case::plugin(&path);
-        if cases.iter().any(|other| other.id == case.id) {
-            return Err(usage(format!(
-                "--plugin {}: a testcase named {} already exists; rename the file",
-                path.display(),
-                case.id
-            )));
-        }
+        ensure_usage!(
+            cases.iter().all(|other| other.id != case.id),
+            "--plugin {}: a testcase named {} already exists; rename the file",
+            path.display(),
+            case.id
+        );
         cases.push(case);
     }
     Ok(cases)

@@ -17,7 +17,7 @@ use knee_run::testcase::Need;
 use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::will_it_scale::sample;
 use crate::session::random;
 use crate::stderr::{tell, tell_of_debug_build};
@@ -143,7 +143,7 @@ fn parse_name(name: &str) -> anyhow::Result<(&str, Mode)> {
     } else if let Some(name) = name.strip_suffix("_threads") {
         Ok((name, Mode::Threads))
     } else {
-        Err(usage(format!("{name:?} does not end in _processes or _threads")))
+        bail_usage!("{name:?} does not end in _processes or _threads")
     }
 }
 

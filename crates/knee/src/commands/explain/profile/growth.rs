@@ -15,7 +15,7 @@ use super::testcase::{Bench, interrupted};
 use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::profile::losses;
 use crate::stderr::tell;
 use crate::{file, stdout};
@@ -103,7 +103,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
-                return Err(usage("growth needs two or more task counts, such as -t 1,2"));
+                bail_usage!("growth needs two or more task counts, such as -t 1,2")
             }
             tasks => tasks,
         },

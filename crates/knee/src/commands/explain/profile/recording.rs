@@ -7,7 +7,7 @@ use super::args::SampleArgs;
 use super::target::{self, Left};
 use super::testcase::Bench;
 use super::watch::Recorder;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::stderr::tell;
 
 /// Default seconds to sample a testcase.
@@ -37,9 +37,9 @@ pub(super) fn take<W: Recorder>(
     } else if !args.command.is_empty() {
         target::command::<W>(&args.command, args.duration, how, interrupt)
     } else {
-        Err(usage(
+        bail_usage!(
             "no target to sample; name a testcase, -p PID, -a, or -- COMMAND (see knee profile \
-             --help)",
-        ))
+             --help)"
+        )
     }
 }

@@ -12,7 +12,7 @@ use knee_profile::view::functions::{functions, table};
 use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, ensure_usage};
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
 use crate::stderr::tell;
@@ -54,13 +54,13 @@ fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
         return std::fs::create_dir_all(PROFILES)
             .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"));
     };
-    if file.is_dir() {
-        return Err(usage(format!("-o {} is a directory; name a file in it", file.display())));
-    }
+    ensure_usage!(!file.is_dir(), "-o {} is a directory; name a file in it", file.display());
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    if dir.is_some_and(|dir| !dir.is_dir()) {
-        return Err(usage(format!("-o {}: its directory does not exist", file.display())));
-    }
+    ensure_usage!(
+        dir.is_none_or(Path::is_dir),
+        "-o {}: its directory does not exist",
+        file.display()
+    );
     Ok(())
 }
 

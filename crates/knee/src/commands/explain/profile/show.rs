@@ -15,7 +15,7 @@ use knee_profile::view::pprof::pprof;
 use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
 use crate::{file, stdout};
 
@@ -92,10 +92,10 @@ fn share(text: &str) -> Result<String, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.format != Format::Tree && (args.root.is_some() || args.callers.is_some()) {
-        return Err(usage("--root and --callers require --format tree"));
+        bail_usage!("--root and --callers require --format tree");
     }
     if args.format != Format::Folded && (args.weight || args.annotate) {
-        return Err(usage("--weight and --annotate require --format folded"));
+        bail_usage!("--weight and --annotate require --format folded");
     }
     let capture = match import::open(&args.file) {
         Ok(capture) => capture,
@@ -150,9 +150,9 @@ enum Printed {
 /// Shows the output of `knee profile --locks`.
 fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
     if args.format != Format::Tree || args.root.is_some() || args.callers.is_some() {
-        return Err(usage(
-            "lock waits are always printed as a table; omit --format, --root and --callers",
-        ));
+        bail_usage!(
+            "lock waits are always printed as a table; omit --format, --root and --callers"
+        );
     }
     wait_losses(waits);
     let table = knee_profile::locks::table(waits, usize::MAX).render(&screen(args));

@@ -24,7 +24,7 @@ use knee_testcases::CATALOGUE;
 use super::args::HowArgs;
 use super::watch::Recorder;
 use crate::args::existing;
-use crate::exit::{ExitStatus, failed, usage};
+use crate::exit::{ExitStatus, bail_usage, failed, usage};
 use crate::present::profile::disturbance;
 use crate::progress::Progress;
 use crate::session::{WARMUP, topology};
@@ -58,13 +58,13 @@ impl<'a> Bench<'a> {
             usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
         })?;
         let [selected] = &selected[..] else {
-            return Err(usage(format!("{name} matches {} testcases; name one", selected.len())));
+            bail_usage!("{name} matches {} testcases; name one", selected.len());
         };
         let case = Case::built_in(selected);
         let asked = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
         let Some(&mode) = case.modes(&asked).first() else {
             let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
-            return Err(usage(format!("{name} runs only as {other}; use -m {other}")));
+            bail_usage!("{name} runs only as {other}; use -m {other}");
         };
         let dir = match &how.dir {
             Some(dir) => existing("--dir", dir)?,

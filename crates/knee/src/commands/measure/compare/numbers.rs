@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use knee_stats::ministat::{DataSet, MIN_VALUES, Reader, Value};
 
-use crate::exit::usage;
+use crate::exit::{bail_usage, ensure_usage, usage};
 
 /// The numbers of one file.
 pub(super) struct Numbers {
@@ -25,7 +25,7 @@ impl Numbers {
             None => Ok(()),
             Some(Value { line, number }) => {
                 let name = self.name.display();
-                Err(usage(format!("{name}: line {line}: {number} is not a finite number")))
+                bail_usage!("{name}: line {line}: {number} is not a finite number")
             }
         }
     }
@@ -35,9 +35,10 @@ impl Numbers {
 pub(super) fn read_all(files: &[PathBuf], reader: &Reader<'_>) -> anyhow::Result<Vec<Numbers>> {
     let standard_input = [PathBuf::from("-")];
     let files = if files.is_empty() { &standard_input } else { files };
-    if files.iter().filter(|file| is_standard_input(file)).count() > 1 {
-        return Err(usage("standard input (-) can be read only once"));
-    }
+    ensure_usage!(
+        files.iter().filter(|file| is_standard_input(file)).count() <= 1,
+        "standard input (-) can be read only once"
+    );
     files.iter().map(|file| read(file, reader)).collect()
 }
 

@@ -4,7 +4,7 @@ use knee_host::text::Screen;
 use knee_results::Compared;
 
 use super::args::{Args, Format};
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::input::read;
 use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};
 use crate::stderr::tell;
@@ -12,19 +12,17 @@ use crate::stdout;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if let Some(option) = args.numbers.given() {
-        return Err(usage(format!(
-            "{option} applies only to files of numbers, but the arguments are runs"
-        )));
+        bail_usage!("{option} applies only to files of numbers, but the arguments are runs");
     }
     let format = args.format();
-    if format == Format::Ministat {
-        return Err(usage(
-            "--format ministat applies only to files of numbers, but the arguments are runs",
-        ));
-    }
-    if args.files.len() < 2 && format != Format::Benchstat {
-        return Err(usage("only one run to compare; name a run BEFORE and a run AFTER"));
-    }
+    ensure_usage!(
+        format != Format::Ministat,
+        "--format ministat applies only to files of numbers, but the arguments are runs"
+    );
+    ensure_usage!(
+        args.files.len() >= 2 || format == Format::Benchstat,
+        "only one run to compare; name a run BEFORE and a run AFTER"
+    );
     let results = args
         .files
         .iter()

@@ -10,7 +10,7 @@ use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Page, Profile, Waits};
 use knee_results::PointId;
 
-use crate::exit::usage;
+use crate::exit::{bail_usage, usage};
 use crate::present::profile::summary;
 
 /// Maximum rows of a table of functions or lock sites on a page.
@@ -41,10 +41,7 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     let key = |capture: &Capture| capture.work.as_ref().map(|work| work.point.clone());
     captures.sort_by_key(key);
     if let Some(pair) = captures.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-        return Err(usage(format!(
-            "there are two captures of the point {}; name only one of them",
-            pair[0].title
-        )));
+        bail_usage!("there are two captures of the point {}; name only one of them", pair[0].title);
     }
     page.profiles = captures.iter().filter_map(profile).collect();
     let is_same = |a: &Capture, b: &Capture| {

@@ -12,7 +12,7 @@ use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
 
 use crate::args::complete;
 use crate::args::modes::one_mode;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::input::emulator::emulator;
 use crate::input::kernel::{kernel, warn_of_missing};
 use crate::present::commute::cost::{KernelCosts, View, json, text};
@@ -172,10 +172,7 @@ fn operations(words: &[String]) -> anyhow::Result<Vec<&'static str>> {
     };
     if let Some(word) = words.iter().find(|word| !all().any(|name| means(word, name))) {
         let known: Vec<&str> = all().collect();
-        return Err(usage(format!(
-            "no operation is named {word:?}; the operations are {}",
-            known.join(", ")
-        )));
+        bail_usage!("no operation is named {word:?}; the operations are {}", known.join(", "));
     }
     let wanted = |name: &&str| words.is_empty() || words.iter().any(|word| means(word, name));
     Ok(all().filter(wanted).collect())

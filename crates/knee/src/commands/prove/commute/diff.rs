@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use knee_trace::findings::{Diff, DiffDocument, confirmed};
 
 use crate::args::most;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::input::checks;
 use crate::present::commute::diff::text;
 use crate::stdout;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let again = checks::open(std::slice::from_ref(dir))?;
         if let Some(difference) = after.check.difference(&again.check) {
             let (after, again) = (args.after.display(), dir.display());
-            return Err(usage(format!("{again} is not a repetition of {after}: {difference}")));
+            bail_usage!("{again} is not a repetition of {after}: {difference}");
         }
         after.tests = confirmed(&after.tests, &again.tests);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use knee_trace::findings::{Ranking, TestLine};
 
 use crate::args::most;
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::input::checks;
 use crate::present::commute::explain::{ranking, test};
 use crate::stdout;
@@ -57,16 +57,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let tests: Vec<&TestLine> = match args.pair.as_slice() {
         [] => findings.tests.iter().collect(),
-        [one] => {
-            return Err(usage(format!(
-                "--pair {one}: name two operations, such as --pair {one},{one}"
-            )));
-        }
+        [one] => bail_usage!("--pair {one}: name two operations, such as --pair {one},{one}"),
         pair => {
             let found = checks::of_operations(&findings.tests, pair);
             if found.is_empty() {
                 let (of, names) = (pair.join(" and "), checks::names(&args.records));
-                return Err(usage(format!("there are no tests of {of} in {names}")));
+                bail_usage!("there are no tests of {of} in {names}");
             }
             found
         }

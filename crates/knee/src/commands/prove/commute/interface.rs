@@ -7,7 +7,7 @@ use knee_host::suggest::nearest;
 
 use super::program::Program;
 use crate::args::complete;
-use crate::exit::usage;
+use crate::exit::{ensure_usage, usage};
 use crate::stderr::tell;
 
 /// Maximum operations to call together. The number of orders is the factorial of this.
@@ -71,11 +71,10 @@ pub(super) fn warn(names: &str, extent: &Extent, from: &From) {
 /// The indices of the named operations in the model, at most [`MOST_AT_ONCE`].
 pub(super) fn operations(model: &dyn Model, names: &[String]) -> anyhow::Result<Vec<usize>> {
     let n = names.len();
-    if n > MOST_AT_ONCE {
-        return Err(usage(format!(
-            "{n} operations are too many; name at most {MOST_AT_ONCE} to call together"
-        )));
-    }
+    ensure_usage!(
+        n <= MOST_AT_ONCE,
+        "{n} operations are too many; name at most {MOST_AT_ONCE} to call together"
+    );
     names.iter().map(|name| operation(model, name)).collect()
 }
 

@@ -9,7 +9,7 @@ use knee_report::Page;
 use knee_trace::findings::MatrixDocument;
 
 use super::interface::{From, warn};
-use crate::exit::{ExitStatus, usage};
+use crate::exit::{ExitStatus, bail_usage};
 use crate::input::checks;
 use crate::present::commute::check::Results;
 use crate::present::commute::{self as shown, conditions as present, shared};
@@ -58,10 +58,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let is_drawing =
         args.output.as_ref().and_then(|file| file.extension()).is_some_and(|end| end == "svg");
     match args.records.as_slice() {
-        [] if is_drawing => Err(usage(
+        [] if is_drawing => bail_usage!(
             "a drawing requires the results of a check; name the DIR of `knee commute check -o \
-             DIR`",
-        )),
+             DIR`"
+        ),
         [] => of_model(args),
         named => of_record(args, named, is_drawing).map(|()| ExitStatus::Done),
     }
@@ -78,10 +78,10 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     };
     if !findings.tests.iter().any(|test| test.operations().len() == 2) {
         let dir = named[0].display();
-        return Err(usage(format!(
+        bail_usage!(
             "{dir} has no results for pairs of operations, so there is no matrix; use knee \
              commute explain {dir}"
-        )));
+        );
     }
     let shared = shared::record(&findings);
     if !is_drawing {

@@ -7,7 +7,7 @@ use knee_host::number::plural;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::exit::usage;
+use crate::exit::bail_usage;
 use crate::stderr::tell;
 
 /// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute. The
@@ -41,7 +41,7 @@ pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u
     }
     match tests.is_empty() {
         // An empty check would look like a check without conflicts.
-        true => Err(usage("there are no tests to run")),
+        true => bail_usage!("there are no tests to run"),
         false => Ok(tests),
     }
 }
@@ -54,9 +54,9 @@ pub(super) fn distinct(tests: &[(String, &[u8])]) -> anyhow::Result<()> {
         Some(nr) => {
             let id = &tests[nr].0;
             let nr = nr + 1;
-            Err(usage(format!(
+            bail_usage!(
                 "test {id} occurs twice; the second occurrence is at position {nr} in the list"
-            )))
+            )
         }
     }
 }
