@@ -156,6 +156,41 @@ impl Table {
         text + &screen.wrap(&dropped, "  ")
     }
 
+    /// A table for Markdown, with aligned columns so that its source is readable too. The first row
+    /// is the header. Styles and lines of text are left out.
+    ///
+    /// # Panics
+    /// If the table has no row.
+    pub fn markdown(&self) -> String {
+        let escape = |cell: &Cell| cell.text.replace('\\', "\\\\").replace('|', "\\|");
+        let cells = self.lines.iter().filter_map(|line| match line {
+            Line::Cells(cells) => Some(cells.iter().map(escape).collect()),
+            Line::Text(_) => None,
+        });
+        let rows: Vec<Vec<String>> = cells.collect();
+        let width = |nr: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(nr));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let columns: Vec<(&Column, usize)> = self.columns.iter().zip((0..).map(width)).collect();
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let aligned = |row: &Vec<String>| {
+            let cells =
+                columns.iter().zip(row).map(|((column, width), cell)| match column.is_right {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:width$}"),
+                });
+            line(cells.collect())
+        };
+        let rules = columns.iter().map(|(column, width)| match column.is_right {
+            true => "-".repeat(width - 1) + ":",
+            false => "-".repeat(*width),
+        });
+        let mut lines: Vec<String> = rows.iter().map(aligned).collect();
+        lines.insert(1, line(rules.collect()));
+        lines.concat()
+    }
+
     /// Takes the width from columns, in their order, until the others need at most `width`.
     fn drop_columns(&self, widths: &mut [Option<usize>], width: usize) {
         while self.needs(widths) > width {

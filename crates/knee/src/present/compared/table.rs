@@ -30,7 +30,10 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
             text.pop();
             let _ = writeln!(text, "{BOLD}on{BOLD:#}      {}\n", run.environment.summary());
         }
-        text += &points(compared, screen);
+        if !compared.points.is_empty() {
+            let titles = [quantity(compared), "before", "after"];
+            text = text + &points(compared, titles, "-").render(screen) + "\n";
+        }
         text += &families(compared);
         for absent in gaps(&compared.gaps) {
             let line = format!("{BAD}not compared{BAD:#}  {absent}");
@@ -63,14 +66,13 @@ fn side(results: &Results, compared: &Compared) -> String {
     }
 }
 
-fn points(compared: &Compared, screen: &Screen) -> String {
-    if compared.points.is_empty() {
-        return String::new();
-    }
+/// The points of a comparison. `what`, `before` and `after` are titles, and `none` stands for unknown
+/// values.
+pub(super) fn points(compared: &Compared, [what, before, after]: [&str; 3], none: &str) -> Table {
     let mut table = Table::new(vec![
-        Column::left(quantity(compared)),
-        Column::right("before").drops(3),
-        Column::right("after").drops(3),
+        Column::left(what),
+        Column::right(before).drops(3),
+        Column::right(after).drops(3),
         Column::right("change"),
         Column::right("interval").drops(2),
         Column::right("p").drops(1),
@@ -79,10 +81,10 @@ fn points(compared: &Compared, screen: &Screen) -> String {
     table.titles();
     for point in &compared.points {
         let c = &point.comparison;
-        let [ratio, interval] = changes(point).unwrap_or(["new", "-"].map(str::to_owned));
+        let [ratio, interval] = changes(point).unwrap_or(["new", none].map(str::to_owned));
         let colour = colour(point);
         let [before, after] = medians(point);
-        let p = if c.test.is_some() { p_value(c.adjusted_p) } else { "-".to_owned() };
+        let p = if c.test.is_some() { p_value(c.adjusted_p) } else { none.to_owned() };
         table.row(vec![
             point.key.to_string().into(),
             before.into(),
@@ -93,7 +95,7 @@ fn points(compared: &Compared, screen: &Screen) -> String {
             Cell::new(verdict(point), colour),
         ]);
     }
-    table.render(screen) + "\n"
+    table
 }
 
 fn colour(point: &ComparedPoint) -> anstyle::Style {
