@@ -4,6 +4,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
 use knee_host::text::{Screen, Table};
+use serde::Serialize;
 
 /// Writes text unchanged, such as JSON.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
@@ -18,6 +19,11 @@ pub(crate) fn show(text: &str) -> anyhow::Result<()> {
 /// Writes a table that fits the terminal.
 pub(crate) fn show_table(table: &Table) -> anyhow::Result<()> {
     print(&table.render(&Screen::of_stdout()))
+}
+
+/// Writes a JSON document.
+pub(crate) fn print_json(document: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
 /// Writes a JSON document unchanged, or text for people as [`show`] does.

@@ -162,8 +162,8 @@ pub(crate) fn json(
     curves: &[FittedCurve],
     options: &FitOptions,
     threshold: f64,
-) -> String {
-    let document = object!({
+) -> Value {
+    object!({
         "schema": SCHEMA,
         "source": results.source.display().to_string(),
         "confidence": options.confidence,
@@ -171,8 +171,7 @@ pub(crate) fn json(
         "seed": options.seed,
         "knee_threshold": threshold,
         "curves": curves.iter().map(|curve| curve_json(curve, threshold)).collect::<Vec<Value>>(),
-    });
-    format!("{document:#}\n")
+    })
 }
 
 fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {

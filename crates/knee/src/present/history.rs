@@ -107,7 +107,7 @@ fn suspect(runs: &[Results], first: usize) -> String {
 }
 
 /// JSON for programs.
-pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
+pub(crate) fn json(runs: &[Results], series: &[Series]) -> Value {
     let gaps = gaps(runs, series);
     let labels: Vec<Value> = runs
         .iter()
@@ -146,6 +146,5 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> String {
         .flat_map(|gap| gap.points.iter().map(|point| (gap.run, point)))
         .map(|(run, (point, reason))| object!({ "run": run, "point": point, "reason": reason }))
         .collect();
-    let document = object!({ "schema": SCHEMA, "runs": labels, "series": series, "gaps": gaps });
-    format!("{document:#}\n")
+    object!({ "schema": SCHEMA, "runs": labels, "series": series, "gaps": gaps })
 }

@@ -33,13 +33,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let environment = Environment::capture(&std::env::temp_dir());
     let checks = all(&environment, Topology::read().ok().as_ref());
-    let text = if args.json {
-        let machine = environment.summary();
-        serde_json::to_string_pretty(&Report { schema: 1, machine, checks })? + "\n"
-    } else {
-        as_text(&environment.summary(), &checks, &Screen::of_stdout())
-    };
-    stdout::print(&text)?;
+    let machine = environment.summary();
+    match args.json {
+        true => stdout::print_json(&Report { schema: 1, machine, checks })?,
+        false => stdout::print(&as_text(&machine, &checks, &Screen::of_stdout()))?,
+    }
     Ok(ExitStatus::Done)
 }
 

@@ -51,12 +51,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         None => Placement::ALL.to_vec(),
     };
     let quota = cgroup::cpu_quota();
-    let text = if args.json {
-        as_json(&topology, &placements, quota)?
-    } else {
-        as_text(&topology, &placements, quota)
-    };
-    stdout::print_or_show(args.json, &text)?;
+    match args.json {
+        true => stdout::print_json(&report(&topology, &placements, quota))?,
+        false => stdout::show(&as_text(&topology, &placements, quota))?,
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -79,17 +77,13 @@ struct Order {
     order: Vec<u32>,
 }
 
-fn as_json(
-    topology: &Topology,
-    placements: &[Placement],
-    quota: Option<f64>,
-) -> anyhow::Result<String> {
+fn report<'a>(topology: &'a Topology, placements: &[Placement], quota: Option<f64>) -> Report<'a> {
     let order_of = |placement: &Placement| Order {
         placement: *placement,
         pins: placement.pins(),
         order: placement.order(topology),
     };
-    let report = Report {
+    Report {
         schema: 1,
         counts: topology.counts(),
         cgroup_cpu_quota: quota,
@@ -97,8 +91,7 @@ fn as_json(
         cpus: topology.cpus(),
         excluded: topology.excluded(),
         placements: placements.iter().map(order_of).collect(),
-    };
-    Ok(serde_json::to_string_pretty(&report)? + "\n")
+    }
 }
 
 fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) -> String {
@@ -399,8 +392,9 @@ package 0, NUMA node 0
 
     #[test]
     fn json_has_the_schema_number_and_the_orders() {
-        let text = as_json(&machine(1, 1, 2), &[Placement::Smt], Some(1.0)).unwrap();
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let machine = machine(1, 1, 2);
+        let report = report(&machine, &[Placement::Smt], Some(1.0));
+        let value = serde_json::to_value(report).unwrap();
         assert_eq!(value["schema"], 1);
         assert_eq!(value["auto_tasks"], serde_json::json!([1]));
         assert_eq!(value["placements"][0]["order"], serde_json::json!([0, 2, 1, 3]));

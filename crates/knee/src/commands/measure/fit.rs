@@ -78,11 +78,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
         bail_usage!("{}: the results contain {what}", args.run.display());
     }
-    let text = if args.json {
-        json(&results, &curves, &options, args.knee)
+    if args.json {
+        stdout::print_json(&json(&results, &curves, &options, args.knee))?;
     } else {
-        table(&results, &curves, &options, args.knee, &Screen::of_stdout())
-    };
-    stdout::print(&text)?;
+        let screen = Screen::of_stdout();
+        stdout::print(&table(&results, &curves, &options, args.knee, &screen))?;
+    }
     Ok(ExitStatus::Done)
 }

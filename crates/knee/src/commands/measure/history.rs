@@ -78,11 +78,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         ..ChangeOptions::default()
     };
     let series = history(&runs, &options);
-    let text = if args.json {
-        json(&runs, &series)
-    } else {
-        table(&runs, &series, args.detail, &Screen::of_stdout())
-    };
-    stdout::print(&text)?;
+    match args.json {
+        true => stdout::print_json(&json(&runs, &series))?,
+        false => stdout::print(&table(&runs, &series, args.detail, &Screen::of_stdout()))?,
+    }
     Ok(ExitStatus::Done)
 }

@@ -7,7 +7,7 @@ use knee_results::Family;
 use knee_run::parameter::{Choice, Parameter};
 use knee_run::testcase::{Need, Testcase};
 use knee_testcases::{CATALOGUE, QUICK};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::complete;
 use crate::exit::{ExitStatus, usage};
@@ -44,8 +44,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         let selected = CATALOGUE.select(&args.words).map_err(|e| usage(e.to_string()))?;
         selected.iter().map(|s| s.testcase).collect()
     };
-    let text = if args.json { as_json(&chosen) } else { as_text(&chosen, &Screen::of_stdout()) };
-    stdout::print(&text)?;
+    match args.json {
+        true => stdout::print_json(&as_json(&chosen))?,
+        false => stdout::print(&as_text(&chosen, &Screen::of_stdout()))?,
+    }
     Ok(ExitStatus::Done)
 }
 
@@ -138,7 +140,7 @@ fn describe(need: Need) -> String {
     }
 }
 
-fn as_json(testcases: &[&Testcase]) -> String {
+fn as_json(testcases: &[&Testcase]) -> Value {
     let entries: Vec<_> = testcases
         .iter()
         .map(|t| {
@@ -161,5 +163,5 @@ fn as_json(testcases: &[&Testcase]) -> String {
             })
         })
         .collect();
-    format!("{:#}\n", json!({ "schema": 1, "testcases": entries }))
+    json!({ "schema": 1, "testcases": entries })
 }

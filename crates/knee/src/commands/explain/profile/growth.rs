@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let mut growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     if args.json {
-        stdout::print(&(serde_json::to_string_pretty(&growth)? + "\n"))?;
+        stdout::print_json(&growth)?;
     } else {
         // All captures have the same mode.
         if let Some(work) = &captures[0].work {

@@ -27,8 +27,7 @@ pub(super) struct Split {
 /// Sorts `paths` into matrices of `knee commute matrix --json`, records of `knee commute check`,
 /// captures and lock waits of `knee profile`, and runs. Shards of one check become one entry.
 pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
-    let Split { mut matrices, shared: mut found, mut captures, mut waits, mut runs } =
-        Split::default();
+    let mut split = Split::default();
     let mut of_checks: Vec<Shards> = Vec::new();
     for path in paths {
         let records = checks::directories(path);
@@ -38,20 +37,20 @@ pub(super) fn split(paths: &[PathBuf]) -> anyhow::Result<Split> {
             }
         } else if is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
             if is_capture(path) {
-                captures.push(path.clone());
+                split.captures.push(path.clone());
             } else if let Some(of) = lock_waits(path)? {
-                waits.push((path.clone(), of));
+                split.waits.push((path.clone(), of));
             } else {
-                matrices.push(read(path)?);
+                split.matrices.push(read(path)?);
             }
         } else {
-            runs.push(path.clone());
+            split.runs.push(path.clone());
         }
     }
     for check in of_checks {
-        found.push(shared::record(&checks::open(&check.records)?));
+        split.shared.push(shared::record(&checks::open(&check.records)?));
     }
-    Ok(Split { matrices, shared: found, captures, waits, runs })
+    Ok(split)
 }
 
 /// Records that are shards of one check.

@@ -129,11 +129,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let counts: Vec<u32> = cpus.into_iter().collect();
     let view = View { operations: &operations, cpus: &counts, lines: args.top };
-    let text = match args.json {
-        true => json(&costs, args.mode.as_str(), args.rounds, &qemu),
-        false => text(&costs, &view, args.mode.as_str(), args.rounds, &Screen::of_stdout()),
-    };
-    stdout::print_or_show(args.json, &text)?;
+    let (mode, rounds) = (args.mode.as_str(), args.rounds);
+    match args.json {
+        true => stdout::print_json(&json(&costs, mode, rounds, &qemu))?,
+        false => stdout::show(&text(&costs, &view, mode, rounds, &Screen::of_stdout()))?,
+    }
     Ok(if died { ExitStatus::TestcaseDied } else { ExitStatus::Done })
 }
 

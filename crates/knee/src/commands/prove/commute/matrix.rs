@@ -71,8 +71,7 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
     let findings = checks::open(named)?;
     let Some(path) = &args.output else {
         if args.json {
-            let document = serde_json::to_value(MatrixDocument::of(&findings))?;
-            return stdout::print(&format!("{document:#}\n"));
+            return stdout::print_json(&serde_json::to_value(MatrixDocument::of(&findings))?);
         }
         return stdout::show(&Results::of(&findings.tests).text(&findings.check.tested));
     };

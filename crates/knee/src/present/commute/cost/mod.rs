@@ -29,7 +29,7 @@ const MOST_LINES: usize = 100;
 /// their kernel `data` and the functions that write and read them; `more` counts unlisted lines.
 /// `qemu` is the version of QEMU, and `plugin` identifies the plugin of knee; figures may differ
 /// with either.
-pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> String {
+pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> Value {
     let hexadecimal = |address: &u64| format!("{address:#x}");
     let line = |Line { hot, writers, readers }: &Line| {
         object!({
@@ -56,15 +56,14 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str)
         object!({ "release": kernel.release, "costs": costs })
     };
     let kernels: Vec<Value> = kernels.iter().map(kernel).collect();
-    let document = object!({
+    object!({
         "schema": SCHEMA,
         "mode": mode,
         "rounds": rounds,
         "qemu": qemu,
         "plugin": plugin_digest(),
         "kernels": kernels,
-    });
-    format!("{document:#}\n")
+    })
 }
 
 /// Text of the costs.
