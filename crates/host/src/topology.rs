@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fmt, io};
 
+use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -288,21 +289,21 @@ impl From<&Cpu> for Place {
 
 /// Gives the groups dense numbers in order of occurrence, which is depth first if `places` is.
 fn number(places: &[Place]) -> Vec<Cpu> {
-    let mut packages = Dense::default();
-    let mut nodes = Dense::default();
-    let mut l3s = Dense::default();
-    let mut cores = Dense::default();
+    let mut packages = IndexSet::new();
+    let mut nodes = IndexSet::new();
+    let mut l3s = IndexSet::new();
+    let mut cores = IndexSet::new();
     let mut siblings: BTreeMap<u32, u32> = BTreeMap::new();
     let mut cpus = Vec::with_capacity(places.len());
     for place in places {
-        let core = cores.number(place.core);
+        let core = cores.insert_full(place.core).0 as u32;
         let thread = siblings.entry(core).or_default();
         cpus.push(Cpu {
             id: place.cpu,
-            package: packages.number(place.package),
-            node: nodes.number(place.node),
+            package: packages.insert_full(place.package).0 as u32,
+            node: nodes.insert_full(place.node).0 as u32,
             // Some hypervisors report one L3 across packages; a domain must not.
-            l3: l3s.number((place.package, place.l3.ok_or(place.node))),
+            l3: l3s.insert_full((place.package, place.l3.ok_or(place.node))).0 as u32,
             core,
             thread: *thread,
             os_package: place.package,
@@ -311,22 +312,6 @@ fn number(places: &[Place]) -> Vec<Cpu> {
         *thread += 1;
     }
     cpus
-}
-
-/// Numbers keys 0, 1, 2 … as they first appear.
-struct Dense<K>(BTreeMap<K, u32>);
-
-impl<K: Ord> Default for Dense<K> {
-    fn default() -> Self {
-        Dense(BTreeMap::new())
-    }
-}
-
-impl<K: Ord> Dense<K> {
-    fn number(&mut self, key: K) -> u32 {
-        let next = self.0.len() as u32;
-        *self.0.entry(key).or_insert(next)
-    }
 }
 
 fn by_reason(cpus: impl Iterator<Item = (u32, Exclusion)>) -> BTreeMap<Exclusion, CpuList> {

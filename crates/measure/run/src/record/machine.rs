@@ -1,13 +1,12 @@
 //! The machine that measurements apply to.
 
-use std::fmt;
-
 use knee_host::Environment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What has to be the same for numbers of two days to belong together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, derive_more::Display)]
+#[display("{hostname} ({kernel}, {})", cpu_model.as_deref().unwrap_or("unknown CPU"))]
 pub struct Machine {
     /// Its name.
     pub hostname: String,
@@ -24,13 +23,5 @@ impl From<&Environment> for Machine {
             kernel: environment.kernel.clone(),
             cpu_model: environment.cpu_model.clone(),
         }
-    }
-}
-
-impl fmt::Display for Machine {
-    /// `alpha (Linux 6.12.0, AMD EPYC 9654)`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = self.cpu_model.as_deref().unwrap_or("unknown CPU");
-        write!(f, "{} ({}, {model})", self.hostname, self.kernel)
     }
 }

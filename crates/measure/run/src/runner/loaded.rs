@@ -53,19 +53,21 @@ impl Loaded {
         }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    /// The testcase, unless this is a plug-in.
+    pub(super) fn built_in(&self) -> Option<&Selected> {
         match self {
-            Self::BuiltIn(selected) => &selected.settings,
-            Self::Plugin(_) => &NO_SETTINGS,
+            Self::BuiltIn(selected) => Some(selected),
+            Self::Plugin(_) => None,
         }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        self.built_in().map_or(&NO_SETTINGS, |selected| &selected.settings)
     }
 
     /// Whether tasks wait for their CPU by design. For a plug-in, a call of
     /// [`new_task`](super::plugin::new_task) shows it.
     pub(super) fn has_helpers(&self) -> bool {
-        match self {
-            Self::BuiltIn(selected) => selected.testcase.has_helpers,
-            Self::Plugin(_) => false,
-        }
+        self.built_in().is_some_and(|selected| selected.testcase.has_helpers)
     }
 }

@@ -103,10 +103,7 @@ impl<'a> Sampler<'a> {
         used.dedup();
         // Tasks that the busiest CPU has to serve.
         let crowd = n.div_ceil(job.cpus.len().max(1));
-        let steps = match loaded {
-            Loaded::BuiltIn(selected) => selected.testcase.min_interval,
-            Loaded::Plugin(_) => 0.0,
-        };
+        let steps = loaded.built_in().map_or(0.0, |selected| selected.testcase.min_interval);
         let watch_delays = crowd == 1 && !loaded.has_helpers();
         Self {
             area,
