@@ -1,17 +1,18 @@
-//! Has QEMU translate the kernel code of windows apart from the rest, so that only that code needs
-//! callbacks: four of five blocks of kernel code are executed in set-ups and clean-ups.
+//! Makes QEMU translate kernel code that runs in windows separately from the rest, so that only
+//! that code needs callbacks. Four of five blocks of kernel code are executed in set-ups and
+//! clean-ups.
 //!
-//! QEMU translates code again where the flag AC of the CPU differs, since that flag changes what a
-//! kernel may access where the CPU has SMAP (`cpu_get_tb_cpu_state` of target/i386/cpu.h). These guests'
-//! CPUs have not, and then AC means nothing to a kernel (`arch_enter_from_user_mode` of Linux says
-//! so); nor does it to user mode, as QEMU does not check alignment. So it is free to mark windows.
-//! A system call clears those flags that the register SFMASK has, AC among them. It is the
-//! only thing that is changed: once, through the driver of such registers. Everything else that
-//! enters the kernel keeps AC. Without such a driver, all code has callbacks: results are the same, and
-//! the guest is slower.
+//! QEMU translates code again if the CPU's flag AC differs, since that flag changes what a kernel
+//! may access if the CPU has SMAP (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of these
+//! guests have no SMAP, so AC means nothing to the kernel (`arch_enter_from_user_mode` of Linux
+//! says so). It means nothing in user mode either, since QEMU does not check alignment. So AC is
+//! free to mark windows. A system call clears the flags that are set in the register SFMASK, and AC
+//! is one of them; all other entries to the kernel keep AC. The agent removes AC from SFMASK once,
+//! through the kernel's msr driver. Without this driver, all code has callbacks: results are the
+//! same, and the guest is slower.
 //!
-//! AC follows the CPU and not the task, so a task that is switched out in a window is without it when
-//! it comes back, until it is in user mode again. That run is disturbed, and does not count.
+//! AC belongs to the CPU and not to the task. A task that is switched out in a window has no AC
+//! when it resumes, until it returns to user mode. Such a run is disturbed, and is not counted.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -23,25 +24,27 @@ use knee_marks::Mark;
 
 use crate::module;
 
-/// Where the host leaves the driver's module in the initramfs, without the root.
+/// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// Lets programs write, of Linux 5.9 and later, which ask for it.
+/// The module parameter that allows programs to write registers, which Linux 5.9 and later require.
 const ALLOW: &str = "allow_writes=on";
-/// Major number of the driver's devices; minors are CPUs (Documentation/admin-guide/devices.txt).
+/// The major number of the driver's devices; the minor number is that of the CPU
+/// (Documentation/admin-guide/devices.txt).
 const MAJOR: u32 = 202;
-/// Number of the register (Intel's manual, volume 4, IA32_FMASK), which is the offset in the device.
+/// The number of the register SFMASK (Intel's manual, volume 4, IA32_FMASK), which is its offset in
+/// the device.
 const SFMASK: u64 = 0xc000_0084;
 const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// A parameter for the kernel's command line, where the driver is built in.
+/// Returns the parameter for the kernel's command line, for kernels with a built-in driver.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }
 
-/// Keeps AC across system calls on this many CPUs, if that can be done. Call it before anything that
-/// is to have windows is forked, and before [`Mark::Arm`].
+/// Makes system calls keep AC on this number of CPUs, if the kernel's driver allows it. Call it
+/// before [`Mark::Arm`], and before forking any process that opens windows.
 pub(crate) fn prepare(cpus: usize) {
     if (0..cpus).try_for_each(keep_ac).is_ok() {
         APART.store(true, Relaxed);
@@ -49,11 +52,11 @@ pub(crate) fn prepare(cpus: usize) {
     }
 }
 
-/// Loads the driver's module, if the host has sent it and the kernel takes it.
+/// Loads the driver's module, if the host has sent it.
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // Without it tests are slower, or the driver is built in.
+        // If this fails, the driver is built in or tests are slower.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }
@@ -73,16 +76,17 @@ fn keep_ac(cpu: usize) -> io::Result<()> {
     let mut mask = [0; 8];
     register.read_exact_at(&mut mask, SFMASK)?;
     let kept = u64::from_le_bytes(mask) & !AC;
-    // One system call: a part of a register cannot be written.
+    // A register has to be written as a whole, and a call of `write_all_at` is one system call
+    // here.
     register.write_all_at(&kept.to_le_bytes(), SFMASK)?;
     register.read_exact_at(&mut mask, SFMASK)?;
     match u64::from_le_bytes(mask) == kept {
         true => Ok(()),
-        false => Err(io::Error::other("the register is as it was")),
+        false => Err(io::Error::other("the register did not change")),
     }
 }
 
-/// Opens the window of a side; if the plugin sees it, with the flag.
+/// Opens the window of a side, and sets AC if the run is traced.
 #[inline(always)]
 pub(crate) fn open(side: u8, seen: bool) {
     Mark::Open(side).emit();
@@ -91,7 +95,7 @@ pub(crate) fn open(side: u8, seen: bool) {
     }
 }
 
-/// Closes it.
+/// Clears AC and closes the window of a side.
 #[inline(always)]
 pub(crate) fn close(side: u8) {
     if APART.load(Relaxed) {
@@ -103,14 +107,14 @@ pub(crate) fn close(side: u8) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn set_ac() {
-    // SAFETY: pushes and pops one word, for which the compiler leaves room. AC has no effect where
-    // [`prepare`] has succeeded, which is in a guest only.
+    // SAFETY: pushes and pops one word, for which the compiler leaves room. AC has no effect if
+    // [`prepare`] has succeeded, which it does only in a guest.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const AC) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn clear_ac() {
-    // SAFETY: as in `set_ac`; AC is clear everywhere else.
+    // SAFETY: as in `set_ac`; code outside of windows expects AC to be clear.
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !(AC as i64)) }
 }

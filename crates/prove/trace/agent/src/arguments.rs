@@ -1,17 +1,18 @@
-//! Reads the JSON of a test into plain data.
+//! Converts the JSON of a test to plain data.
 
 use knee_harness::name_number;
 use serde_json::Value;
 
 use crate::script::{Call, List, MOST, Nr, Whence, ZEROES};
 
-/// What tests call a page of zeroes.
+/// The name of a page of zeroes in tests.
 const ZEROES_NAME: &str = "zeroes";
 
-/// Why a test cannot be run: a word that is not known, or too much of something.
+/// The reason why a test cannot be run: an unknown word, or too many objects of a kind.
 pub(crate) type Unknown = String;
 
-/// A call by the name of its operation. Arguments that make no difference are absent.
+/// Returns the call with this operation and these arguments. Arguments that make no difference are
+/// absent.
 pub(crate) fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
     let flag = |what: &str| given[what] == true;
     let off = || number(given, "off").unwrap_or(0);
@@ -53,16 +54,16 @@ pub(crate) fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
         "mprotect" => Call::Mprotect { va: name(given, "va")?, writable: flag("writable") },
         "memread" => Call::Memread { va: name(given, "va")? },
         "memwrite" => Call::Memwrite { va: name(given, "va")?, datum: datum(given) },
-        other => return Err(format!("no operation {other}")),
+        other => return Err(format!("unknown operation {other}")),
     })
 }
 
 pub(crate) fn text<'v>(value: &'v Value, field: &str) -> Result<&'v str, Unknown> {
-    value[field].as_str().ok_or_else(|| format!("no {field}"))
+    value[field].as_str().ok_or_else(|| format!("{field} is missing"))
 }
 
 pub(crate) fn number(value: &Value, field: &str) -> Result<i64, Unknown> {
-    value[field].as_i64().ok_or_else(|| format!("no {field}"))
+    value[field].as_i64().ok_or_else(|| format!("{field} is missing"))
 }
 
 pub(crate) fn fd(value: &Value) -> Result<i32, Unknown> {
@@ -75,23 +76,23 @@ pub(crate) fn name(value: &Value, field: &str) -> Result<Nr, Unknown> {
 
 pub(crate) fn names(value: &Value, field: &str) -> Result<List, Unknown> {
     let mut list = List::default();
-    for item in value[field].as_array().ok_or_else(|| format!("no {field}"))? {
+    for item in value[field].as_array().ok_or_else(|| format!("{field} is missing"))? {
         list.push(item.as_str().map_or(Ok(ZEROES), datum_nr)?)?;
     }
     Ok(list)
 }
 
-/// A datum that makes no difference is the first.
+/// Returns the number of the datum. If it is absent, it makes no difference, and 0 stands for it.
 pub(crate) fn datum(given: &Value) -> Nr {
     given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
 }
 
-/// The number of a datum.
+/// Returns the number of a datum.
 pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
     if name == ZEROES_NAME { Ok(ZEROES) } else { name_nr(name) }
 }
 
-/// The number of a name.
+/// Returns the number at the end of a name.
 pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
     let number = name_number(name).ok_or_else(|| format!("{name} has no number"))?;
     let nr = Nr::try_from(number).ok().filter(|nr| usize::from(*nr) < MOST);

@@ -1,8 +1,8 @@
-//! Trials whose verdicts are known, run before anything else in a guest: whoever reads the results can
-//! tell from them whether this QEMU shows what two CPUs share, and nothing else.
+//! Trials with known verdicts, which run before anything else in a guest. Their results show
+//! whether this QEMU reports the memory that two CPUs share, and no other.
 //!
-//! Each virtual CPU has a process of its own, which waits for a request to do a trial's operation. The
-//! operations are all calls of the kernel, so that the same code is traced as later in tests.
+//! Each virtual CPU has its own process, which waits for a request to do a trial's operation. The
+//! operations are system calls, so that trials are traced in the same way as tests.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -16,46 +16,48 @@ use knee_marks::Mark;
 use crate::apart;
 use crate::workers::{Word, pin};
 
-/// How often each trial is run where there are few CPUs: a task of the kernel's may disturb one of them.
-/// Many CPUs have enough trials of each kind.
+/// The number of runs of each trial on few CPUs, as a kernel task may disturb one of them. With
+/// many CPUs there are enough trials of each kind.
 const ROUNDS: usize = 2;
 const FEW_CPUS: usize = 4;
-/// How often each operation is made before the first trial, unseen: caches and page tables fill.
+/// The number of times that each operation is done untraced before the first trial, to fill caches
+/// and page tables.
 const WARM_UP: usize = 3;
-/// How many system calls wait for a timer at most.
+/// The maximum number of system calls that wait for a timer.
 const MOST_READS: u32 = 100_000;
-/// When a timer of a trial expires. It is set within the window, so it always expires there.
+/// The time after which a trial's timer expires. The trial sets it within the window and waits for
+/// it there.
 const TIMER_NANOS: i64 = 100_000;
-/// Where the shared word begins in its line, in bytes.
+/// The offset of the shared word in its line, in bytes.
 pub const WORD_AT: usize = 16;
-/// Its length.
+/// The length of the shared word, in bytes.
 pub const WORD_BYTES: usize = 8;
-/// Where the first of two neighbouring bytes is in its line.
+/// The offset of the first of the two neighbouring bytes in their line.
 pub const NEIGHBOURS_AT: usize = 10;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// What the two sides of a trial do, each on a CPU of its own.
+/// The operation that the two sides of a trial do, each on its own CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Nothing.
     Nothing,
-    /// A system call without an object.
+    /// A system call that accesses no object.
     NoObject,
-    /// Each side reads a file of its own.
+    /// Each side reads its own file.
     TwoFiles,
-    /// The same, until a timer has interrupted it.
+    /// Each side reads its own timer until an interrupt has made it expire.
     Interrupted,
-    /// The kernel writes the same [`WORD_BYTES`] bytes of user memory for both sides.
+    /// Both sides have the kernel write to the same [`WORD_BYTES`] bytes of user memory.
     SharedWord,
-    /// The kernel writes a byte for each side, next to each other.
+    /// Each side has the kernel write one of two neighbouring bytes.
     NeighbouringBytes,
-    /// Both sides ask for the position of one open file.
+    /// Both sides read the position of one open file.
     OneFile,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in the order of their trials.
     pub const ALL: [Kind; 7] = [
         Kind::Nothing,
         Kind::NoObject,
@@ -67,10 +69,10 @@ impl Kind {
     ];
 }
 
-/// Two sides, which run one after the other.
+/// A trial. Its two sides run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial {
-    /// What both do.
+    /// The operation of both sides.
     pub kind: Kind,
     /// The CPU of the first side, number 0.
     pub first: usize,
@@ -78,12 +80,12 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// The trials of a guest with `cpus` virtual CPUs, in their order. Each CPU is in some of them as the
-/// first and in some as the second, beside the CPU before it and the one behind it. None for a guest
-/// with one CPU.
+/// Returns the trials of a guest with `cpus` virtual CPUs, in their order. Each CPU has trials with
+/// the CPU before it and with the CPU after it, as the first side and as the second. A guest with
+/// one CPU has no trials.
 pub fn trials(cpus: usize) -> Vec<Trial> {
     let pairs = |at: usize| match (at, (at + 1) % cpus) {
-        // Two CPUs are neighbours on both sides.
+        // With two CPUs there is only one pair of neighbours.
         (1, 0) => Vec::new(),
         (at, next) => vec![(at, next), (next, at)],
     };
@@ -93,20 +95,20 @@ pub fn trials(cpus: usize) -> Vec<Trial> {
     (0..rounds).flat_map(|_| Kind::ALL).flat_map(of_kind).collect()
 }
 
-// The requests to a CPU's process.
+// Values of [`Place::request`]. The second side's is `SIDE + 1`.
 const IDLE: u32 = 0;
 const UNSEEN: u32 = 1;
 const SIDE: u32 = 2;
 const EXIT: u32 = 4;
 
-/// The requests to a CPU's process, in memory that it shares with the agent.
+/// A request to a CPU's process, in memory that the process shares with the agent.
 #[repr(align(128))]
 struct Place {
     request: Word,
     kind: AtomicU32,
 }
 
-/// What all processes share.
+/// The lines that all processes access.
 #[repr(C, align(4096))]
 struct Shared {
     /// The line of the word.
@@ -115,8 +117,8 @@ struct Shared {
     neighbours: [AtomicU8; LINE],
 }
 
-/// Runs the trials, after [`Mark::Arm`], in the working directory, which is empty before and after.
-/// Returns how many there were: each is a test of the plugin's.
+/// Runs the trials in the working directory, which is empty before and after. Call it after
+/// [`Mark::Arm`]. Returns the number of trials, each of which the plugin counts as a test.
 pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let trials = trials(cpus);
     let count = trials.len() as u64;
@@ -140,18 +142,18 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
         .collect::<io::Result<Vec<_>>>()?;
     for kind in Kind::ALL {
         for cpu in (0..WARM_UP).flat_map(|_| 0..cpus) {
-            memory.tell(cpu, kind, UNSEEN);
+            memory.perform(cpu, kind, UNSEEN);
         }
     }
     for Trial { kind, first, second } in trials {
         Mark::Begin.emit();
-        memory.tell(first, kind, SIDE);
-        memory.tell(second, kind, SIDE + 1);
+        memory.perform(first, kind, SIDE);
+        memory.perform(second, kind, SIDE + 1);
         Mark::End.emit();
     }
     for (cpu, child) in children.into_iter().enumerate() {
-        memory.ask(cpu, Kind::Nothing, EXIT);
-        // SAFETY: a child of this process; its status is not wanted.
+        memory.post(cpu, Kind::Nothing, EXIT);
+        // SAFETY: a child of this process, and no place for its status.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         fs::remove_file(file_of(cpu))?;
     }
@@ -163,8 +165,8 @@ fn file_of(cpu: usize) -> String {
     format!("calibration{cpu}")
 }
 
-/// Makes a file of zeroes without end. An ordinary file's pages are counted for the whole machine as
-/// they are read again, until they are active.
+/// Makes an endless file of zeroes (/dev/zero). Repeated reads of an ordinary file mark its pages
+/// active, and the kernel counts active pages in variables of the whole machine.
 fn make_zeroes(path: &str) -> io::Result<()> {
     let node = CString::new(path)?;
     // SAFETY: a valid C string.
@@ -174,7 +176,7 @@ fn make_zeroes(path: &str) -> io::Result<()> {
     }
 }
 
-/// Memory that all processes have, until the guest powers off.
+/// Memory that all processes share until the guest powers off.
 #[derive(Clone, Copy)]
 struct Memory {
     shared: &'static Shared,
@@ -186,8 +188,8 @@ impl Memory {
         let bytes = PAGE + cpus * size_of::<Place>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: new memory at an address that the kernel chooses. It is zeroes, which are valid
-        // atomics, is never unmapped, and is large enough: the shared lines are in its first page, the
-        // places behind it.
+        // atomics, is never unmapped, and is large enough: the shared lines are in its first page,
+        // the places behind it.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
@@ -200,20 +202,20 @@ impl Memory {
         }
     }
 
-    /// Has the process of a CPU make an operation, and waits for it.
-    fn tell(&self, cpu: usize, kind: Kind, request: u32) {
-        self.ask(cpu, kind, request);
+    /// Sends a request to the process of a CPU, and waits until it is done.
+    fn perform(&self, cpu: usize, kind: Kind, request: u32) {
+        self.post(cpu, kind, request);
         self.places[cpu].request.wait(IDLE, || false);
     }
 
-    fn ask(&self, cpu: usize, kind: Kind, request: u32) {
+    fn post(&self, cpu: usize, kind: Kind, request: u32) {
         let place = &self.places[cpu];
         place.kind.store(kind as u32, SeqCst);
         place.request.set(request);
     }
 }
 
-/// What the process of a CPU does.
+/// Runs the process of a CPU.
 fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     pin(cpu);
     let own = Own::new(cpu, memory.shared, one_file);
@@ -221,21 +223,21 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     loop {
         let request = place.request.wait_while(IDLE);
         if request == EXIT {
-            // SAFETY: it ends the process, without what is meant for the parent.
+            // SAFETY: it ends the process without running exit handlers that belong to the parent.
             unsafe { libc::_exit(0) }
         }
         let kind = Kind::ALL[place.kind.load(SeqCst) as usize];
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // The trial has no windows then, and the calibration fails.
+            // Without windows in the trial, the calibration fails.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);
     }
 }
 
-/// What the process of a CPU has for itself.
+/// The objects of a CPU's process.
 struct Own<'s> {
     shared: &'s Shared,
     one_file: &'s File,
@@ -256,7 +258,7 @@ impl<'s> Own<'s> {
         Ok(Own { shared, one_file, file, timer })
     }
 
-    /// Makes an operation in a window. Not inlined: the marks are at one place.
+    /// Does an operation in a window. Not inlined, so that the code has each mark only once.
     #[inline(never)]
     fn window(&self, kind: Kind, side: u8) {
         apart::open(side, true);
@@ -288,12 +290,12 @@ impl<'s> Own<'s> {
         }
     }
 
-    /// Reads from the own file. The bytes are in memory of the caller's, or are shared atomics that
-    /// belong to this trial's side.
+    /// Reads bytes from this process's file into memory of the caller, or into shared atomics of
+    /// the trial.
     #[inline(always)]
     fn read(&self, to: *mut u8, bytes: usize) {
-        // SAFETY: the callers' memory has at least `bytes` bytes, and only the sides of this trial,
-        // which take turns, access it.
+        // SAFETY: all callers pass memory of at least `bytes` bytes. Only the two sides of this
+        // trial access it, one after the other.
         unsafe { libc::pread(self.file.as_raw_fd(), to.cast(), bytes, 0) };
     }
 
@@ -302,8 +304,8 @@ impl<'s> Own<'s> {
         let (fd, zero) = (self.timer.as_raw_fd(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
         let it_value = libc::timespec { tv_nsec: TIMER_NANOS, ..zero };
         let once = libc::itimerspec { it_interval: zero, it_value };
-        // SAFETY: the descriptor is a timer's, the pointers are to memory of this function and of the
-        // caller, and a timer is read as eight bytes.
+        // SAFETY: the descriptor is a timer's, the pointers are to memory of this function and of
+        // the caller, and a timer is read as eight bytes.
         unsafe {
             libc::timerfd_settime(fd, 0, &raw const once, ptr::null_mut());
             for _ in 0..MOST_READS {
@@ -339,7 +341,7 @@ mod tests {
     fn shared_words_are_at_the_documented_offsets() {
         assert_eq!(std::mem::offset_of!(Shared, word), 0);
         assert_eq!(std::mem::offset_of!(Shared, neighbours), LINE);
-        assert!(size_of::<Shared>() <= PAGE, "places begin behind the first page");
+        assert!(size_of::<Shared>() <= PAGE, "the places follow the first page");
         assert!(Kind::ALL.iter().enumerate().all(|(nr, kind)| *kind as usize == nr));
     }
 }

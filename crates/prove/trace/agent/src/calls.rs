@@ -11,11 +11,12 @@ use crate::script::{Call, Nr, Whence};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {
-    /// What is read and written. It is filled for calls that do: an emulated CPU takes a while.
+    /// The buffer of reads and writes. Only these calls fill it, since that is slow on an emulated
+    /// CPU.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
-/// Makes call `nr` of a test, in its window; the plugin may see it or not.
+/// Makes call `nr` of a test in its window. `seen` says whether the run is traced.
 pub(crate) fn call(call: &Call, nr: usize, seen: bool) -> Returned {
     BUFFER.with_borrow_mut(|page| {
         match *call {
@@ -36,8 +37,9 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
     let side = nr as u8;
     apart::open(side, seen);
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
-    // Descriptors are those of the test, none of which is the agent's; memory that is mapped, unmapped
-    // and protected is in the range that is kept for tests, or where the kernel finds room.
+    // Descriptors are those of the test, none of which is the agent's; memory that is mapped,
+    // unmapped and protected is in the range that is kept for tests, or where the kernel finds
+    // room.
     let returned: i64 = unsafe {
         match *call {
             Call::Open { name: file, creat, excl, trunc, .. } => {
@@ -105,7 +107,8 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         return Returned::Error(errno);
     }
     match *call {
-        // There is no O_ANYFD here: the kernel gives the lowest, and the move is not part of the call.
+        // Linux has no O_ANYFD: it returns the lowest free descriptor, which is moved outside the
+        // window.
         Call::Open { anyfd: true, .. } => {
             let any = ANY_FDS + nr as i32;
             match renumber("number a file", returned as i32, any) {
@@ -126,7 +129,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         }
         Call::Read { .. } | Call::Pread { .. } => match returned {
             0 => Returned::End,
-            // A store into memory changes the first byte only.
+            // A `memwrite` changes only the first byte of a page, so that one is compared.
             n if n == PAGE as i64 => Returned::Page(page[0]),
             n => Returned::Odd(n),
         },
@@ -141,7 +144,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
     }
 }
 
-/// No way to count offsets.
+/// A value of `whence` that lseek rejects.
 const INVALID_WHENCE: i32 = 99;
 
 fn status(status: &libc::stat) -> Returned {

@@ -1,14 +1,15 @@
-//! Memory that a guest shares with the host: plans go in, reports and the kernel's symbols come out.
+//! Memory that a guest shares with the host. The guest receives plans in it, and returns reports
+//! and the kernel's symbols.
 //!
-//! It is the memory of QEMU's device ivshmem-plain, which needs no driver: the guest maps it through
-//! sysfs. A serial console would take longer for a test's report than the test takes.
+//! The memory is that of QEMU's device ivshmem-plain, which needs no driver: the guest maps it
+//! through sysfs. On a serial console, a test's report would take longer than the test.
 //!
 //! ```text
 //! header │ plans │ reports │ symbols
 //! ```
 //!
-//! The header is words of 64 bits, little-endian, in the order of [`Word`]. Plans and reports are in
-//! the format of crate postcard, each behind its length, a word.
+//! The header consists of little-endian words of 64 bits, in the order of [`Word`]. Plans and
+//! reports are in the format of crate postcard, each preceded by its length, a word.
 
 use std::io;
 use std::sync::atomic::{Ordering::Release, fence};
@@ -20,32 +21,32 @@ use crate::run::Done;
 
 const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
-/// Room for the report of a test, on average.
+/// The average room for the report of a test, in bytes.
 const REPORT_BYTES: usize = 1024;
-/// Room for the text of /proc/kallsyms: with modules it has 12 MB in large kernels.
+/// The room for the text of /proc/kallsyms, in bytes. Large kernels have 12 MB of it, with modules.
 const SYMBOLS_BYTES: usize = 32 << 20;
 
-/// Words of the header.
+/// A word of the header.
 #[derive(Debug, Clone, Copy)]
 pub enum Word {
-    /// How many plans there are.
+    /// The number of plans.
     Plans,
-    /// Not 0: the host requests another run of the plan.
+    /// Not 0 if the host requests another run of the current plan.
     Again,
-    /// Where reports begin, in bytes.
+    /// The offset of the reports, in bytes.
     ReportsAt,
-    /// Where symbols begin, in bytes.
+    /// The offset of the symbols, in bytes.
     SymbolsAt,
-    /// Tests that the guest has begun.
+    /// The number of plans that the guest has begun.
     Begun,
-    /// Bytes of reports that are there.
+    /// The number of bytes of reports that the guest has written.
     Reported,
-    /// Bytes of symbols that are there: none or all.
+    /// The number of bytes of symbols: 0 until the guest has written all of them.
     Symbols,
 }
 
 impl Word {
-    /// Its offset in bytes.
+    /// Returns the word's offset in bytes.
     pub fn at(self) -> usize {
         self as usize * WORD_BYTES
     }
@@ -54,16 +55,16 @@ impl Word {
 /// The result of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Which.
+    /// The number of the plan.
     pub plan: usize,
     /// What its calls returned.
     pub done: Done,
-    /// Runs that the plugin saw.
+    /// The number of runs that the plugin traced.
     pub seen: u64,
 }
 
-/// The channel as the host makes it: its content, and its size, a power of two. The rest is
-/// zeroes.
+/// Returns the channel's initial content and its size in bytes, a power of two. The rest of the
+/// channel is zeroes.
 pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     let mut content = vec![0; HEADER_BYTES];
     for plan in plans {
@@ -88,7 +89,7 @@ pub(crate) fn append(value: &impl Serialize, to: &mut Vec<u8>) {
     to[at..begin].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The first value of a list, and the rest; `None` if the value is incomplete.
+/// Returns the first value of a list and the bytes behind it, or `None` if the value is incomplete.
 pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -96,8 +97,8 @@ pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u
     Some((postcard::from_bytes(value).ok()?, rest))
 }
 
-/// The reports in what has been read of them. What a guest wrote may be anything; what cannot be
-/// read ends the list.
+/// Returns the complete reports in these bytes. A guest may have written anything; the list ends at
+/// the first report that cannot be decoded.
 pub fn reports(from: &[u8]) -> Vec<Report> {
     let (mut reports, mut rest) = (Vec::new(), from);
     while let Some((report, behind)) = first(rest) {
@@ -107,7 +108,7 @@ pub fn reports(from: &[u8]) -> Vec<Report> {
     reports
 }
 
-/// The channel as the guest has it.
+/// The guest's end of the channel.
 pub(crate) struct Shared {
     at: *mut u8,
     bytes: usize,
@@ -115,11 +116,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The memory that begins there.
+    /// Returns the channel in the memory at `at`. Fails if the memory is smaller than the header.
     ///
     /// # Safety
-    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this program
-    /// uses it.
+    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this
+    /// program uses it.
     pub(crate) unsafe fn new(at: *mut u8, bytes: usize) -> io::Result<Shared> {
         match bytes >= HEADER_BYTES {
             true => Ok(Shared { at, bytes, reported: 0 }),
@@ -127,25 +128,27 @@ impl Shared {
         }
     }
 
-    /// A word.
+    /// Returns the value of a word.
     pub(crate) fn get(&self, word: Word) -> usize {
-        // SAFETY: it is in the header, and aligned. The host changes it only while the guest is paused.
+        // SAFETY: the word is in the header, and aligned. The host changes it only while the guest
+        // is paused.
         let word = unsafe { self.at.add(word.at()).cast::<u64>().read_volatile() };
         u64::from_le(word) as usize
     }
 
-    /// Sets a word, after all that was written before.
+    /// Sets a word; the host sees all earlier writes once it sees the new value.
     pub(crate) fn set(&mut self, word: Word, value: usize) {
         fence(Release);
-        // SAFETY: it is in the header, and aligned; the host only reads it, and the guest has one writer.
+        // SAFETY: the word is in the header, and aligned. No other thread of the guest writes it,
+        // and the host does not write it while the guest runs.
         unsafe { self.at.add(word.at()).cast::<u64>().write_volatile((value as u64).to_le()) };
     }
 
-    /// The plans, one after the other.
+    /// Returns the plans in their order.
     pub(crate) fn plans(&self) -> impl Iterator<Item = Plan> + use<> {
         let length = self.get(Word::ReportsAt).clamp(HEADER_BYTES, self.bytes) - HEADER_BYTES;
-        // SAFETY: it is inside the mapping, which is never unmapped, and neither host nor guest writes
-        // there once the guest runs.
+        // SAFETY: the bytes are inside the mapping, which is never unmapped, and neither the host
+        // nor the guest writes them once the guest runs.
         let mut rest =
             unsafe { std::slice::from_raw_parts(self.at.add(HEADER_BYTES).cast_const(), length) };
         (0..self.get(Word::Plans)).map_while(move |_| {
@@ -166,7 +169,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Hands over the text of /proc/kallsyms.
+    /// Sends the text of /proc/kallsyms to the host.
     pub(crate) fn symbols(&mut self, text: &str) -> io::Result<()> {
         self.write(self.get(Word::SymbolsAt), self.bytes, text.as_bytes())?;
         self.set(Word::Symbols, text.len());
@@ -177,7 +180,8 @@ impl Shared {
         if at < HEADER_BYTES || at + bytes.len() > end.min(self.bytes) {
             return Err(io::Error::other("the channel to the host is full"));
         }
-        // SAFETY: it is inside the mapping, behind the header and the plans, where only this writes.
+        // SAFETY: the bytes are inside the mapping, behind the header and the plans, where only
+        // this function writes.
         unsafe { self.at.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -198,7 +202,7 @@ mod tests {
         let (content, bytes) = channel(plans);
         let memory = vec![0_u64; bytes as usize / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: the memory is large enough, and stays.
+        // SAFETY: the memory is large enough and is never freed.
         let shared = unsafe {
             at.copy_from_nonoverlapping(content.as_ptr(), content.len());
             Shared::new(at, bytes as usize).expect("room for a header")
@@ -228,11 +232,11 @@ mod tests {
             unsafe { std::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported)) };
         let seen = reports(bytes);
         assert_eq!(seen.iter().map(|report| report.plan).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "half a report is none");
+        assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "an incomplete report is ignored");
     }
 
     #[test]
-    fn reports_do_not_run_into_the_symbols() {
+    fn reports_do_not_overwrite_the_symbols() {
         let only = plan(0);
         let (_, mut shared) = connected(&[&only]);
         let report = Report { plan: 0, done: Done::SetupFailed("x".repeat(REPORT_BYTES)), seen: 0 };
@@ -243,10 +247,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_guest_writes_is_some_reports_or_none(
+        fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // A length that may fit, since reading ends at one that does not.
+            // A length that may fit: decoding ends at one that does not.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -1,4 +1,4 @@
-//! Removes what tests have left: descriptors, mappings and files.
+//! Removes the descriptors, mappings and files that tests leave behind.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use crate::layout::{
 };
 use crate::script::{Call, Home, MOST, Nr, Step};
 
-/// What a test may have left in this process. It is recorded, as searching for it would take longer
-/// than the test.
+/// The descriptors and pages that a test may have left in this process. They are recorded, since a
+/// search would take longer than the test.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) fds: Vec<i32>,
-    /// Addresses of pages.
+    /// The addresses of the pages.
     pub(crate) pages: Vec<usize>,
 }
 
@@ -27,7 +27,8 @@ pub(crate) fn left() -> MutexGuard<'static, Left> {
 pub(crate) fn clean() {
     let mut left = left();
     for fd in left.fds.drain(..) {
-        // SAFETY: a descriptor of a test, or none any more. The agent's own are above.
+        // SAFETY: a descriptor of a test, which may be closed already. The agent's own descriptors
+        // are higher.
         unsafe { libc::close(fd) };
         const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= FREE && FREE < OWN as i32) };
     }
@@ -37,9 +38,9 @@ pub(crate) fn clean() {
     }
 }
 
-/// Removes the files that a test may have left whose set-up succeeded.
+/// Removes the files that a test may have left, if its set-up succeeded.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
-    // SAFETY: names are valid C strings; that some are not there is as good.
+    // SAFETY: names are valid C strings. Names that do not exist do no harm.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
     let mut unlinked = [false; MOST];
     let mut name = |nr: Nr| {
@@ -70,11 +71,11 @@ pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     }
 }
 
-/// Closes all descriptors and unmaps all pages that a test can have made in this process, for a test
-/// whose set-up failed.
+/// Closes all descriptors and unmaps all pages that a test can have made in this process, for a
+/// test whose set-up failed.
 pub(crate) fn sweep() {
     clean();
-    // SAFETY: the range kept for tests; the agent's own descriptors are above.
+    // SAFETY: the range is kept for tests, and the agent's own descriptors are higher.
     unsafe {
         libc::munmap(PAGES_AT as *mut libc::c_void, MOST * PAGES_APART);
         libc::syscall(libc::SYS_close_range, 0_u32, OWN - 1, 0_u32);

@@ -1,5 +1,5 @@
-//! Whether the result of a call is the one that the model allows. Names of the model stand for inodes,
-//! contents and addresses.
+//! Compares the result of a call with the one that the model allows. Names of the model stand for
+//! inodes, contents and addresses.
 
 use knee_harness::Names;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::arguments::{datum_nr, name_nr};
 use crate::layout::{content, page_at};
 use crate::returned::Returned;
 
-/// Whether a call that was made in `process` returned the expected result.
+/// Returns whether a call that `process` made returned the expected result.
 pub(crate) fn agrees<'t>(
     names: &mut Names<'t>,
     expected: &'t Value,
@@ -33,7 +33,7 @@ pub(crate) fn agrees<'t>(
         }
         Returned::Address(at) => match field("result").get("name").and_then(Value::as_str) {
             Some(va) => name_nr(va).is_ok_and(|nr| page_at(nr) == at),
-            // An address in one process and the same address in the other are two.
+            // The same address in two processes counts as two addresses.
             None => is_named(names, field("result"), at as u64 + u64::from(process)),
         },
         Returned::Nothing | Returned::Odd(_) => false,
@@ -50,7 +50,7 @@ fn is_page(expected: &Value, byte: u8) -> bool {
     name.and_then(|name| datum_nr(name).ok()).is_some_and(|datum| content(datum) == byte)
 }
 
-/// Whether `n` is the expected number, or the model leaves open which.
+/// Returns whether `n` is the expected number, or any valid number if the model leaves it open.
 fn is_number(expected: &Value, n: i64) -> bool {
     expected.as_i64() == Some(n) || (expected["any"].is_string() && n >= 0)
 }

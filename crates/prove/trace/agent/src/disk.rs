@@ -1,7 +1,7 @@
-//! A file system for tests that is not tmpfs: on a RAM disk, as the host has made it.
+//! A file system other than tmpfs for tests: it is on a RAM disk, and the host has formatted it.
 //!
-//! The host sends the modules that the kernel needs for it and the extents that are not zero, as one file of the
-//! initramfs; the guest needs neither a mkfs nor a modprobe.
+//! The host sends the kernel modules of the file system and the extents of its image that are not
+//! zero, as one file of the initramfs. So the guest needs neither mkfs nor modprobe.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -13,30 +13,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::module;
 
-/// Where the host leaves it in the initramfs, without the root.
+/// The host's file in the initramfs, relative to the root.
 pub const DISK: &str = "disk";
 /// The first RAM disk: Linux gives brd major number 1 (Documentation/admin-guide/devices.txt).
 const DEVICE: (&CStr, u32, u32) = (c"/dev/ram0", 1, 0);
 
-/// What it takes to have the file system.
+/// A file system, with all that the guest needs to mount it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk<'a> {
-    /// Its name, as mount(2) takes it.
+    /// The type of the file system, for mount(2).
     pub kind: &'a str,
     /// Size of the disk in KiB.
     pub kib: u64,
-    /// Names and contents of modules, in the order in which they are loaded.
+    /// Names and contents of the modules, in the order in which they are loaded.
     #[serde(borrow)]
     pub modules: Vec<(&'a str, &'a [u8])>,
-    /// Offsets in bytes and contents of what is not zero.
+    /// The extents that are not zero: offsets in bytes, and contents.
     #[serde(borrow)]
     pub extents: Vec<(u64, &'a [u8])>,
-    /// Where the host has looked for modules, for a person.
+    /// The places where the host has searched for modules, as text for messages.
     pub places: &'a str,
 }
 
 impl<'a> Disk<'a> {
-    /// As a file.
+    /// Returns the content of the host's file.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("plain data is serialized into memory")
     }
@@ -46,7 +46,7 @@ impl<'a> Disk<'a> {
             .map_err(|_| io::Error::other("the disk from the host is incomplete"))
     }
 
-    /// Parameters of the module brd: one disk, of this size.
+    /// Returns the parameters of the module brd: one disk, of this size.
     pub fn parameters(&self) -> [String; 2] {
         ["rd_nr=1".to_owned(), format!("rd_size={}", self.kib)]
     }
@@ -56,7 +56,7 @@ impl<'a> Disk<'a> {
             let parameters =
                 if name == "brd" { self.parameters().join(" ") } else { String::new() };
             module::load(content, &parameters)
-                .map_err(|error| told(&error, &format!("cannot load module {name}")))?;
+                .map_err(|error| with_context(&error, &format!("cannot load module {name}")))?;
         }
         let (device, major, minor) = DEVICE;
         // SAFETY: a valid C string.
@@ -64,14 +64,14 @@ impl<'a> Disk<'a> {
             libc::mknod(device.as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(major, minor))
         };
         if made != 0 {
-            return Err(told(
+            return Err(with_context(
                 &io::Error::last_os_error(),
                 "cannot create a device node for the RAM disk",
             ));
         }
         self.fill().map_err(|error| match error.raw_os_error() {
-            Some(libc::ENXIO | libc::ENODEV) => self.lacks("RAM disk (brd)"),
-            _ => told(&error, "cannot fill the RAM disk"),
+            Some(libc::ENXIO | libc::ENODEV) => self.unsupported("RAM disk (brd)"),
+            _ => with_context(&error, "cannot fill the RAM disk"),
         })?;
         let kind = CString::new(self.kind)?;
         // SAFETY: valid C strings, and no data.
@@ -79,14 +79,14 @@ impl<'a> Disk<'a> {
             unsafe { libc::mount(device.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
         match io::Error::last_os_error() {
             _ if mounted == 0 => Ok(()),
-            error if error.raw_os_error() == Some(libc::ENODEV) => Err(self.lacks(self.kind)),
+            error if error.raw_os_error() == Some(libc::ENODEV) => Err(self.unsupported(self.kind)),
             error => {
                 let what = format!(
                     "cannot mount {}; this machine's mkfs.{} may have formatted it for newer \
                      kernels",
                     self.kind, self.kind
                 );
-                Err(told(&error, &what))
+                Err(with_context(&error, &what))
             }
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Disk<'a> {
         device.sync_all()
     }
 
-    fn lacks(&self, what: &str) -> io::Error {
+    fn unsupported(&self, what: &str) -> io::Error {
         let places = self.places;
         io::Error::other(format!(
             "this kernel has no {what}, neither built in nor as a module in {places}"
@@ -107,7 +107,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// Mounts the disk that the host has sent, and returns whether it has sent one.
+/// Mounts the disk that the host has sent. Returns false if the host has sent none.
 pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
     let path = format!("/{DISK}");
     let bytes = match fs::read(&path) {
@@ -115,12 +115,12 @@ pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
         read => read?,
     };
     Disk::of(&bytes)?.mount(at)?;
-    // The initramfs lives in memory.
+    // The initramfs occupies memory.
     fs::remove_file(path)?;
     Ok(true)
 }
 
-fn told(error: &io::Error, what: &str) -> io::Error {
+fn with_context(error: &io::Error, what: &str) -> io::Error {
     io::Error::other(format!("{what}: {error}"))
 }
 
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_arrives_as_it_was_sent_and_a_torn_one_does_not() {
+    fn a_disk_arrives_as_it_was_sent_and_a_truncated_one_is_an_error() {
         let disk = Disk {
             kind: "xfs",
             kib: 300 << 10,

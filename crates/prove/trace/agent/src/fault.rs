@@ -1,8 +1,8 @@
-//! Loads and stores that return the signal that they raise.
+//! A load and a store that return the signal that they raise.
 //!
-//! The handler compares the address of the interrupted instruction with the two below. If it is one of
-//! them, the program continues behind it with the signal in a register. At any other instruction the
-//! signal kills the program.
+//! The handler compares the address of the faulting instruction with those of the load and the
+//! store below. If it is one of the two, the program continues behind the instruction, with the
+//! signal in a register. At any other instruction, the signal kills the program.
 
 use std::arch::global_asm;
 
@@ -32,7 +32,7 @@ global_asm!(
     "ret",
 );
 
-/// What the two return: in rax and rdx, by the calling convention.
+/// What both functions return: in rax and rdx, by the calling convention.
 #[repr(C)]
 struct Loaded {
     value: u64,
@@ -48,8 +48,8 @@ unsafe extern "C" {
 }
 
 extern "C" fn on_fault(signal: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel calls with the context of the thread that was interrupted, which is this
-    // one, and lets the handler change it.
+    // SAFETY: the kernel passes the context of the interrupted thread, which is this one, and
+    // allows the handler to change it.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as usize;
     let ours = [&raw const knee_agent_load_at, &raw const knee_agent_store_at];
@@ -57,15 +57,16 @@ extern "C" fn on_fault(signal: libc::c_int, _: *mut libc::siginfo_t, context: *m
         registers[libc::REG_RIP as usize] = (&raw const knee_agent_done) as usize as i64;
         registers[libc::REG_RDX as usize] = signal.into();
     } else {
-        // SAFETY: both are async-signal-safe; the instruction is run again and ends the process.
+        // SAFETY: `signal` is async-signal-safe. The instruction is executed again and ends the
+        // process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Takes SIGSEGV and SIGBUS of [`load`] and [`store`] from now on; SIGPIPE is ignored.
+/// Installs the handler of SIGSEGV and SIGBUS that [`load`] and [`store`] need, and ignores
+/// SIGPIPE.
 pub(crate) fn install() {
-    // SAFETY: the action is zeroed, which is valid, and then filled in; the handler touches nothing
-    // but registers.
+    // SAFETY: a zeroed action is valid. The handler changes only registers, or calls `signal`.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_fault as *const () as usize;
@@ -77,10 +78,10 @@ pub(crate) fn install() {
     }
 }
 
-/// The byte at an address of a test.
+/// Loads the byte at an address of a test.
 pub(crate) fn load(at: usize) -> Returned {
-    // SAFETY: the address is in the range that is kept for tests, where nothing of the program is;
-    // whatever is there or not, the function returns.
+    // SAFETY: the address is in the range that is kept for tests, which contains no memory of the
+    // program. The function returns whether or not the page is mapped.
     let loaded = unsafe { knee_agent_load(at) };
     match loaded.signal {
         0 => Returned::Page(loaded.value as u8),

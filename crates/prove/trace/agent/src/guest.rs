@@ -1,6 +1,6 @@
-//! The agent as the init of a guest: it finds its plans in memory that it shares with the host, runs
-//! them traced by the plugin, reports what the calls returned, and powers off. If the host has sent a
-//! program, it runs that instead.
+//! The agent as the init process of a guest. It reads plans from memory that it shares with the
+//! host, runs them while the plugin traces them, reports what the calls returned, and powers off.
+//! If the host has sent a program, the agent runs that instead.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -23,17 +23,17 @@ use crate::run::run;
 use crate::script::CALLS;
 use crate::workers::Workers;
 
-/// Where tests make their files.
+/// The directory in which tests make their files.
 const WORK: &CStr = c"/tmp";
-/// How many tests find a guest whose caches are still cold, and how often each of these runs untraced
-/// first.
+/// The number of tests that run while the guest's caches are still cold, and the number of untraced
+/// runs that precede each of them.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Vendor and device of ivshmem on the PCI bus (docs/specs/ivshmem-spec of QEMU).
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
-/// What begins a line of the agent on the console, where the kernel writes too. The rest of
-/// the line is the reason why the agent failed.
+/// The prefix of the agent's lines on the console, where the kernel writes too. The rest of the
+/// line is the reason why the agent failed.
 pub const CONSOLE: &str = "knee-agent: ";
 
 /// Runs the plans and powers off.
@@ -54,7 +54,7 @@ fn work() -> io::Result<()> {
     mount(c"sysfs", c"/sys")?;
     if let Some(request) = program::request()? {
         let (at, bytes) = memory()?;
-        // SAFETY: it stays mapped, and nothing else uses it.
+        // SAFETY: the memory is never unmapped, and nothing else uses it.
         return program::run(request, &mut unsafe { Relay::new(at, bytes) }?);
     }
     if !disk::mount(WORK)? {
@@ -63,7 +63,7 @@ fn work() -> io::Result<()> {
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     apart::load_driver();
     let (at, bytes) = memory()?;
-    // SAFETY: it stays mapped, and nothing else uses it.
+    // SAFETY: the memory is never unmapped, and nothing else uses it.
     let mut shared = unsafe { Shared::new(at, bytes) }?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms)?;
@@ -73,18 +73,18 @@ fn work() -> io::Result<()> {
         return cost::run(&request);
     }
 
-    // Tests begin with descriptor 0, and the agent needs none.
+    // The descriptors of tests begin at 0, and the agent needs none of these three.
     for fd in 0..3 {
-        // SAFETY: the console is there, which is opened again at the end.
+        // SAFETY: they refer to the console, which is opened again at the end.
         unsafe { libc::close(fd) };
     }
     let ran = run_all(&mut shared);
     let console = File::options().read(true).write(true).open("/dev/console")?;
     for fd in 0..3 {
-        // SAFETY: these are descriptors of tests, and of none now.
+        // SAFETY: these numbers belong to tests, and all tests have ended.
         unsafe { libc::dup2(console.as_raw_fd(), fd) };
     }
-    // It may be one of the three.
+    // The console may be one of the three, and has to stay open.
     let _ = console.into_raw_fd();
     ran
 }
@@ -111,12 +111,13 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// How many CPUs there are.
+/// Returns the number of CPUs.
 fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
-/// Maps the memory of the device, which is never unmapped; to be called once. Returns its address and size.
+/// Maps the memory of the device, which is never unmapped. Call it once. Returns the address and
+/// the size in bytes.
 fn memory() -> io::Result<(*mut u8, usize)> {
     for device in fs::read_dir(DEVICES)? {
         let device = device?.path();
@@ -131,7 +132,7 @@ fn memory() -> io::Result<(*mut u8, usize)> {
         let memory = File::options().read(true).write(true).open(device.join("resource2"))?;
         let bytes = memory.metadata()?.len() as usize;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address that the kernel chooses, which only this uses.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let at =
             unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, memory.as_raw_fd(), 0) };
         if at == libc::MAP_FAILED {

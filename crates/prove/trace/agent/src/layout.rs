@@ -1,4 +1,4 @@
-//! Where what tests make is: descriptors, names and addresses, by number.
+//! The descriptors, file names and addresses that stand for the numbered objects of tests.
 
 use std::ffi::{CStr, CString};
 
@@ -6,39 +6,41 @@ use crate::script::{Home, MOST, Nr, ZEROES};
 
 /// The unit of offsets, lengths and contents.
 pub(crate) const PAGE: usize = 4096;
-/// Where pages of tests are mapped: far from everything else in the program.
+/// The address of a test's first page, far from all other mappings of the program.
 pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
-/// Between two of them: each has a page table of its own, so that no two share a line of one by
-/// their position alone.
+/// The distance between two pages of a test, in bytes. Each page has its own page table: in a
+/// common one, two entries might share a cache line only because of their position.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
-/// Where a page stays mapped, near those of tests; see
+/// The address of a page behind those of tests that always stays mapped; see
 /// [`keep_tables`](crate::steps::keep_tables).
 pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 
-/// What an open with O_ANYFD returns. This number and those behind it are used for nothing else.
+/// The first of the descriptors that an open with O_ANYFD returns; call `nr` of a test returns
+/// `ANY_FDS + nr`.
 pub(crate) const ANY_FDS: i32 = 500;
-/// The ends of pipes that the agent holds during set-up, two for each.
+/// The first descriptor of pipe ends that stay open only during set-up, two per pipe.
 pub(crate) const BASE_ENDS: i32 = 700;
-/// Ends that no call uses.
+/// The first descriptor of hidden ends of pipes, which no call uses.
 pub(crate) const HIDDEN_ENDS: i32 = 720;
-/// Hidden ends of one kind of one pipe.
+/// The maximum number of hidden read ends, and of hidden write ends, of a pipe.
 pub(crate) const MOST_HIDDEN: i32 = 8;
-/// This number and those above it are in use only for a moment.
+/// The first of the descriptors that are in use only within a step.
 pub(crate) const FREE: i32 = 880;
-/// The agent's own descriptors are here and above.
+/// The lowest of the agent's own descriptors.
 pub(crate) const OWN: u32 = 900;
 
-/// Names in the directory, by number.
+/// The file names of tests, by number.
 pub(crate) const NAMES: [&CStr; MOST] = [c"f0", c"f1", c"f2", c"f3", c"f4", c"f5", c"f6", c"f7"];
-/// Names of inodes during set-up.
+/// The temporary names of inodes, by number; they exist only during set-up.
 pub(crate) const INODES: [&CStr; MOST] =
     [c".i0", c".i1", c".i2", c".i3", c".i4", c".i5", c".i6", c".i7"];
-/// The first hidden name of each inode.
+/// The first hidden name of each inode, by number.
 pub(crate) const HIDDEN: [&CStr; MOST] =
     [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c".h6", c".h7"];
 
-/// The path of a file during set-up.
+/// Returns the path by which steps of a set-up open a file; for a file without a name, its
+/// directory, as O_TMPFILE requires.
 pub(crate) fn path_of(home: Home) -> &'static CStr {
     match home {
         Home::Name(nr) => NAMES[usize::from(nr)],
@@ -48,28 +50,29 @@ pub(crate) fn path_of(home: Home) -> &'static CStr {
     }
 }
 
-/// Where page `nr` of tests is.
+/// Returns the address of a test's page `nr`.
 pub(crate) fn page_at(nr: Nr) -> usize {
     PAGES_AT + usize::from(nr) * PAGES_APART
 }
 
-/// The byte that a datum is full of; 0 is what new memory is full of.
+/// Returns the byte that fills a page with this datum. Other data than [`ZEROES`] differ from new
+/// memory, which is 0.
 pub(crate) fn content(datum: Nr) -> u8 {
     if datum == ZEROES { 0 } else { datum + 1 }
 }
 
-/// The path of a descriptor of the agent's main process, by which the other one opens it too.
+/// Returns the path by which either process opens descriptor `fd` of process `main`.
 pub(crate) fn path_of_end(main: i32, fd: i32) -> CString {
     CString::new(format!("/proc/{main}/fd/{fd}")).expect("no NUL in it")
 }
 
-/// The descriptor of a hidden end of a pipe.
+/// Returns the descriptor of hidden end `nr` of a pipe.
 pub(crate) fn hidden_end(pipe: Nr, write: bool, nr: u8) -> i32 {
     let kind = 2 * i32::from(pipe) + i32::from(write);
     HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr)
 }
 
-/// Hidden names of an inode but the first, by number.
+/// Returns hidden name `nr` of an inode; the first one is in [`HIDDEN`].
 pub(crate) fn hidden_name(inode: Nr, nr: u8) -> CString {
     CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
 }

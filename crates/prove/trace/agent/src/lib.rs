@@ -1,17 +1,18 @@
-//! Runs generated tests of the interface `posix` on the kernel below, and compares what the calls
+//! Runs generated tests of the interface `posix` on the running kernel, and compares what the calls
 //! return with what the model allows.
 //!
 //! ```text
-//! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ what was returned ─ compare ─▶ outcomes
+//! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ returned values ─ compare ─▶ outcomes
 //! ```
 //!
-//! Two processes with a thread for each call are made once and do all tests: a fork and a thread for
-//! each test would take longer than the tests. They receive their commands through a shared page, as
-//! plain data, and after each test close and unmap all that it could have made. Descriptors of the
-//! agent itself are high, so that those of a test may begin with 0.
+//! The agent starts two processes once, each with a thread per call, and they run all tests:
+//! starting processes and threads for each test would take longer than the tests. The threads
+//! receive commands as plain data through a shared page. After each test they close all descriptors
+//! and unmap all pages that the test may have left. The agent's own descriptors have high numbers,
+//! so that those of a test can begin at 0.
 //!
-//! In a guest it can do something else instead: have an operation done over and over by tasks on many
-//! CPUs, so that its cost can be counted; or run a program, and report to the host what it prints.
+//! In a guest, the agent has two more modes. It measures the cost of an operation that tasks on
+//! many CPUs repeat, or it runs a program and sends the program's output to the host.
 
 mod apart;
 mod arguments;
@@ -49,5 +50,5 @@ pub use program::{PROGRAM, PROGRAM_DIRECTORY, PROGRAM_INPUT, ProgramRequest};
 pub use relay::{READ_AT, RELAY_BYTES, RING_BYTES, Relayed, WRITTEN_AT, places, relayed};
 pub use run::{Done, Run};
 
-/// The hidden subcommand of knee that makes it an agent.
+/// The hidden subcommand of knee that starts the agent.
 pub const SUBCOMMAND: &str = "agent";

@@ -1,4 +1,4 @@
-//! The agent as a program of its own: the init of a guest.
+//! The agent as a standalone program: the init process of a guest.
 
 fn main() {
     if std::process::id() == 1 {

@@ -1,12 +1,13 @@
-//! Modules of the kernel.
+//! Loads kernel modules.
 
 use std::ffi::CString;
 use std::io;
 
-/// Loads a module unless the kernel has it.
+/// Loads a module, given its file's content. Succeeds if the kernel already has it.
 pub(crate) fn load(module: &[u8], parameters: &str) -> io::Result<()> {
     let parameters = CString::new(parameters)?;
-    // SAFETY: the memory of a module with its length, and a valid C string.
+    // SAFETY: the pointer and the length are those of a slice, and the parameters are a valid C
+    // string.
     let loaded = unsafe {
         libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), parameters.as_ptr())
     };

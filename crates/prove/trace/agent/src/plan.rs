@@ -1,4 +1,4 @@
-//! A test that can be run: its set-up, its calls and the orders of these, as plain data.
+//! A test that can be run: its set-up, its calls and their orders, as plain data.
 
 use knee_commute::Test;
 use knee_harness::orders;
@@ -9,13 +9,13 @@ use crate::arguments::{Unknown, call};
 use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::set_up;
 
-/// The interface that kernels have.
+/// The interface that the agent tests.
 const INTERFACE: &str = "posix";
 
 /// An order in which the calls are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Which of the test's expectations has their results.
+    /// The index of the test's expectation for this order.
     pub(crate) expect: usize,
     pub(crate) calls: Vec<usize>,
 }
@@ -23,21 +23,21 @@ pub(crate) struct Order {
 /// A test that can be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// Each with the process that does it.
+    /// The steps of the set-up, each with the process that does it.
     pub(crate) steps: Vec<(u8, Step)>,
-    /// Each with the process that makes it.
+    /// The calls, each with the process that makes it.
     pub(crate) calls: Vec<(u8, Call)>,
-    /// Each with a set-up of its own.
+    /// The orders of the calls. The set-up is repeated for each.
     pub(crate) orders: Vec<Order>,
 }
 
 impl Plan {
-    /// The plan of a test of the interface `posix`: every order of its calls, or only the first one
-    /// of each expectation. Fails with why it cannot be run.
+    /// Returns the plan of a test of the interface `posix`, with every order of its calls or only
+    /// the first one of each expectation. Fails with the reason why the test cannot be run.
     pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
         let of_expectations = orders(test)?;
         if test.interface != INTERFACE {
-            return Err(format!("a test of {}, and only {INTERFACE} is known", test.interface));
+            return Err(format!("a test of {}; only {INTERFACE} is supported", test.interface));
         }
         let calls = test.calls.iter().map(|made| {
             let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
@@ -64,14 +64,15 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Numbers of the calls that enter the kernel whatever the state is.
+    /// Returns the numbers of the calls that enter the kernel in any state. Accesses to memory may
+    /// not.
     pub fn system_calls(&self) -> impl Iterator<Item = usize> {
         let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
         let calls = self.calls.iter().enumerate();
         calls.filter(move |(_, (_, call))| !in_memory(call)).map(|(nr, _)| nr)
     }
 
-    /// How many processes have anything to do; the first always counts.
+    /// Returns the number of processes that the plan needs, at least 1.
     pub(crate) fn processes(&self) -> usize {
         let of_steps = self.steps.iter().map(|(process, _)| *process);
         let of_calls = self.calls.iter().map(|(process, _)| *process);
@@ -79,7 +80,7 @@ impl Plan {
     }
 }
 
-/// Every order of this number of calls.
+/// Returns every order of this number of calls.
 fn permutations(calls: usize) -> Vec<Vec<usize>> {
     (0..calls).fold(vec![Vec::new()], |orders, _| {
         let longer = |order: &Vec<usize>| {
@@ -111,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_named() {
-        let told = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
+    fn an_error_names_the_unknown_or_missing_word() {
+        let error = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
         let none = || json!([]);
-        assert_eq!(told(none(), call("fork", json!({}))), "no operation fork");
-        assert_eq!(told(json!([{ "do": "dance" }]), none()), "no way to dance");
-        assert_eq!(told(none(), call("stat", json!({}))), "no name");
+        assert_eq!(error(none(), call("fork", json!({}))), "unknown operation fork");
+        assert_eq!(error(json!([{ "do": "dance" }]), none()), "unknown step dance");
+        assert_eq!(error(none(), call("stat", json!({}))), "name is missing");
         let many = call("stat", json!({ "name": "filename8" }));
-        assert_eq!(told(none(), many), "filename8: more than 8 of a kind");
+        assert_eq!(error(none(), many), "filename8: more than 8 of a kind");
     }
 
     proptest! {

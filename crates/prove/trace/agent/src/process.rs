@@ -1,5 +1,5 @@
-//! The agent as a process: it reads tests from standard input and writes the outcome of each to
-//! standard output, a line of JSON each.
+//! The agent as a process of the host: it reads tests from standard input and writes their outcomes
+//! to standard output, both as lines of JSON.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,32 +18,32 @@ use crate::run::run;
 use crate::script::CALLS;
 use crate::workers::Workers;
 
-/// The argument that asks for every order of the calls.
+/// The argument that selects every order of the calls.
 pub const EVERY_ORDER: &str = "every-order";
 
 /// A line of the output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// A test and its outcome.
+    /// The ID of a test and its outcome.
     Test(String, Outcome),
-    /// These were all.
+    /// All tests are done.
     Done(Summary),
 }
 
-/// Of all tests.
+/// A summary of all tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many there were.
+    /// The number of tests.
     pub tests: usize,
-    /// In how many all was as the model allows.
+    /// The number of tests in which all results are as the model allows.
     pub as_expected: usize,
-    /// Why tests were not run, and how many were not.
+    /// The reasons why tests were not run, and the number of tests for each.
     pub not_run: BTreeMap<String, usize>,
 }
 
-/// The agent: returns status 0 if it has run all tests. It runs them in the working directory,
-/// which has to be empty.
+/// Runs the tests in the working directory, which has to be empty. Returns the exit status: 0 if
+/// the agent has done all tests, 1 if it has failed.
 pub fn main() -> i32 {
     let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
     match work(every_order) {
@@ -53,14 +53,14 @@ pub fn main() -> i32 {
 }
 
 fn work(every_order: bool) -> io::Result<()> {
-    let [tests, mut told] = [own(0)?, own(1)?];
-    let mut out = LineWriter::new(&mut told);
+    let [tests, mut outcomes] = [own(0)?, own(1)?];
+    let mut out = LineWriter::new(&mut outcomes);
     let mut write = |line: &Line| {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
     fault::install();
-    // What else this process has been given has numbers that tests mean.
+    // Descriptors that this process has inherited have numbers that tests use.
     cleanup::sweep();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
@@ -92,7 +92,7 @@ fn one(workers: &Workers, test: &Test, every_order: bool) -> Outcome {
     }
 }
 
-/// A descriptor under a number that no test has; the old one is closed.
+/// Moves a descriptor to a number that no test uses.
 pub(crate) fn own(fd: i32) -> io::Result<File> {
     raise_limit();
     // SAFETY: plain system calls; the new descriptor belongs to the file alone.

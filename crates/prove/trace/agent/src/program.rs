@@ -1,4 +1,4 @@
-//! Runs a program in the guest, and reports to the host what it prints and how it ended.
+//! Runs a program in the guest, and sends its output and its exit status to the host.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::relay::{Relay, Relayed};
 
-/// Where the host leaves the request for a program in the initramfs, without the root; a directory with
-/// a name that no program has.
+/// The directory of the initramfs into which the host writes the request, relative to the root. No
+/// program uses this name.
 pub const PROGRAM_DIRECTORY: &str = ".knee";
-/// The request, in the format of crate postcard.
+/// The file of the request, a [`ProgramRequest`] in the format of crate postcard.
 pub const PROGRAM: &str = ".knee/program";
-/// What the program finds on standard input.
+/// The file that is the program's standard input.
 pub const PROGRAM_INPUT: &str = ".knee/input";
-/// What is read of a pipe at once: as much as one holds.
+/// The number of bytes that are read from a pipe at once: its capacity.
 const READ_BYTES: usize = 1 << 16;
 
 /// A program to run.
@@ -34,13 +34,13 @@ pub struct ProgramRequest {
 }
 
 impl ProgramRequest {
-    /// The content of its file.
+    /// Returns the content of the request's file.
     pub fn bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("plain data is serialized into memory")
     }
 }
 
-/// The request, if there is one.
+/// Returns the request, if the host has sent one.
 pub(crate) fn request() -> io::Result<Option<ProgramRequest>> {
     match fs::read(format!("/{PROGRAM}")) {
         Ok(request) => Ok(Some(postcard::from_bytes(&request).map_err(io::Error::other)?)),
@@ -51,7 +51,7 @@ pub(crate) fn request() -> io::Result<Option<ProgramRequest>> {
 
 /// Runs the program of a request, and waits for its end.
 pub(crate) fn run(request: ProgramRequest, relay: &mut Relay) -> io::Result<()> {
-    // Init may run on those CPUs only that are left of isolated ones. It stays where it is.
+    // If some CPUs are isolated, init may run on the others only. The program may use all.
     sched_setaffinity(None, &all_cpus())?;
     let own = |bytes: Vec<u8>| OsString::from_vec(bytes);
     let mut child = Command::new(own(request.path))
@@ -71,11 +71,11 @@ pub(crate) fn run(request: ProgramRequest, relay: &mut Relay) -> io::Result<()> 
             let Pipe { file, kind } = &mut pipes[nr];
             match file.read(&mut buffer)? {
                 0 => drop(pipes.remove(nr)),
-                count => relay.tell(&kind(buffer[..count].to_vec()))?,
+                count => relay.send(&kind(buffer[..count].to_vec()))?,
             }
         }
     }
-    relay.tell(&Relayed::Ended(child.wait()?.into_raw()))
+    relay.send(&Relayed::Ended(child.wait()?.into_raw()))
 }
 
 fn all_cpus() -> CpuSet {
@@ -84,7 +84,7 @@ fn all_cpus() -> CpuSet {
     all
 }
 
-/// What the program writes to.
+/// A pipe that the program writes to.
 struct Pipe {
     file: File,
     kind: fn(Vec<u8>) -> Relayed,

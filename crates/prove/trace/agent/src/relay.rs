@@ -1,11 +1,11 @@
-//! Memory that a guest shares with the host while a program runs in it: the guest writes what the
-//! program prints, and how it ended.
+//! A ring in memory that a guest shares with the host while a program runs in the guest. The guest
+//! writes the program's output and its exit status there.
 //!
-//! It is the memory of QEMU's device ivshmem-plain, as in [`crate::channel`]: a serial console is
-//! too slow for what programs may print. Two words of 64 bits, little-endian, count the bytes that the
-//! guest has written and those that the host has read; behind them is a ring for these bytes. They are
-//! values of [`Relayed`] in the format of crate postcard, each behind its length, a word. The guest
-//! waits while there is no room.
+//! The memory is that of QEMU's device ivshmem-plain, as in [`crate::channel`]: a serial console is
+//! too slow for the output of programs. It begins with two little-endian words of 64 bits: the
+//! number of bytes that the guest has written, and the number that the host has read. The ring
+//! follows. It contains values of [`Relayed`] in the format of crate postcard, each preceded by its
+//! length, a word. The guest waits while the ring has no room.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release, fence};
@@ -16,30 +16,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::{append, first};
 
-/// Offset of the count of bytes that the guest has written.
+/// Offset of the number of bytes that the guest has written.
 pub const WRITTEN_AT: usize = 0;
-/// Offset of the count of bytes that the host has read.
+/// Offset of the number of bytes that the host has read.
 pub const READ_AT: usize = 8;
-/// Size of the memory, a power of two.
+/// Size of the memory in bytes, a power of two.
 pub const RELAY_BYTES: usize = 1 << 20;
-/// Size of the ring.
+/// Size of the ring in bytes.
 pub const RING_BYTES: usize = RELAY_BYTES - RING_AT;
 const RING_AT: usize = 4096;
-/// How long the guest waits for room before it checks again; the host reads about as often.
+/// The time between two checks of the guest for room in the ring; the host reads about as often.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a guest reports about the program in it.
+/// A guest's message about the program that it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relayed {
-    /// It has written this to standard output.
+    /// The program has written this to standard output.
     Output(Vec<u8>),
-    /// It has written this to standard error.
+    /// The program has written this to standard error.
     Complaints(Vec<u8>),
-    /// It has ended, with this status as wait(2) returns it; nothing follows.
+    /// The program has ended with this status, in the format of wait(2). It is the last message.
     Ended(i32),
 }
 
-/// Where the bytes of the ring with these numbers are in the memory: at its end, and at its beginning.
+/// Returns the offsets in the memory of a range of bytes, counted from the first byte ever written.
+/// The second range is the part that wraps to the beginning of the ring; it may be empty.
 pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     let length = (bytes.end - bytes.start) as usize;
     let begin = (bytes.start % RING_BYTES as u64) as usize;
@@ -48,8 +49,8 @@ pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     [begin..begin + before, RING_AT..RING_AT + length - before]
 }
 
-/// Takes out of bytes of the ring, in the order in which they were written, all values that are there
-/// as a whole. What a guest wrote may be anything; what cannot be read stays.
+/// Removes all complete values from bytes of the ring, and returns them in the order in which they
+/// were written. A guest may have written anything; what cannot be decoded stays.
 pub fn relayed(from: &mut Vec<u8>) -> Vec<Relayed> {
     let (mut all, mut rest) = (Vec::new(), from.as_slice());
     while let Some((one, behind)) = first(rest) {
@@ -61,18 +62,19 @@ pub fn relayed(from: &mut Vec<u8>) -> Vec<Relayed> {
     all
 }
 
-/// The guest's end.
+/// The guest's end of the ring.
 pub(crate) struct Relay {
     at: *mut u8,
     written: u64,
 }
 
 impl Relay {
-    /// The memory that begins there.
+    /// Returns the ring in the memory at `at`. Fails if the memory has less than [`RELAY_BYTES`]
+    /// bytes.
     ///
     /// # Safety
-    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this program
-    /// uses it.
+    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this
+    /// program uses it.
     pub(crate) unsafe fn new(at: *mut u8, bytes: usize) -> io::Result<Relay> {
         match bytes >= RELAY_BYTES {
             true => Ok(Relay { at, written: 0 }),
@@ -81,7 +83,7 @@ impl Relay {
     }
 
     /// Sends a message to the host. Waits until there is room.
-    pub(crate) fn tell(&mut self, what: &Relayed) -> io::Result<()> {
+    pub(crate) fn send(&mut self, what: &Relayed) -> io::Result<()> {
         let mut bytes = Vec::new();
         append(what, &mut bytes);
         if bytes.len() > RING_BYTES {
@@ -95,22 +97,22 @@ impl Relay {
         for place in places(self.written..end) {
             let (part, behind) = rest.split_at(place.len());
             rest = behind;
-            // SAFETY: inside the ring, where the host has read all that was there.
+            // SAFETY: inside the ring, in a part that the host has read.
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
-        // The host reads the bytes after the count.
+        // The bytes have to be visible before the count: the host reads the count first.
         fence(Release);
-        // SAFETY: an aligned word of the memory, which only this writes.
+        // SAFETY: an aligned word of the memory that only the guest writes.
         unsafe { self.at.add(WRITTEN_AT).cast::<u64>().write_volatile(end.to_le()) };
         Ok(())
     }
 
-    /// How many bytes the host has read.
+    /// Returns the number of bytes that the host has read.
     fn read(&self) -> u64 {
-        // SAFETY: an aligned word of the memory, which the host writes as a whole.
+        // SAFETY: an aligned word of the memory, which the host writes with one store.
         let read = u64::from_le(unsafe { self.at.add(READ_AT).cast::<u64>().read_volatile() });
-        // The guest overwrites these bytes only after it has read the count.
+        // The guest overwrites the bytes that the host has read, so it has to read the count first.
         fence(Acquire);
         read
     }
@@ -124,25 +126,25 @@ mod tests {
     fn messages_arrive_in_order_beyond_the_end_of_the_ring() {
         let memory = vec![0_u64; RELAY_BYTES / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: the memory is large enough, and stays.
+        // SAFETY: the memory is large enough and is never freed.
         let mut relay = unsafe { Relay::new(at, RELAY_BYTES) }.unwrap();
         let (mut read, mut bytes, mut arrived) = (0, Vec::new(), Vec::new());
-        let told: Vec<_> = (0..100).map(|nr| Relayed::Output(vec![nr; 50_000])).collect();
-        for one in &told {
-            relay.tell(one).unwrap();
+        let sent: Vec<_> = (0..100).map(|nr| Relayed::Output(vec![nr; 50_000])).collect();
+        for one in &sent {
+            relay.send(one).unwrap();
             for place in places(read..relay.written) {
                 // SAFETY: inside the memory.
                 let part = unsafe { std::slice::from_raw_parts(at.add(place.start), place.len()) };
                 bytes.extend(part);
             }
             read = relay.written;
-            // SAFETY: as in `Relay::read`; there is no other thread.
+            // SAFETY: an aligned word of the memory; there is no other thread.
             unsafe { at.add(READ_AT).cast::<u64>().write(read) };
             arrived.extend(relayed(&mut bytes));
         }
-        assert_eq!(arrived, told);
+        assert_eq!(arrived, sent);
         assert!(bytes.is_empty() && read > RING_BYTES as u64);
-        assert!(relay.tell(&Relayed::Output(vec![0; RING_BYTES])).is_err(), "it never fits");
+        assert!(relay.send(&Relayed::Output(vec![0; RING_BYTES])).is_err(), "it never fits");
     }
 
     #[test]

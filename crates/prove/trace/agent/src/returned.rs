@@ -1,31 +1,32 @@
-//! What a call returned.
+//! The result of a call.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// Of a call, as plain data.
+/// The result of a call, as plain data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Returned {
-    /// It has not been made.
+    /// The call has not been made.
     Nothing,
-    /// It is done.
+    /// The call succeeded and has no other result.
     Done,
     /// An errno.
     Error(i32),
-    /// A signal that it raised.
+    /// A signal that the call raised.
     Signal(i32),
     /// A descriptor, or an offset in pages.
     Number(i64),
-    /// Something that no page is, such as half of one.
+    /// A number of bytes that is not as expected, such as half a page.
     Odd(i64),
-    /// What is in a page.
+    /// The byte that fills a page.
     Page(u8),
     /// The end of a file or of a pipe.
     End,
-    /// Status of a file; its length in pages.
+    /// The status of a file: the number of its inode, its length in pages, and the number of its
+    /// names.
     Status { inode: u64, pages: i64, links: u64 },
-    /// Status of a pipe.
+    /// The status of a pipe.
     APipe,
     /// The two ends of a new pipe.
     Ends([i32; 2]),
@@ -33,7 +34,7 @@ pub(crate) enum Returned {
     Address(usize),
 }
 
-/// In the words of the model: `ENOENT`.
+/// Formats the result as the model does, for example `ENOENT`.
 impl Display for Returned {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The runs of a plan: its set-up, its calls in each order, and what they returned.
+//! Runs a plan: its set-up, then its calls, for each order, and records what the calls returned.
 
 use knee_commute::{Test, TestOutcome as Outcome};
 use knee_harness::{Names, Session, findings};
@@ -12,7 +12,7 @@ use crate::script::{Call, Nr, Step};
 use crate::steps;
 use crate::workers::{Command, Reply, STEPS_BY, Workers};
 
-/// What the calls of a plan returned, as plain data. It is compared on the host, which has the test.
+/// The result of a plan, as plain data. The host compares it with the test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Done {
     /// All runs of each order.
@@ -24,16 +24,16 @@ pub enum Done {
 /// One run of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
-    /// Which order.
+    /// The index of the order in the plan.
     pub(crate) order: usize,
-    /// Numbers of inodes, where they are needed.
+    /// The inodes of the test and their numbers, if a call returns such numbers.
     pub(crate) inodes: Vec<(Nr, u64)>,
-    /// In the order of the calls.
+    /// What the calls returned, in the order in which they were made.
     pub(crate) returned: Vec<Returned>,
 }
 
-/// Runs each order of a plan `untraced` times, then traced while `again`, given the number of traced
-/// runs, is true. Returns also the number of traced runs of all orders.
+/// Runs each order of a plan `untraced` times, then traced for as long as `again` returns true for
+/// the number of traced runs. Returns the result, and the number of traced runs of all orders.
 pub(crate) fn run(
     workers: &Workers,
     plan: &Plan,
@@ -58,7 +58,7 @@ struct Processes<'a> {
 }
 
 impl Session for Processes<'_> {
-    /// Numbers of inodes.
+    /// The inodes of the test and their numbers.
     type State = Vec<(Nr, u64)>;
     type Returned = Returned;
     type Error = String;
@@ -75,7 +75,7 @@ impl Session for Processes<'_> {
 
     fn call(&mut self, _: &Self::State, nr: usize, traced: bool) -> Returned {
         let (process, call) = self.plan.calls[nr];
-        match self.workers.tell(process.into(), nr, Command::Call(call, traced)) {
+        match self.workers.request(process.into(), nr, Command::Call(call, traced)) {
             Reply::Returned(returned) => returned,
             Reply::Done | Reply::Failed(_) => Returned::Nothing,
         }
@@ -97,7 +97,7 @@ impl Session for Processes<'_> {
 impl Processes<'_> {
     fn all_processes(&self, command: Command) {
         for (process, by) in STEPS_BY.iter().enumerate().take(self.plan.processes()) {
-            self.workers.tell(process, *by, command);
+            self.workers.request(process, *by, command);
         }
     }
 }
@@ -114,7 +114,7 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
             Step::LearnOpen { fd, .. } => Command::Call(Call::Fstat { fd }, false),
             step => Command::Step(step),
         };
-        match (workers.tell(process, by, command), *step) {
+        match (workers.request(process, by, command), *step) {
             (Reply::Failed((what, errno)), _) => {
                 let error = std::io::Error::from_raw_os_error(errno);
                 return Err(format!("cannot {what}: {error}"));
@@ -130,7 +130,7 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 impl Done {
-    /// Whether the calls returned what the test expects.
+    /// Returns the outcome of the test: whether the calls returned what it expects.
     pub fn outcome(&self, test: &Test, plan: &Plan) -> Outcome {
         let runs = match self {
             Done::Ran(runs) => runs,
@@ -138,7 +138,7 @@ impl Done {
         };
         let mut all = Vec::new();
         for run in runs {
-            // A guest may have written anything.
+            // Indices from a guest may be out of range.
             let Some(order) = plan.orders.get(run.order) else { continue };
             let Some(expect) = test.expect.get(order.expect) else { continue };
             let mut names = Names::default();

@@ -1,17 +1,18 @@
-//! What the two processes of the agent execute, as plain data: steps of the set-up, and calls.
+//! The steps of a set-up and the calls that the agent's two processes execute, as plain data.
 
 use serde::{Deserialize, Serialize};
 
-/// Most processes of a test.
+/// The maximum number of processes in a test.
 pub(crate) const PROCESSES: usize = 2;
-/// Most calls of a test.
+/// The maximum number of calls in a test.
 pub(crate) const CALLS: usize = 4;
-/// Most files, names, pages, pipes and mapped pages of a test, and data in a pipe or a file.
+/// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
+/// file or a pipe.
 pub(crate) const MOST: usize = 8;
-/// Most descriptors that a test occupies to determine the lowest unused one.
+/// The maximum number of descriptors that a test occupies to determine the lowest unused one.
 pub(crate) const MOST_OCCUPIED: usize = 16;
 
-/// Numbers of things of a test that are called `name0`, `name1` …
+/// The number at the end of an object's name in a test: 1 for `filename1`.
 pub(crate) type Nr = u8;
 
 /// A list of numbers.
@@ -29,7 +30,7 @@ impl List {
     /// Appends a number.
     ///
     /// # Errors
-    /// The list is full.
+    /// Fails if the list is full.
     pub(crate) fn push(&mut self, nr: Nr) -> Result<(), String> {
         let place = self.items.get_mut(self.length);
         *place.ok_or_else(|| format!("more than {MOST} of a kind"))? = nr;
@@ -38,25 +39,25 @@ impl List {
     }
 }
 
-/// What is in a page: zeroes, or anything, or a datum.
+/// The datum of a page of zeroes, and of a page whose content the test leaves open.
 pub(crate) const ZEROES: Nr = Nr::MAX;
-/// A name under which a file is found during set-up.
+/// The name by which the steps of a set-up find a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Home {
-    /// One that tests know.
+    /// A name that the test uses.
     Name(Nr),
-    /// The first of the inode's names that tests do not know.
+    /// The first hidden name of the inode, which no call of the test uses.
     Hidden(Nr),
-    /// One of the inode that has to go before the test begins.
+    /// A temporary name of the inode, which is removed before the test begins.
     Own(Nr),
-    /// None at any time.
+    /// No name at any time: the file is made with O_TMPFILE.
     Nowhere,
 }
 
-/// A step to the initial state of a test.
+/// A step of a set-up, which makes a part of a test's initial state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// A file, and where it is to be open or mapped.
+    /// Makes a file, and may leave it open or mapped.
     File {
         inode: Nr,
         home: Home,
@@ -66,25 +67,26 @@ pub(crate) enum Step {
         open: Option<Opened>,
         map: Option<Mapped>,
     },
-    /// A pipe, and which descriptors of the first process its ends are to be, to read and to write.
+    /// Makes a pipe. `ends` are the descriptors of its read end and its write end in the first
+    /// process.
     Pipe { data: List, ends: [i32; 2] },
-    /// A descriptor of a file.
+    /// Opens a file.
     OpenFile { home: Home, open: Opened },
-    /// A descriptor of an end of a pipe. The first process has that end open as `end`.
+    /// Opens an end of a pipe as `fd`. The first process has that end open as `end`.
     OpenPipe { fd: i32, end: i32, write: bool },
-    /// A descriptor of anything.
+    /// Occupies a descriptor; what it refers to does not matter.
     Occupy { fd: i32 },
-    /// A page of anonymous memory.
+    /// Maps a page of anonymous memory.
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
-    /// A page of a file.
+    /// Maps a page of a file.
     MapFile { home: Home, map: Mapped },
-    /// Reads the number of an inode, with which results of calls are compared.
+    /// Reads the number of an inode, for comparison with the results of calls.
     Learn { inode: Nr, home: Home },
-    /// The same for a file that this process has open.
+    /// Reads the number of an inode from a descriptor of this process.
     LearnOpen { inode: Nr, fd: i32 },
-    /// Removes a name that only the steps needed.
+    /// Removes a temporary name of an inode.
     Forget { inode: Nr },
-    /// Closes a descriptor that only the steps needed.
+    /// Closes a descriptor that only the set-up needed.
     Close { fd: i32 },
 }
 

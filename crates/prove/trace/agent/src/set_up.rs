@@ -1,10 +1,10 @@
 //! The steps to a test's initial state, in an order that takes few system calls.
 //!
-//! Most of what a test takes is its set-up. A kernel gives the lowest descriptor that is not in use,
-//! so descriptors are made in ascending order, and most get the number that they are to have. The step
-//! that makes a file or a pipe keeps its descriptors if the test needs some, or maps it. An empty
-//! file is made by the process that has it, if only one has. So few files need a name for the other process
-//! to find them, which would have to be taken away again.
+//! Most of a test's time is its set-up. A kernel returns the lowest unused descriptor, so steps
+//! open descriptors in ascending order, and most get the intended number at once. The step that
+//! makes a file or a pipe keeps it open if the test needs that, or maps it. If only one process
+//! uses an empty file, that process makes it. So few files need a temporary name by which the other
+//! process finds them, and which has to be removed again.
 
 use serde_json::Value;
 
@@ -14,16 +14,18 @@ use crate::script::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 
 /// A file or a pipe.
 struct Made {
-    /// Its step without the descriptors that it keeps.
+    /// The step that makes it, without the descriptors that this step keeps.
     step: Step,
     /// The process that makes it: see [`maker`].
     by: u8,
-    /// Where it is mapped as soon as it is made.
+    /// The page that the same step maps.
     map: Option<Mapped>,
-    /// Of a file one, of a pipe one of each end.
+    /// The descriptors that the step leaves open: the first one of a file, or one of each end of a
+    /// pipe.
     keeps: [Option<Opened>; 2],
     thing: Thing,
-    /// Of a pipe, the number of ends of each kind that no process of the test has open.
+    /// The number of hidden read ends and of hidden write ends of a pipe: those that the test does
+    /// not open.
     hidden: [i64; 2],
 }
 
@@ -33,7 +35,7 @@ enum Thing {
     Pipe(Nr),
 }
 
-/// A page that is mapped in a process, of a file or of none.
+/// A page that a process maps: of a file, or anonymous memory.
 struct Map {
     process: u8,
     of: Option<(Thing, Home)>,
@@ -41,15 +43,16 @@ struct Map {
     datum: Nr,
 }
 
-/// What is open in a process: of a thing, which end, or anything.
+/// A descriptor of a process. `of` is the file, or the pipe and the end (1 is the write end), or
+/// `None` if what the descriptor refers to does not matter.
 struct Open {
     process: u8,
     of: Option<(Thing, usize)>,
     at: Opened,
 }
 
-/// The steps to what the lines of a test's set-up describe, each with the process that does it.
-/// `stats` says that the numbers of inodes are needed.
+/// Returns the steps that make what the lines of a test's set-up describe, each with the process
+/// that does it. With `stats`, some steps read the numbers of inodes.
 pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
     let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
     for line in setup {
@@ -59,17 +62,20 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             "pipe" => made.push(pipe(line)?),
             "open" => opens.push(open(process, line, &mut made)?),
             "occupy" => {
-                let fds = line["fds"].as_array().ok_or("no fds")?;
+                let fds = line["fds"].as_array().ok_or("fds is missing")?;
                 if fds.len() > MOST_OCCUPIED {
-                    return Err(format!("{} descriptors are in use", fds.len()));
+                    return Err(format!(
+                        "{} descriptors to occupy; at most {MOST_OCCUPIED} are supported",
+                        fds.len()
+                    ));
                 }
                 for fd in fds {
-                    let fd = fd.as_i64().ok_or("a descriptor that is no number")? as i32;
+                    let fd = fd.as_i64().ok_or("a descriptor that is not a number")? as i32;
                     opens.push(Open { process, of: None, at: Opened { fd, off: 0 } });
                 }
             }
             "map" => maps.push(map(process, line, &made)?),
-            other => return Err(format!("no way to {other}")),
+            other => return Err(format!("unknown step {other}")),
         }
     }
     for made in &mut made {
@@ -114,7 +120,7 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             }
             (step, _) => step,
         };
-        // What keeps nothing gives back what it had.
+        // A step that keeps no descriptor goes first: it closes the descriptors that it opens.
         ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {
@@ -162,7 +168,7 @@ fn file(line: &Value) -> Result<Made, Unknown> {
 fn pipe(line: &Value) -> Result<Made, Unknown> {
     let nr = name(line, "pipe")?;
     let step = Step::Pipe { data: names(line, "data")?, ends: [0; 2] };
-    // Those that are opened are taken off.
+    // `open` subtracts the ends that the test opens.
     let hidden = [number(line, "readers")?, number(line, "writers")?];
     if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
         return Err(format!("more than {MOST_HIDDEN} ends of one kind"));
@@ -177,7 +183,8 @@ fn made(step: Step, thing: Thing, hidden: [i64; 2]) -> Made {
 fn open(process: u8, line: &Value, made: &mut [Made]) -> Result<Open, Unknown> {
     if line.get("pipe").is_some() {
         let (thing, end) = (Thing::Pipe(name(line, "pipe")?), text(line, "end")? == "write");
-        let pipe = made.iter_mut().find(|made| made.thing == thing).ok_or("an end of no pipe")?;
+        let pipe =
+            made.iter_mut().find(|made| made.thing == thing).ok_or("an end of an unknown pipe")?;
         let end = usize::from(end);
         pipe.hidden[end] = pipe.hidden[end].saturating_sub(1);
         let at = Opened { fd: fd(line)?, off: 0 };
@@ -200,7 +207,7 @@ fn map(process: u8, line: &Value, made: &[Made]) -> Result<Map, Unknown> {
     Ok(Map { process, of, page: Mapped { va, writable, off }, datum: datum(line) })
 }
 
-/// Where the file is whose inode the line names.
+/// Returns the file with the line's inode, and its name during set-up.
 fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     let wanted = name(line, "inode")?;
     let mut files = made.iter().filter_map(|made| match made.thing {
@@ -210,8 +217,10 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
-/// The process that makes a thing. The ends of pipes are found by way of the first one; and it fills
-/// files, as the kernel keeps new pages for the CPU that made them, and its calls put them in order.
+/// Returns the process that makes a file or a pipe. The first process makes all pipes, since the
+/// other one opens their ends by way of its descriptors. It also fills all files: the kernel keeps
+/// new pages in a list of the CPU that allocates them, which later calls on that CPU drain, so the
+/// results of a test depend on this CPU.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
     let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));
@@ -220,8 +229,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// Whether the step that makes a file can map this; then it does. It has its file open once for all,
-/// so a file that stays open is mapped by another step: otherwise calls would share more than in the test.
+/// Makes the step that creates a file also map this page, if it can. Returns whether it does. A
+/// file that stays open is mapped by another step: one `open` for both would make the calls share
+/// more than the test describes.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -232,7 +242,8 @@ fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// Whether the step that makes a thing can leave this open; then it does.
+/// Makes the step that creates a file or a pipe keep this descriptor, if it can. Returns whether it
+/// does.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     let Some((thing, end)) = open.of else { return false };
     let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);
@@ -244,8 +255,9 @@ fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// Which descriptors a pipe's ends are: of the test, or hidden, or until its set-up is over. More
-/// hidden ends, and what is to be closed at last, are added to the steps.
+/// Returns the descriptors of a pipe's two ends in the first process: of the test, hidden, or for
+/// the set-up only. Appends steps for further hidden ends to `more`, and steps that close
+/// descriptors of the set-up to `closed`.
 fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
     [0, 1].map(|end| {
         let own = own_end(made, nr, end);
@@ -261,7 +273,7 @@ fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, S
     })
 }
 
-/// The descriptor of an end that the first process has from the beginning.
+/// Returns the descriptor under which the first process has an end of a pipe from the beginning.
 fn own_end(made: &Made, nr: Nr, end: usize) -> i32 {
     match made.keeps[end] {
         Some(open) => open.fd,
@@ -314,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_makes_a_file_keeps_it_open_and_descriptors_ascend() {
+    fn the_step_that_makes_a_file_keeps_it_open_and_descriptors_are_opened_in_ascending_order() {
         let setup = json!([
             file("inode0"),
             file("inode1"),
@@ -340,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_second_process_alone_is_made_there_and_needs_no_name() {
+    fn a_file_that_only_the_second_process_uses_is_made_there_and_needs_no_name() {
         let setup = json!([
             file("inode0"),
             file("inode1"),
@@ -381,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_inodes_are_learned_from_descriptors_where_there_are_some() {
+    fn inode_numbers_are_read_from_descriptors_if_the_file_is_open() {
         let setup =
             json!([file("inode0"), file("inode1"), open(1, 0, "inode0"), map(0, "va0", "inode1"),]);
         assert_eq!(
@@ -397,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_nobody_opens_are_hidden_and_what_set_up_needs_goes_last() {
+    fn ends_that_the_test_does_not_open_are_hidden_and_temporary_ends_are_closed_last() {
         let pipe = json!({ "do": "pipe", "pipe": "pipe0", "data": [], "readers": 3, "writers": 0 });
         let reader = json!({ "do": "open", "process": 1, "fd": 3, "pipe": "pipe0", "end": "read" });
         let (hidden, base) = (hidden_end(0, false, 0), base(0, 1));
@@ -413,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_first_process_are_those_that_the_pipe_was_made_with() {
+    fn the_first_process_uses_the_ends_that_the_pipe_was_made_with() {
         let setup = json!([
             { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 1, "writers": 1 },
             { "do": "open", "fd": 1, "pipe": "pipe0", "end": "read" },

@@ -1,5 +1,5 @@
-//! Does the steps of a set-up, as one process. Its working directory is that of the tests; names,
-//! inodes, data and addresses are numbers.
+//! Does the steps of a set-up that belong to one process. The working directory is that of the
+//! tests; names, inodes, data and addresses are numbers.
 
 use crate::cleanup::left;
 use crate::fault;
@@ -8,13 +8,14 @@ use crate::layout::{
 };
 use crate::script::{Home, Mapped, Opened, Step};
 
-/// Keeps the tables above the page tables of tests, which otherwise go with a test's last page.
+/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel frees
+/// them when a test unmaps its last page.
 ///
-/// They cover a gigabyte and more, and in most programs something else is mapped there. When such a table
-/// is freed, Linux flushes the whole TLB instead of one page (`tlb_flush_pmd_range` of
-/// include/asm-generic/tlb.h), which costs QEMU as much as half of a test.
+/// Such a table covers a gigabyte or more, and most programs have other mappings there. When Linux
+/// frees one, it flushes the whole TLB instead of one page (`tlb_flush_pmd_range` of
+/// include/asm-generic/tlb.h), which takes QEMU as long as half a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
-    // SAFETY: new memory where nothing is.
+    // SAFETY: new memory; `MAP_FIXED_NOREPLACE` replaces no mapping.
     let at = unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -23,12 +24,12 @@ pub(crate) fn keep_tables() -> std::io::Result<()> {
     if at == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: a writable byte of that memory. The tables are there once it has been written.
+    // SAFETY: a writable byte of that memory. Writing it allocates the tables.
     unsafe { at.cast::<u8>().write_volatile(1) };
     Ok(())
 }
 
-/// An error of set-up: what was tried, and errno.
+/// An error of a set-up: the action that failed, and its errno.
 pub(crate) type Failed = (&'static str, i32);
 
 pub(crate) fn errno() -> i32 {
@@ -40,13 +41,13 @@ fn ok(what: &'static str, returned: impl Into<i64>) -> Result<i64, Failed> {
     if returned < 0 { Err((what, errno())) } else { Ok(returned) }
 }
 
-/// Moves a descriptor to the number that it is to have.
+/// Moves a descriptor to the number `to`.
 pub(crate) fn renumber(what: &'static str, from: i32, to: i32) -> Result<(), Failed> {
     left().fds.push(to);
     if from == to {
         return Ok(());
     }
-    // SAFETY: both are descriptors of tests; what had the number `to` is closed, as it should be.
+    // SAFETY: both are descriptors of tests, so `to` may be closed.
     unsafe {
         ok(what, libc::dup2(from, to))?;
         libc::close(from);
@@ -54,7 +55,7 @@ pub(crate) fn renumber(what: &'static str, from: i32, to: i32) -> Result<(), Fai
     Ok(())
 }
 
-/// Does a step; `main` is the process that has the pipes.
+/// Does a step. `main` is the ID of the process that has the pipes.
 pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
     unsafe {
@@ -97,7 +98,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     made[0] = ok("move an end", libc::fcntl(made[0], libc::F_DUPFD, FREE))? as i32;
                     libc::close(ends[1]);
                 }
-                // The one first whose number the other one does not have.
+                // The first end to be moved is the one whose new number is not the other end's
+                // present one.
                 let first = usize::from(ends[0] == made[1]);
                 for end in [first, 1 - first] {
                     renumber("move an end", made[end], ends[end])?;
@@ -121,7 +123,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
             Step::MapAnonymous { va, writable, datum } => {
                 let page = Mapped { va, writable: true, off: 0 };
                 self::map(page, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
-                // So that the page is there.
+                // The store allocates the page.
                 fault::store(page_at(va), content(datum));
                 if !writable {
                     let at = page_at(va) as *mut libc::c_void;
@@ -136,7 +138,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
             Step::Learn { .. } | Step::LearnOpen { .. } => {}
             Step::Forget { inode } => {
                 let own = INODES[usize::from(inode)];
-                ok("forget a name", libc::unlink(own.as_ptr()))?;
+                ok("remove a temporary name", libc::unlink(own.as_ptr()))?;
             }
             Step::Close { fd } => {
                 left().fds.retain(|left| *left != fd);
@@ -147,7 +149,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Gives a file the descriptor and the offset that it is to have; it is at page `now`.
+/// Moves an open file to its descriptor, and sets its offset, which is `now` in pages.
 fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
     renumber("number a file", from, open.fd)?;
     if open.off != now {
@@ -158,7 +160,7 @@ fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Maps a page of a file, and closes it.
+/// Maps a page of a file, and closes its descriptor.
 fn map_file(page: Mapped, fd: i32) -> Result<(), Failed> {
     let mapped = map(page, libc::MAP_SHARED, fd);
     // SAFETY: a descriptor of the set-up, which is used nowhere else.
@@ -181,7 +183,7 @@ pub(crate) fn protection(writable: bool) -> i32 {
     libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
 }
 
-/// The number of the inode of a file, if there is one.
+/// Returns the number of a file's inode, if the file exists.
 pub(crate) fn inode_number(home: Home) -> Option<u64> {
     // SAFETY: `stat` is plain data, and the path a valid C string.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,10 +1,11 @@
-//! Two processes with a worker thread for each call, each on a CPU of its own. The agent's main thread
-//! makes the first call of the first process; all other workers wait for commands in a shared page.
+//! Two processes, each with a worker thread per call. Worker `nr` of each process is on CPU `nr`.
+//! The agent's main thread is the first worker of the first process; all other workers wait for
+//! commands in a shared page.
 //!
-//! A waiting thread spins for a while before it sleeps, as waking a thread on another CPU takes longer
-//! than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next virtual CPU at
-//! each `pause`, so spinning hands over to the other thread there. Two threads of one CPU must not spin
-//! against each other, so only one of them does: the one that had the last command.
+//! A waiting thread spins for a while before it sleeps, since waking a thread on another CPU takes
+//! longer than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next
+//! virtual CPU at each `pause`, so a spinning thread lets the others run. Two threads of one CPU
+//! must not spin at the same time, so only the one that had the last command does.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -17,18 +18,18 @@ use crate::returned::Returned;
 use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::steps::{self, Failed};
 
-/// Polls of a waiting thread before it sleeps.
+/// The number of times that a waiting thread polls before it sleeps.
 const SPINS: u32 = 1000;
 
-/// Nothing to do.
+/// The slot has neither a command nor a reply.
 const IDLE: u32 = 0;
-/// There is a command.
+/// The slot has a command.
 const GO: u32 = 1;
-/// There is a result.
+/// The slot has a reply.
 const DONE: u32 = 2;
 
-/// The worker that does the steps of a process: its main thread is slow to reach in the second one,
-/// whose CPU is busy with the first.
+/// The worker that does the steps, by process. In the second process it is not the main thread,
+/// which would have to share CPU 0 with that of the first process.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 
 /// A command for a worker.
@@ -37,9 +38,9 @@ pub(crate) enum Command {
     Step(Step),
     /// A call, and whether the run is traced.
     Call(Call, bool),
-    /// After a test.
+    /// Clean up after a test.
     Clean,
-    /// After a test whose set-up failed.
+    /// Clean up after a test whose set-up failed.
     Sweep,
 }
 
@@ -54,8 +55,8 @@ pub(crate) enum Reply {
 /// A word that one thread waits for another to set.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// How many threads sleep, or are about to poll once more and sleep. Both sides wait for one word,
-    /// and one may be waking up while the other falls asleep.
+    /// The number of threads that sleep, or are about to poll a last time and sleep. It is a count:
+    /// both sides wait for the same word, and one may be waking up while the other goes to sleep.
     asleep: AtomicU32,
 }
 
@@ -70,12 +71,12 @@ impl Word {
         }
     }
 
-    /// Waits until it has this value.
+    /// Waits until the word has the value `wanted`. Spins only while `may_spin` returns true.
     pub(crate) fn wait(&self, wanted: u32, may_spin: impl Fn() -> bool) {
         self.wait_until(|value| value == wanted, may_spin);
     }
 
-    /// Waits, asleep, until it has another value than this, and returns that.
+    /// Sleeps until the word has another value than `unwanted`, and returns that value.
     pub(crate) fn wait_while(&self, unwanted: u32) -> u32 {
         self.wait_until(|value| value != unwanted, || false)
     }
@@ -116,15 +117,16 @@ struct Slot {
     reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-// SAFETY: a slot has two users, and `state` says which of them may access the two cells: from GO to DONE
-// the worker of this slot, the one thread that calls `serve`; otherwise the thread that has the only
-// `Workers`, which is not `Sync`. Each hands over by a store of `state` that the other one reads before
-// it accesses a cell. Both are SeqCst, so the accesses of one happen before those of the other.
+// SAFETY: a slot has two users, and `state` says which of them may access the two cells: from GO to
+// DONE the worker of this slot, the one thread that calls `serve`; otherwise the thread that has
+// the only `Workers`, which is not `Sync`. Each passes the cells to the other by a store to
+// `state`, which the other loads before it accesses a cell. Both operations are SeqCst, so the
+// accesses of one happen before those of the other.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Has the worker execute a command, and waits for its reply. Called by the thread that has the
-    /// [`Workers`] only. The state is IDLE before and after.
+    /// Sends a command to the worker, and waits for its reply. Only the thread that has the
+    /// [`Workers`] calls this. The state is IDLE before and after.
     fn request(&self, command: Command, may_spin: impl Fn() -> bool) -> Reply {
         // SAFETY: the state is IDLE, so this thread alone accesses the cell.
         unsafe { (*self.command.get()).write(command) };
@@ -138,7 +140,7 @@ impl Slot {
         reply
     }
 
-    /// Waits for a command and executes it. Called by the worker of this slot only.
+    /// Waits for a command and executes it. Only the worker of this slot calls this.
     fn serve(&self, may_spin: impl Fn() -> bool, execute: impl FnOnce(Command) -> Reply) {
         self.state.wait(GO, may_spin);
         // SAFETY: the state is GO, so this thread alone accesses the cell, and the main thread has
@@ -151,19 +153,19 @@ impl Slot {
     }
 }
 
-/// Memory that both processes share. All bytes of it may be zero: it is atomics and what need not be
-/// initialized.
+/// Memory that both processes share. All zeroes is a valid value: it consists of atomics and
+/// `MaybeUninit`.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
-    /// By CPU: the process whose worker had the last command there.
+    /// The process whose worker had the last command, by CPU.
     last: [AtomicU32; CALLS],
 }
 
-/// The workers; the second process ends with this one.
+/// The workers. The second process ends when this one does.
 pub(crate) struct Workers {
     shared: &'static Shared,
     main: i32,
-    /// The agent's main thread alone gives commands: see [`Slot::request`].
+    /// Only the agent's main thread sends commands: see [`Slot::request`].
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -173,9 +175,9 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: new memory of this size at an address that the kernel chooses, page-aligned and never
-        // unmapped. It is zeroes, which are a valid `Shared`: each of its fields is an `AtomicU32`, or
-        // `MaybeUninit`, which is valid whatever its bytes are.
+        // SAFETY: new memory of this size at an address that the kernel chooses, page-aligned and
+        // never unmapped. It is zeroes, which are a valid `Shared`: each of its fields is an
+        // `AtomicU32`, or `MaybeUninit`, which is valid whatever its bytes are.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -185,7 +187,7 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
-        // The other process gets a copy.
+        // The second process inherits a copy.
         steps::keep_tables()?;
         // SAFETY: this process has one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };
@@ -207,8 +209,8 @@ impl Workers {
         Ok(Self { shared, main, not_sync: PhantomData })
     }
 
-    /// Has worker `nr` of `process` do `command`, and waits for it.
-    pub(crate) fn tell(&self, process: usize, nr: usize, command: Command) -> Reply {
+    /// Sends `command` to worker `nr` of `process`, and waits for its reply.
+    pub(crate) fn request(&self, process: usize, nr: usize, command: Command) -> Reply {
         if (process, nr) == (0, 0) {
             return execute(&command, nr, self.main);
         }
@@ -245,9 +247,9 @@ fn execute(command: &Command, nr: usize, main: i32) -> Reply {
     }
 }
 
-/// Runs the thread on CPU `nr` if there is one.
+/// Pins the calling thread to CPU `nr`. Does nothing if there is no such CPU.
 pub(crate) fn pin(nr: usize) {
-    // SAFETY: the set is plain data, and of this size.
+    // SAFETY: the set is plain data, and its size is passed.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(nr, &mut set);

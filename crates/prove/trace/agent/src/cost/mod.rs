@@ -1,11 +1,11 @@
-//! What an operation costs: tasks on virtual CPUs of their own do it in turn, each with arguments of
-//! its own, and the plugin watches.
+//! Measures the cost of an operation. Tasks do it in turn, each on its own virtual CPU and with its
+//! own arguments, and the plugin traces them.
 //!
-//! An experiment is one operation and a number of CPUs. It has processes of its own, so that what
-//! another experiment has left behind is not in its address space. Its tasks have turns, in the order
-//! of their CPUs: in the first one a task sets up what is its own, in all others it does the
-//! operation once. While one has its turn the others sleep, their CPUs are idle, and all that the
-//! plugin sees is the operation. So figures do not depend on the order in which tasks arrive.
+//! An experiment is one operation on a number of CPUs. It has new processes, so that its address
+//! space contains nothing of earlier experiments. Its tasks take turns in the order of their CPUs.
+//! In its first turn, a task sets up its own objects; in every later turn but the last, it does the
+//! operation once. Meanwhile the other tasks sleep, their CPUs are idle, and the plugin sees only
+//! the operation. So the figures do not depend on the order in which tasks arrive.
 
 mod operations;
 mod own;
@@ -27,31 +27,31 @@ use crate::workers::pin;
 use task::Task;
 use turns::Turns;
 
-/// The file in the guest's first file system that has the request, if costs are to be taken and no
-/// tests run.
+/// The file of the request in the initramfs, relative to the root. If it exists, the agent measures
+/// costs and runs no tests.
 pub const COST: &str = "cost.json";
-/// What begins a line on the console that has an experiment, as [`Made`] in JSON.
+/// The prefix of a line on the console that contains an experiment, as [`Made`] in JSON.
 pub const EXPERIMENT: &str = "knee-cost: ";
 
-/// What tasks share.
+/// The resources that tasks share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Address space and descriptors.
+    /// The tasks share an address space and descriptors.
     #[default]
     Threads,
-    /// Neither.
+    /// The tasks share neither.
     Processes,
 }
 
-/// What to do.
+/// A request for experiments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostRequest {
     /// The experiments.
     pub experiments: Vec<Experiment>,
-    /// What tasks share.
+    /// The resources that tasks share.
     pub mode: Mode,
-    /// How often each task does the operation.
+    /// The number of times that each task does the operation.
     pub rounds: u32,
 }
 
@@ -60,24 +60,24 @@ pub struct CostRequest {
 pub struct Experiment {
     /// The name of the operation, in [`OPERATIONS`].
     pub operation: String,
-    /// How many CPUs do it; the guest has to have them.
+    /// The number of CPUs that do it. The guest must have as many.
     pub cpus: u32,
 }
 
-/// An experiment that has been made, a line on the console.
+/// The report of an experiment, a line on the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
-    /// How many of the plugin's tests belong to earlier experiments. It has one for each time
-    /// that a task did the operation, round by round, and a last one with two sides, after which the
+    /// The number of the plugin's tests that precede the experiment. An experiment has a test for
+    /// each operation of a task, round by round, and a last one with two sides, after which the
     /// guest pauses.
     pub first: u64,
-    /// Why it failed, if it did. No experiment follows it then.
+    /// The reason why the experiment failed, if it did. No other experiment follows it then.
     pub failed: Option<String>,
 }
 
-/// The request for costs, if there is one.
+/// Returns the request for experiments, if the host has sent one.
 pub(crate) fn request() -> io::Result<Option<CostRequest>> {
     match fs::read(format!("/{COST}")) {
         Ok(request) => Ok(Some(serde_json::from_slice(&request)?)),
@@ -86,11 +86,11 @@ pub(crate) fn request() -> io::Result<Option<CostRequest>> {
     }
 }
 
-/// Makes the experiments of a request, in the working directory, which has to be empty.
+/// Runs the experiments of a request in the working directory, which has to be empty.
 pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     fault::install();
-    // A new process begins where its parent is, and leaves the CPU in its address space's mask: CPUs
-    // that may have pages of it in their TLB.
+    // A new process starts on its parent's CPU, which then stays in the mask of CPUs whose TLB may
+    // have entries of the new address space. So this CPU has to be the same for all experiments.
     pin(0);
     Mark::Arm.emit();
     std::thread::yield_now();
@@ -105,7 +105,8 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
         let made = Made { experiment: experiment.clone(), first, failed };
         writeln!(io::stdout(), "{EXPERIMENT}{}", serde_json::to_string(&made)?)?;
         if last {
-            // The number of tests that have begun is unknown.
+            // The number of tests of a failed experiment is unknown, and with it `first` of the
+            // next one.
             break;
         }
         first += tests;
@@ -116,7 +117,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an experiment. Returns why it failed, if it did.
+/// Runs an experiment. Returns the reason why it failed, if it did.
 fn make(
     experiment: &Experiment,
     mode: Mode,
@@ -128,7 +129,8 @@ fn make(
     let Some(operation) = OPERATIONS.iter().find(|known| known.name == *operation) else {
         return Ok(Some(format!("the agent has no operation {operation}")));
     };
-    // What the CPUs have of memory that others have given back is not theirs.
+    // A CPU may still have lines in its cache of memory that an earlier experiment has freed. They
+    // would change the figures of this one.
     Mark::Flush.emit();
     fs::write("shared", [7; 4096])?;
     let shared = Arc::new(File::open("shared")?);
@@ -164,14 +166,14 @@ fn make(
     })
 }
 
-/// Runs `child` in a process of its own.
+/// Runs `child` in a new process, and returns its ID.
 fn fork(child: impl FnOnce()) -> io::Result<libc::pid_t> {
     // SAFETY: this process has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             child();
-            // SAFETY: it ends the process, without what is meant for the parent.
+            // SAFETY: it ends the process without running exit handlers that belong to the parent.
             unsafe { libc::_exit(0) }
         }
         id => Ok(id),

@@ -1,4 +1,4 @@
-//! The operations whose cost can be taken.
+//! The operations whose cost the agent can measure.
 
 use rustix::fs::{AtFlags, CWD, SeekFrom};
 use rustix::mm::MprotectFlags;
@@ -8,19 +8,20 @@ use rustix::{fs, io, pipe, process};
 use super::own::{Own, whole};
 use crate::layout::PAGE;
 
-/// Something that tasks do in turn.
+/// An operation that tasks do in turn.
 pub struct Operation {
-    /// As the model `posix` calls it; or the testcase of `knee list` of which it is an iteration.
+    /// The name of the operation in the model `posix`, or of the testcase in `knee list` whose
+    /// iteration it is.
     pub name: &'static str,
     /// What it does.
     pub about: &'static str,
-    /// Once, in a turn of its own.
+    /// Runs once, in the task's first turn.
     pub(super) set_up: Step,
-    /// Before each operation, unseen.
+    /// Runs before each operation, untraced.
     pub(super) prepare: Step,
     /// The operation.
     pub(super) call: Step,
-    /// After each operation, unseen.
+    /// Runs after each operation, untraced.
     pub(super) restore: Step,
 }
 
@@ -29,17 +30,17 @@ pub(super) type Step = fn(&mut Own) -> io::Result<()>;
 const NOTHING: Step = |_| Ok(());
 
 impl Operation {
-    /// One that needs nothing of its own.
+    /// Returns an operation that needs no set-up.
     const fn plain(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation { name, about, set_up: NOTHING, prepare: NOTHING, call, restore: NOTHING }
     }
 
-    /// One on the name of a file of a page.
+    /// Returns an operation on the name of a file, which is a page long.
     const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation { set_up: Own::create, ..Operation::plain(name, about, call) }
     }
 
-    /// One on a descriptor of such a file, which is at its beginning.
+    /// Returns an operation on a descriptor of such a file, whose offset is 0.
     const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| own.create().and_then(|()| own.open()),
@@ -48,7 +49,7 @@ impl Operation {
         }
     }
 
-    /// One on a page of memory, which has been written.
+    /// Returns an operation on a page of memory that has been written.
     const fn on_page(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| {
@@ -61,7 +62,7 @@ impl Operation {
     }
 }
 
-/// All of them: the 18 calls of `posix`, then others.
+/// All operations: the 18 calls of `posix`, then iterations of testcases.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         restore: Own::close,
@@ -202,9 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operation_can_be_done_again_and_again() {
-        // Operations work in the working directory, which this test has for itself: no other one of
-        // this crate depends on it.
+    fn each_operation_can_be_repeated() {
+        // Operations use the working directory. No other test of this crate depends on it.
         let directory = std::env::temp_dir().join(format!("knee-agent-{}", std::process::id()));
         std::fs::create_dir(&directory).expect("make a directory");
         std::env::set_current_dir(&directory).expect("go there");

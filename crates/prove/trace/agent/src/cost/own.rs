@@ -1,4 +1,4 @@
-//! What a task of an experiment has for itself, and what it can do with that.
+//! The objects of an experiment's task, and the operations on them.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,9 +17,10 @@ use crate::fault;
 use crate::layout::{PAGE, PAGES_APART, PAGES_AT};
 use crate::returned::Returned;
 
-/// Where in a task's part of the addresses another page is: the page table is there for both.
+/// The distance from a task's page to a second one, in bytes. Both pages have the same page table.
 const NEIGHBOUR: usize = PAGES_APART / 2;
-/// As in the testcases `page_fault1` and `mmap_churn1`: memory; maps, and KiB of the largest one.
+/// The sizes of the testcases `page_fault1` and `mmap_churn1`: bytes of memory, the number of
+/// mappings, and the largest mapping in KiB.
 const REGION: usize = 128 << 20;
 const MAPS: usize = 1024;
 const LARGEST: u32 = 32;
@@ -27,21 +28,21 @@ const LARGEST: u32 = 32;
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 pub(super) struct Own {
-    /// Tasks in this address space.
+    /// The number of tasks in this address space.
     tasks: usize,
-    /// The name of its file in the directory that all tasks share.
+    /// The name of the task's file in the directory that all tasks share.
     pub(super) name: CString,
-    /// A name that is free.
+    /// A second name, which is free.
     pub(super) other: CString,
     file: Option<OwnedFd>,
-    /// Open to all tasks.
+    /// A file that all tasks have open.
     pub(super) shared: Arc<File>,
     pub(super) ends: Option<(OwnedFd, OwnedFd)>,
-    /// For what is read and written.
+    /// The buffer of reads and writes.
     buffer: Box<[u8; PAGE]>,
-    /// Where its page of memory is.
+    /// The address of the task's page.
     at: *mut u8,
-    /// What is left of its region.
+    /// The part of the task's region that has not been written.
     region: Map,
     maps: Vec<Map>,
     random: Rand32,
@@ -58,7 +59,7 @@ pub(super) fn whole(bytes: usize) -> Result<()> {
     if bytes == PAGE { Ok(()) } else { Err(Errno::IO) }
 }
 
-/// Writes to memory of a task; fails if it is not there.
+/// Writes to memory of a task. Fails if it is not mapped.
 fn write_byte(at: *mut u8) -> Result<()> {
     match fault::store(at.addr(), 1) {
         Returned::Signal(_) => Err(Errno::FAULT),
@@ -67,7 +68,7 @@ fn write_byte(at: *mut u8) -> Result<()> {
 }
 
 impl Own {
-    /// Of task `nr`; `tasks` are in its address space.
+    /// Returns the objects of task `nr`; `tasks` is the number of tasks in its address space.
     pub(super) fn new(nr: usize, tasks: usize, shared: Arc<File>) -> Own {
         let name = |kind| CString::new(format!("{kind}{nr}")).expect("no NUL in it");
         Own {
@@ -85,7 +86,7 @@ impl Own {
         }
     }
 
-    /// Makes its file, a page long.
+    /// Makes the task's file, with a length of a page.
     pub(super) fn create(&mut self) -> Result<()> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         let file = fs::open(&self.name, flags, Mode::from_raw_mode(0o644))?;
@@ -112,8 +113,8 @@ impl Own {
     }
 
     fn map_at(at: *mut u8) -> Result<()> {
-        // SAFETY: the address is in the range that the agent keeps for tests: nothing of the program
-        // is there.
+        // SAFETY: the address is in the range that the agent keeps for tests, which contains no
+        // memory of the program.
         unsafe { mmap_anonymous(at.cast(), PAGE, WRITABLE, MapFlags::PRIVATE | MapFlags::FIXED) }
             .map(drop)
     }
@@ -122,7 +123,7 @@ impl Own {
         Own::map_at(self.at)
     }
 
-    /// Maps and writes a page near its page, so that its page table stays allocated.
+    /// Maps and writes a second page, so that the page table of the task's page stays allocated.
     pub(super) fn map_neighbour(&mut self) -> Result<()> {
         let at = self.at.wrapping_add(NEIGHBOUR);
         Own::map_at(at)?;
@@ -139,7 +140,7 @@ impl Own {
         unsafe { mprotect(self.at.cast(), PAGE, protection) }
     }
 
-    /// Makes its page a new one.
+    /// Discards the task's page, so that the next access allocates a new one.
     pub(super) fn discard_page(&mut self) -> Result<()> {
         // SAFETY: in the range that is kept for tests.
         unsafe { madvise(self.at.cast(), PAGE, Advice::LinuxDontNeed) }
@@ -156,14 +157,14 @@ impl Own {
         write_byte(self.at)
     }
 
-    /// Maps its region, for pages of the usual size.
+    /// Maps the task's region, without huge pages.
     pub(super) fn map_region(&mut self) -> Result<()> {
         disable_transparent_huge_pages(true)?;
         self.region = Map::new(REGION)?;
         Ok(())
     }
 
-    /// Writes to the next page of its region.
+    /// Writes to the next page of the task's region.
     pub(super) fn write_next_page(&mut self) -> Result<()> {
         let Map { at, bytes } = self.region;
         let rest = bytes.checked_sub(PAGE).ok_or(Errno::NOMEM)?;
@@ -172,12 +173,12 @@ impl Own {
         Ok(())
     }
 
-    /// Maps its share of the maps of this address space.
+    /// Maps the task's share of this address space's [`MAPS`] mappings.
     pub(super) fn map_share(&mut self) -> Result<()> {
         self.fill((MAPS / self.tasks).max(1))
     }
 
-    /// Maps as much as if it were alone.
+    /// Maps [`MAPS`] mappings for this task alone.
     pub(super) fn map_many(&mut self) -> Result<()> {
         self.fill(MAPS)
     }
@@ -191,11 +192,11 @@ impl Own {
         Ok(())
     }
 
-    /// Unmaps one of its maps and maps a new one.
+    /// Unmaps a random mapping of the task, and maps a new one.
     pub(super) fn churn(&mut self) -> Result<()> {
         let place = self.random.rand_range(0..self.maps.len() as u32) as usize;
         let Map { at, bytes } = self.maps.swap_remove(place);
-        // SAFETY: a map of this task, to which there are no references.
+        // SAFETY: a mapping of this task, and there are no references to it.
         unsafe { munmap(at.cast(), bytes)? };
         let map = self.random_map()?;
         self.maps.push(map);
@@ -208,9 +209,9 @@ impl Own {
 }
 
 impl Map {
-    /// Maps memory where the kernel finds room.
+    /// Maps memory at an address that the kernel chooses.
     fn new(bytes: usize) -> Result<Map> {
-        // SAFETY: nothing is replaced where there is room.
+        // SAFETY: the kernel chooses the address, so no mapping is replaced.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), bytes, WRITABLE, MapFlags::PRIVATE)? };
         Ok(Map { at: at.cast(), bytes })
     }

@@ -14,21 +14,22 @@ use super::turns::Turns;
 use crate::steps::Failed;
 use crate::workers::pin;
 
-/// What it begins with.
+/// A task and its parameters.
 pub(super) struct Task {
     pub(super) operation: &'static Operation,
-    /// Its number, which is that of its CPU.
+    /// The number of the task and of its CPU.
     pub(super) nr: usize,
     pub(super) turns: Turns,
     pub(super) rounds: u32,
-    /// Tasks in its address space.
+    /// The number of tasks in its address space.
     pub(super) neighbours: usize,
-    /// A file that all have open.
+    /// A file that all tasks have open.
     pub(super) shared: Arc<File>,
 }
 
 impl Task {
-    /// Has its turns. After a failure turns go round to their end, but nothing is done.
+    /// Takes all turns of the task. After a failure, tasks still pass their turns to each other,
+    /// but do nothing.
     pub(super) fn run(self) {
         let Task { operation, nr, neighbours, turns, rounds, shared } = self;
         pin(nr);
@@ -47,7 +48,7 @@ impl Task {
             }
             turns.pass(nr);
         }
-        // While others have their last turn, this one sleeps as it did before.
+        // One more turn, so that this task still sleeps while others do their last operation.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
             pause();
@@ -56,8 +57,9 @@ impl Task {
     }
 }
 
-/// A test with two sides on one stack, so one that has conflicts: the guest pauses after it, with
-/// all that the tasks have, and the host can see what is in the lines that moved.
+/// Emits a test whose two sides write to the same stack and thus conflict. The guest pauses after
+/// it, while the tasks and their memory still exist, and the host can read what the lines that
+/// moved contain.
 fn pause() {
     Mark::Begin.emit();
     for side in 0..2 {
@@ -88,9 +90,9 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
     move |errno| (what, errno.raw_os_error())
 }
 
-/// A task that has passed its turn on, as seen by the next one.
+/// The task that had the previous turn, as seen by the next one.
 struct Sleeper {
-    /// Its /proc/ID/syscall; `None` if it is this task itself.
+    /// Its file /proc/ID/syscall, or `None` if it is this task itself.
     syscall: Option<File>,
 }
 
@@ -109,18 +111,18 @@ impl Sleeper {
         }
     }
 
-    /// Waits until its CPU has switched to another task. Until then it may still be in the kernel, or
-    /// be interrupted by the operation: unmapping interrupts the CPUs that use the address space.
+    /// Waits until its CPU has switched to another task. Until then it may still be in the kernel,
+    /// or the operation may interrupt it: unmapping interrupts all CPUs that use the address space.
     fn wait(&self) -> Result<(), Failed> {
         let Some(syscall) = &self.syscall else { return Ok(()) };
-        let mut said = [0; 16];
+        let mut state = [0; 16];
         loop {
-            match syscall.read_at(&mut said, 0) {
-                Ok(length) if said[..length].starts_with(b"running") => {}
+            match syscall.read_at(&mut state, 0) {
+                Ok(length) if state[..length].starts_with(b"running") => {}
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     return Err((
-                        "see what the task before does",
+                        "read the state of the task before from /proc/ID/syscall",
                         error.raw_os_error().unwrap_or(0),
                     ));
                 }

@@ -1,4 +1,4 @@
-//! Whose turn it is, among tasks of one process or of many.
+//! Turns of tasks, which may be threads of one process or processes.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::steps::Failed;
 
-/// A task's place, in lines of its own.
+/// A task's state, in cache lines that no other task's state shares.
 #[repr(align(128))]
 struct Place {
-    /// How many turns the task has been given.
+    /// The number of turns that the task has been given.
     given: AtomicU32,
-    /// Its thread id, once it is there.
+    /// Its thread ID, once it has arrived.
     thread: AtomicI32,
 }
 
-/// What tasks know of each other, in memory that they share. It stays mapped until the guest powers off.
+/// The turns of all tasks, in memory that they share. It stays mapped until the guest powers off.
 #[derive(Clone, Copy)]
 pub(super) struct Turns {
     places: &'static [Place],
@@ -23,45 +23,47 @@ pub(super) struct Turns {
 }
 
 struct Shared {
-    /// How many tasks are there.
+    /// The number of tasks that have arrived.
     ready: AtomicU32,
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks before
-// they begin and after they have ended. A task passes its turn with a Release store that the next one
-// reads with Acquire, so their accesses are ordered; so are those of the parent, by fork and waitpid.
+// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks
+// before they begin and after they have ended. A task passes its turn with a Release operation that
+// the next one reads with Acquire, so their accesses are ordered. The accesses of the parent are
+// ordered by fork and waitpid.
 unsafe impl Sync for Shared {}
 
 impl Turns {
-    /// For `tasks` tasks at most. All experiments share one: a map per experiment would stay in the
-    /// address space of the next ones.
+    /// Returns turns for at most `tasks` tasks. All experiments share one `Turns`, since the
+    /// mapping of each would stay in the address space of later ones.
     pub(super) fn new(tasks: usize) -> io::Result<Self> {
         let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
         let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
-        // SAFETY: memory of the right size and alignment that is never unmapped. Zeroes are valid atomics.
-        // The failure is initialized by way of a pointer before there is a reference to it.
+        // SAFETY: both mappings have the right size and alignment and are never unmapped. Zeroes
+        // are valid atomics. The failure is initialized through a pointer before there is a
+        // reference to it.
         unsafe {
             (&raw mut (*shared).failure).write(UnsafeCell::new(None));
             Ok(Turns { places: std::slice::from_raw_parts(places, tasks), shared: &*shared })
         }
     }
 
-    /// Resets the turns for `tasks` tasks. The first one has the first turn once all have arrived. Call it
-    /// after the tasks of the experiment before have ended.
+    /// Resets the turns for `tasks` tasks. The first task gets the first turn once all have
+    /// arrived. Call it after the tasks of the previous experiment have ended.
     pub(super) fn again(self, tasks: usize) -> Turns {
         let places = &self.places[..tasks];
         for place in places {
             place.given.store(0, Ordering::Relaxed);
         }
         self.shared.ready.store(0, Ordering::Relaxed);
-        // SAFETY: there are no tasks, so nothing else accesses it.
+        // SAFETY: there are no tasks, so nothing else accesses the failure.
         unsafe { *self.shared.failure.get() = None };
         Turns { places, ..self }
     }
 
-    /// Announces task `nr`, and waits for its first turn, which begins when all have arrived. Returns the
-    /// thread of the task before it.
+    /// Announces task `nr`, and waits for its first turn, which it gets after all tasks have
+    /// arrived. Returns the thread ID of the task before it.
     pub(super) fn arrive(self, nr: usize) -> libc::pid_t {
         // SAFETY: a plain system call.
         let thread = unsafe { libc::gettid() };
@@ -75,7 +77,7 @@ impl Turns {
         self.places[before].thread.load(Ordering::Relaxed)
     }
 
-    /// Waits until task `nr` has its turn for the `nth` time, from 1 on.
+    /// Waits until task `nr` has its `nth` turn, counted from 1.
     pub(super) fn wait(self, nr: usize, nth: u32) {
         let given = &self.places[nr].given;
         loop {
@@ -105,19 +107,20 @@ impl Turns {
 
     /// Keeps the first failure. Call it from the task that has the turn.
     pub(super) fn fail(self, failed: Failed) {
-        // SAFETY: the caller has the turn, so nothing else accesses it.
+        // SAFETY: the caller has the turn, so nothing else accesses the failure.
         unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
     }
 
-    /// The first failure. Call it from the task that has the turn, or when all tasks have ended.
+    /// Returns the first failure. Call it from the task that has the turn, or when all tasks have
+    /// ended.
     pub(super) fn failure(self) -> Option<Failed> {
-        // SAFETY: as in `fail`. The text is a constant of the program, at one address in all of its
-        // processes, since they are forks of each other.
+        // SAFETY: as in `fail`. The text is a constant of the program, at the same address in all
+        // of its processes, since they are forks.
         unsafe { *self.shared.failure.get() }
     }
 }
 
-/// New memory that children share, at a page of its own.
+/// Returns new zeroed memory that children share. It begins at a page.
 fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: the kernel chooses the address, so nothing is replaced.
     let at = unsafe {
