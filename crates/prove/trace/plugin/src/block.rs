@@ -1,23 +1,23 @@
-//! What a block of instructions is, as far as its callback has to know.
+//! The properties of a block of instructions that its callback needs.
 
 use knee_marks::EntryKind;
 
 /// How a block of instructions ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// In a jump, or where QEMU has cut it.
+    /// With a jump, or because QEMU ends the block here.
     Otherwise,
     Call,
     Return,
-    /// It leaves an exception or the kernel: `iretq`, `sysretq`.
+    /// With a return from an exception or from the kernel: `iretq`, `sysretq`.
     Leaves,
 }
 
-/// Where a block of instructions begins, and how it ends.
+/// The begin of a block of instructions, and the way in which it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BlockStart {
     pub(crate) address: u64,
-    /// Instructions in the block.
+    /// The number of instructions in the block.
     pub(crate) length: usize,
     pub(crate) enters: Option<EntryKind>,
     pub(crate) ends: Ends,
@@ -28,9 +28,9 @@ impl BlockStart {
     const LENGTH_BITS: u32 = 10;
     const ENTERS_BITS: u32 = 2;
 
-    /// QEMU keeps one number per callback. Virtual addresses have 48 significant bits, or 57 where
-    /// the guest uses five levels of page tables, which the driver does not offer it; code above 48
-    /// would be taken for other code, but only entries are identified by their addresses.
+    /// Returns the block as one number, which is all that QEMU stores per callback. Virtual
+    /// addresses have 48 significant bits. They have 57 with five levels of page tables, but the
+    /// driver does not offer these to the guest.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
             None => 0,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_block_callback_has_to_know_fits_one_number() {
+    fn the_properties_of_a_block_fit_one_number() {
         for enters in [None, Some(EntryKind::Interrupt), Some(EntryKind::Switch)] {
             for address in [0x0000_7fff_ffff_f001, 0xffff_ffff_81c0_0b90, 0xffff_8000_0000_0000] {
                 for ends in [Ends::Otherwise, Ends::Call, Ends::Return, Ends::Leaves] {

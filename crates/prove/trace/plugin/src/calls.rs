@@ -1,63 +1,66 @@
-//! The callers of the code that runs: a shadow of the call stack of a task whose window is open.
+//! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
-//! It is known how a block of instructions ends, and the next block shows the effect. After a call the
-//! next block is the callee's; the call instruction records its own address. After a return it is the
-//! caller's, just behind the call. If that is not the innermost call, inner frames have been left without
-//! a return and are dropped too. A return to no frame was a jump that undid a call (a retpoline). A fault
-//! is a call by any instruction, and an `iretq` its return, wherever it continues: the kernel has fix-up
-//! code for accesses that may fault. Tail calls keep the frame of the first caller.
+//! The way in which a block of instructions ends is known, and the next block shows the effect.
+//! After a call, the next block is the callee's; the call instruction records its own address.
+//! After a return, the next block is the caller's, right behind the call. If that is not the
+//! innermost call, inner frames were left without a return and are dropped too. A return that
+//! matches no frame is a jump that undoes a call (a retpoline). A fault counts as a call by the
+//! interrupted block, and `iretq` as its return to any address, since the kernel has fix-up code
+//! for accesses that may fault. Tail calls keep the frame of the first caller.
 //!
-//! The window opens in a call whose own callers are not known: the shadow begins empty, and a return
-//! from where it is empty leaves it so. Interrupts and other tasks are not seen here.
+//! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a
+//! return leaves an empty stack empty. Interrupts and other tasks do not reach this module.
 //!
-//! Where code touches a line for the first time, its innermost callers are noted: a *chain*. As long
-//! as nothing calls or returns it is the same one, and is kept once.
+//! When code touches a line for the first time, its innermost callers are recorded as a *chain*.
+//! The chain stays the same until the next call or return, and is stored once.
 
 use knee_marks::EntryKind;
 
 use crate::block::{BlockStart, Ends};
 
-/// Callers of which a chain has the innermost.
+/// The maximum number of callers in a chain, the innermost ones.
 pub(crate) const MAX_CALLERS: usize = 6;
-/// Frames that are kept, the innermost ones. System calls of Linux nest some twenty functions deep.
+/// The maximum number of frames that are kept, the innermost ones. System calls of Linux nest about
+/// twenty functions deep.
 const MAX_FRAMES: usize = 64;
-/// An operation of more chains touches lines at random; the code of what is beyond has no callers.
+/// The maximum number of chains. Code beyond it has no callers; an operation with more chains
+/// touches lines at random.
 const MAX_CHAINS: usize = 1 << 20;
-/// No instruction is longer.
+/// The maximum length of an instruction, in bytes.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
 
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The call; for a fault the block that it interrupted.
+    /// The address of the call; for a fault, of the block that it interrupted.
     code: u64,
     is_fault: bool,
 }
 
-/// Number of a chain.
+/// The number of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain(u32);
 
 impl Chain {
-    /// The one without callers.
+    /// The chain without callers.
     pub(crate) const EMPTY: Chain = Chain(0);
 }
 
-/// The calls that lead to where a task is, and to where it was.
+/// The call stack of a task, and the chains that were recorded.
 pub(crate) struct Calls {
-    /// A ring: what is deeper than there is room for overwrites the outermost.
+    /// A ring: if the stack is deeper, new frames overwrite the outermost ones.
     frames: [Frame; MAX_FRAMES],
-    /// The number of the next frame, not yet reduced to a place of the ring.
+    /// The number of the next frame, whose index in the ring is the remainder.
     next: usize,
-    /// How many frames there are.
+    /// The number of frames.
     count: usize,
-    /// The block that runs, and how it ends.
+    /// The address of the running block; `ends` is the way in which it ends.
     block: u64,
     ends: Ends,
-    /// The call that was executed last.
+    /// The address of the call that was executed last.
     call: u64,
-    /// The chain of the frames, if it has been noted.
+    /// The chain of the current frames, if it has been recorded.
     chain: Option<Chain>,
-    /// The first is the empty one. Behind the last of fewer than there is room for are zeroes.
+    /// The recorded chains, padded with zeroes. The first is the empty one.
     chains: Vec<[u64; MAX_CALLERS]>,
 }
 
@@ -81,13 +84,13 @@ impl Calls {
         self.open();
     }
 
-    /// A window opens: nothing has been called yet.
+    /// Handles the opening of a window: the stack is empty.
     pub(crate) fn open(&mut self) {
         self.ends = Ends::Leaves;
         self.keep(0);
     }
 
-    /// A block begins.
+    /// Handles the begin of a block.
     #[inline]
     pub(crate) fn block(&mut self, start: &BlockStart) {
         if start.enters == Some(EntryKind::Fault) {
@@ -104,12 +107,12 @@ impl Calls {
         self.ends = start.ends;
     }
 
-    /// A call is executed; it is the last instruction of its block.
+    /// Handles a call instruction, which is the last one of its block.
     pub(crate) fn call(&mut self, pc: u64) {
         self.call = pc;
     }
 
-    /// The callers of the code that runs.
+    /// Returns the chain of the running code.
     pub(crate) fn chain(&mut self) -> Chain {
         if let Some(chain) = self.chain {
             return chain;
@@ -130,14 +133,14 @@ impl Calls {
         chain
     }
 
-    /// The calls of a chain, the innermost first.
+    /// Returns the addresses of a chain's calls, the innermost first.
     pub(crate) fn callers(&self, chain: Chain) -> &[u64] {
         let callers = self.chains.get(chain.0 as usize).map_or(&[][..], |callers| callers);
         let count = callers.iter().take_while(|&&caller| caller != 0).count();
         &callers[..count]
     }
 
-    /// A fault interrupted the block that ran, or user mode, which is not observed.
+    /// Handles a fault, which interrupted the running block or user mode, which is not observed.
     fn fault(&mut self) {
         match self.ends {
             Ends::Leaves => self.keep(0),
@@ -176,7 +179,7 @@ impl Calls {
         self.chain = None;
     }
 
-    /// Keeps `count` of the outermost frames.
+    /// Keeps the `count` outermost frames.
     fn keep(&mut self, count: usize) {
         self.next = self.next.wrapping_sub(self.count - count);
         self.count = count;
@@ -190,8 +193,8 @@ mod tests {
 
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
-    /// Runs blocks of 16 bytes with the ways in which they end; a call is 5 bytes long. Returns
-    /// the callers of the last, as blocks.
+    /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. Returns the callers
+    /// of the last block, as blocks.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);
@@ -214,7 +217,7 @@ mod tests {
     use Ends::{Call, Leaves, Otherwise, Return};
 
     #[test]
-    fn callers_are_there_until_they_are_returned_to() {
+    fn a_caller_stays_until_its_callee_returns() {
         let mut blocks = vec![(0x100, Call), (0x200, Otherwise), (0x210, Call), (0x300, Return)];
         assert_eq!(callers(&blocks), [0x210, 0x100]);
         blocks.push((0x220, Return));
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_from_before_the_window_leaves_nothing() {
+    fn a_return_to_a_caller_before_the_window_leaves_the_stack_empty() {
         assert_eq!(
             callers(&[(0x300, Return), (0x210, Return), (0x110, Call), (0x400, Otherwise)]),
             [0x110]
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_are_left_without_a_return_go_with_the_next() {
+    fn frames_that_are_left_without_a_return_are_dropped_with_the_next_return() {
         let blocks = [(0x100, Call), (0x200, Call), (0x300, Call), (0x400, Return)];
         assert_eq!(callers(&[&blocks[..], &[(0x110, Otherwise)]].concat()), []);
     }
@@ -252,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_called_by_the_code_that_it_interrupted() {
-        // The block would have ended in a call, or in a return, if it had come so far.
+        // Without the fault, the block would have ended in a jump, a call or a return.
         for cut in [Otherwise, Call, Return] {
             let blocks = [(0x100, Call), (0x200, cut), (FAULT, Call), (0x500, Otherwise)];
             assert_eq!(callers(&blocks), [FAULT, 0x200, 0x100]);
@@ -274,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_calls_a_fault_of_user_mode() {
+    fn a_fault_of_user_mode_has_no_callers() {
         assert_eq!(callers(&[(FAULT, Call), (0x500, Otherwise)]), [FAULT]);
         let left = [(0x100, Call), (0x200, Leaves), (FAULT, Otherwise)];
         assert_eq!(callers(&left), []);
     }
 
     #[test]
-    fn of_deep_calls_the_innermost_are_known_and_the_outermost_forgotten() {
+    fn deep_stacks_keep_the_innermost_calls_and_drop_the_outermost() {
         let down: Vec<_> = (1..=100).map(|nr| (nr * 0x100, Call)).collect();
         let mut calls = Calls::new();
         run(&mut calls, &down);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_kept_once_until_something_is_called() {
+    fn a_chain_is_stored_once_until_the_next_call() {
         let mut calls = Calls::new();
         run(&mut calls, &[(0x100, Call), (0x200, Otherwise)]);
         let chain = calls.chain();

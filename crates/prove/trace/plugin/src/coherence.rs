@@ -1,44 +1,45 @@
-//! Lines that operations touch → lines that have to move between CPUs.
+//! Finds the lines that have to move between CPUs, given the lines that operations touch.
 //!
-//! The caches are those of a textbook: one per virtual CPU, without an end, kept coherent by
-//! invalidation (MSI). What each holds follows from the operations alone: what happens between them
-//! is not seen and moves nothing. Operations come one after the other, so a line moves at most once
-//! in each.
+//! The model is the textbook one: each virtual CPU has an infinite cache, and the caches are kept
+//! coherent by invalidation (MSI). Only the traced operations change the caches; accesses between
+//! them are ignored. Operations run one after the other, so a line moves at most once in each.
 
 use std::collections::HashMap;
 
 use crate::lines::Line;
 use crate::side::Side;
 
-/// Moves of one operation that are reported one by one; the rest is counted.
+/// The maximum number of moves per test that are reported one by one; further moves are only
+/// counted.
 const MAX_MOVES: usize = 1000;
 
-/// Bit n: virtual CPU n, and from 63 on all of them: the driver offers a guest no more.
+/// A set of virtual CPUs, with a bit for each. Bit 63 also stands for CPUs above 63, which the
+/// driver does not create.
 pub(crate) type Cpus = u64;
 
-/// The CPUs that have a line.
+/// The CPUs whose caches have a line.
 #[derive(Clone, Copy, Default)]
 struct Holders {
     cpus: Cpus,
-    /// Its only holder has written it, and no other CPU has read it since.
+    /// Whether the only holder has written the line, and no other CPU has read it since.
     modified: bool,
 }
 
-/// What a line's way to the CPU that touches it is.
+/// The way in which a line moves to the CPU that touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// It is written, and others have it: they lose it.
+    /// The CPU writes the line, and the caches of other CPUs that have it are invalidated.
     Taken,
-    /// It is read, and another has modified it: both have it then.
+    /// The CPU reads the line, which another CPU has modified. Both have it afterwards.
     Fetched,
 }
 
-/// How many lines the operations of a test had to move, and the first of them.
+/// The numbers of lines that had to move in a test, and the first moves.
 #[derive(Default)]
 pub(crate) struct Moves<'a> {
     pub(crate) taken: u64,
     pub(crate) fetched: u64,
-    /// The side, its line, how it moved and which CPUs had it.
+    /// The side, its line, the kind of move, and the CPUs that had the line.
     pub(crate) first: Vec<(usize, &'a Line, Move, Cpus)>,
 }
 
@@ -49,7 +50,8 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// The sides of a test have touched their lines, one side after the other.
+    /// Updates the caches with the lines of a test's sides, which ran one after the other. Returns
+    /// the moves.
     pub(crate) fn touched<'a>(&mut self, sides: &[(usize, &'a Side)]) -> Moves<'a> {
         let mut moves = Moves::default();
         for &(number, side) in sides {
@@ -67,7 +69,8 @@ impl Caches {
         moves
     }
 
-    /// A CPU has touched a line. If the line had to move, returns how, and which CPUs had it.
+    /// Updates the holders of a line that a CPU has touched. If the line had to move, returns the
+    /// kind of move, and the CPUs that had it.
     fn touch(&mut self, cpu: u32, line: &Line) -> Option<(Move, Cpus)> {
         let own: Cpus = 1 << cpu.min(Cpus::BITS - 1);
         let holders = self.lines.entry(line.number).or_default();
@@ -76,7 +79,7 @@ impl Caches {
             *holders = Holders { cpus: own, modified: true };
             return (others != 0).then_some((Move::Taken, others));
         }
-        // A modified line has one holder: if that is another, this CPU has nothing.
+        // A modified line has one holder. If that is another CPU, this one does not have the line.
         let fetched = holders.modified && others != 0;
         holders.modified &= !fetched;
         holders.cpus |= own;
@@ -90,7 +93,8 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// The moves that the touches of one line, by a CPU that writes or reads, cause.
+    /// Returns the moves that these accesses to one line cause; each has its CPU, and true for a
+    /// write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {
@@ -107,7 +111,7 @@ mod tests {
     const WRITE: bool = true;
 
     #[test]
-    fn all_moves_of_a_test_are_counted_and_a_thousand_reported() {
+    fn all_moves_of_a_test_are_counted_and_the_first_thousand_reported() {
         let side = |cpu: u32, lines: u64| {
             let mut side = Side::new();
             side.count.cpu = cpu;
@@ -125,22 +129,22 @@ mod tests {
         assert_eq!(
             caches.touched(&[(0, &second)]).taken,
             0,
-            "the side's CPU counts, not its number"
+            "the side's CPU matters, not its number"
         );
     }
 
     #[test]
-    fn a_line_that_one_cpu_has_for_itself_never_moves() {
+    fn a_line_that_only_one_cpu_uses_never_moves() {
         assert_eq!(moves(&[(3, WRITE), (3, READ), (3, WRITE), (3, WRITE)]), [None; 4]);
     }
 
     #[test]
-    fn readers_move_nothing_among_them() {
+    fn a_line_that_is_only_read_does_not_move() {
         assert_eq!(moves(&[(0, READ), (1, READ), (0, READ), (63, READ)]), [None; 4]);
     }
 
     #[test]
-    fn each_writer_takes_it_from_the_one_before() {
+    fn each_writer_takes_the_line_from_the_one_before() {
         let taken = |from| Some((Move::Taken, from));
         assert_eq!(
             moves(&[(0, WRITE), (1, WRITE), (2, WRITE), (0, WRITE)]),
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_takes_it_from_all_readers_even_if_it_has_read_it() {
+    fn a_writer_takes_the_line_from_all_readers_even_if_it_has_read_it() {
         assert_eq!(
             moves(&[(0, READ), (1, READ), (2, READ), (1, WRITE)])[3],
             Some((Move::Taken, 0b101))
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_fetches_it_from_its_writer_once() {
+    fn a_reader_fetches_the_line_from_its_writer_once() {
         let fetched = Some((Move::Fetched, 0b1));
         assert_eq!(
             moves(&[(0, WRITE), (1, READ), (1, READ), (2, READ), (0, READ)]),

@@ -1,20 +1,21 @@
-//! Tables of sides → conflicts.
+//! Finds the conflicts of a test, given the tables of its sides.
 
 use crate::lines::{Line, LineTable};
 
-/// Conflicts of one test that are reported; the rest is counted.
+/// The maximum number of conflicts per test that are reported one by one; further ones are only
+/// counted.
 pub(crate) const MAX_CONFLICTS: usize = 1000;
 
 /// A line that at least two sides touched and at least one wrote.
 pub(crate) struct Conflict<'a> {
-    /// What each side that touched it did, with the side's number.
+    /// The sides that touched the line: their numbers and accesses.
     pub(crate) sides: Vec<(usize, &'a Line)>,
-    /// Whether a byte that one side wrote was touched by another; otherwise it is false sharing.
+    /// Whether one side touched a byte that another wrote. Otherwise the conflict is false sharing.
     pub(crate) overlap: bool,
 }
 
-/// The conflicts of one test, in the order in which the first side touched the lines, and how many
-/// there are beyond [`MAX_CONFLICTS`].
+/// Returns the conflicts of a test, in the order in which the first side touched the lines, and the
+/// number of conflicts beyond [`MAX_CONFLICTS`].
 pub(crate) fn conflicts<'a>(tables: &[(usize, &'a LineTable)]) -> (Vec<Conflict<'a>>, u64) {
     let mut found = Vec::new();
     let mut more = 0;
@@ -88,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn of_many_sides_those_that_touched_it_are_named_once() {
+    fn a_conflict_lists_each_side_that_touched_the_line_once() {
         let (none, reader, writer) = (table(&[]), table(&[(0, false)]), table(&[(0, true)]));
         assert_eq!(found(&[&none, &reader, &none, &writer]), [(vec![1, 3], true)]);
         assert_eq!(found(&[&reader, &reader, &writer, &writer]), [(vec![0, 1, 2, 3], true)]);
     }
 
     #[test]
-    fn beyond_a_thousand_conflicts_are_only_counted() {
+    fn conflicts_beyond_a_thousand_are_only_counted() {
         let lines: Vec<_> = (0..1003).map(|line| (line * 64, true)).collect();
         let table = table(&lines);
         let (conflicts, more) = conflicts(&[(0, &table), (1, &table)]);

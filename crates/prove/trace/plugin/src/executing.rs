@@ -1,17 +1,17 @@
-//! Which virtual CPU executes.
+//! Identifies the executing virtual CPU.
 //!
-//! QEMU passes the number of the executing CPU to each callback. From version 10.0 on it folds that
-//! number into the translated code where it believes that one CPU is enough (`gen_cpu_index` of
-//! accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests whose virtual CPUs share a
-//! host thread). Callbacks then get the number of the CPU that *translated* the block, and what two
-//! CPUs do looks like the work of one. Versions 10.0 to 11.1 do so.
+//! QEMU passes the number of the executing CPU to each callback. In versions 10.0 to 11.1, the
+//! number is a constant in the translated code if QEMU assumes that only one CPU executes it
+//! (`gen_cpu_index` of accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests
+//! whose virtual CPUs share a host thread). Callbacks then receive the number of the CPU that
+//! *translated* the block, and the work of two CPUs looks like that of one.
 //!
-//! So the number is used only where QEMU cannot read registers: before 9.0, where it is right.
-//! Everywhere else a CPU is known by what it cannot share: the base of its kernel's per-CPU data, which
-//! is in GS while the kernel runs and in the register that `swapgs` exchanges with it otherwise. The
-//! kernel's is the one in the upper half of the address space. It is read when a block of instructions
-//! begins and at each mark: a CPU executes a block to its end before another one has its turn. CPUs are
-//! numbered in the order in which they are first seen.
+//! So the plugin uses QEMU's number only if QEMU cannot read registers: before 9.0, where the
+//! number is correct. Otherwise it identifies a CPU by the base of the kernel's per-CPU data, which
+//! is unique. While the kernel runs, this base is in GS; otherwise it is in the register that
+//! `swapgs` exchanges with GS. The kernel's base is the one in the upper half of the address space.
+//! The plugin reads it at the begin of each block and at each mark, since a CPU executes a block to
+//! its end before another CPU runs. CPUs are numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -21,7 +21,7 @@ use crate::registers::Registers;
 use crate::scope::is_program;
 use crate::vcpu::MAX_VCPUS;
 
-/// Whether registers identify the executing CPU; otherwise QEMU's number does.
+/// Whether registers identify the executing CPU. Otherwise QEMU's number does.
 static BY_REGISTERS: AtomicBool = AtomicBool::new(false);
 /// The executing CPU, if registers identify it.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
@@ -34,18 +34,21 @@ struct Known {
 
 struct Shared(UnsafeCell<Known>);
 
-// SAFETY: only `locate` accesses it. Its callers run on the one thread that executes all virtual CPUs
-// (`-accel tcg,thread=single`), and it calls nothing that executes instructions of the guest.
+// SAFETY: only `locate` accesses the cell, and only if registers identify the CPU. Its callers then
+// run on the one thread that executes all virtual CPUs (`-accel tcg,thread=single`), and it calls
+// no function that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
-/// To be called when QEMU has loaded the plugin. With `by_registers`, registers identify the executing
-/// CPU if this QEMU can read them. The virtual CPUs of a guest have to share one thread of the host then. The threads of a
-/// program without a machine do not, and QEMU's numbers of them are right.
+/// Selects how CPUs are identified. Call it when QEMU has loaded the plugin. With `by_registers`,
+/// registers identify the executing CPU if this QEMU can read them; then the virtual CPUs have to
+/// share one thread of the host. For the threads of a program without a machine, QEMU's numbers are
+/// correct and are used.
 pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }
 
-/// The executing CPU, in a callback that may read registers: at the begin of a block, or at a mark.
+/// Returns the executing CPU. Call it in a callback that may read registers: at the begin of a
+/// block, or at a mark.
 #[inline]
 pub(crate) fn locate(given: c_uint) -> c_uint {
     if !BY_REGISTERS.load(Relaxed) {
@@ -58,7 +61,7 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     }
     let Some(registers) = &known.registers else {
         eprintln!(
-            "knee-plugin: this QEMU has no registers gs_base and k_gs_base to tell CPUs apart"
+            "knee-plugin: this QEMU cannot read gs_base and k_gs_base, so CPU numbers may be wrong"
         );
         BY_REGISTERS.store(false, Relaxed);
         return given;
@@ -68,24 +71,25 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     number
 }
 
-/// The executing CPU in any other callback: the same as at the begin of the block.
+/// Returns the executing CPU in any other callback: the same as at the begin of the block.
 #[inline]
 pub(crate) fn current(given: c_uint) -> c_uint {
     if BY_REGISTERS.load(Relaxed) { CURRENT.load(Relaxed) } else { given }
 }
 
-/// Bases of the kernel's per-CPU data, in the order in which they were first seen.
+/// The bases of the kernel's per-CPU data, in the order in which they first appeared.
 struct Bases {
     known: [u64; MAX_VCPUS],
     count: usize,
-    /// The last one that was looked up.
+    /// The index of the base that was looked up last.
     last: usize,
 }
 
 impl Bases {
     const EMPTY: Bases = Bases { known: [0; MAX_VCPUS], count: 0, last: 0 };
 
-    /// The number of the CPU with these registers; without a kernel's base in any, the first one.
+    /// Returns the number of the CPU with these registers, or 0 if neither contains a base of the
+    /// kernel.
     #[inline]
     fn number(&mut self, gs: impl FnOnce() -> u64, kernel_gs: impl FnOnce() -> u64) -> u32 {
         let is_of_kernel = |base: &u64| base >> 63 == 1;
@@ -102,7 +106,7 @@ impl Bases {
     fn look_up(&mut self, base: u64) -> u32 {
         let known = self.known[..self.count].iter().position(|known| *known == base);
         self.last = known.unwrap_or_else(|| {
-            // QEMU has no more virtual CPUs; one that cannot be is taken for the last.
+            // QEMU has no more virtual CPUs than this. An impossible one gets the last number.
             let place = self.count.min(MAX_VCPUS - 1);
             self.known[place] = base;
             self.count = place + 1;
@@ -117,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_is_known_by_its_kernels_base_in_user_and_kernel_mode() {
+    fn the_kernels_base_identifies_a_cpu_in_user_and_kernel_mode() {
         let mut bases = Bases::EMPTY;
         let (first, second) = (0xffff_8880_3ec0_0000, 0xffff_8880_3ed0_0000);
         let mut number = |gs, kernel_gs| bases.number(|| gs, || kernel_gs);

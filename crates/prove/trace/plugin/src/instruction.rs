@@ -1,12 +1,12 @@
-//! What an instruction of x86-64 does, by its bytes.
+//! Decodes the properties of x86-64 instructions that the plugin needs.
 
 use crate::block::Ends;
 
-/// Return from an interrupt or exception in 64-bit code.
+/// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-/// Whether it is an instruction on a string that is repeated. Before version 10.0 QEMU jumps back to it
-/// for each element, to a block that begins with it; but a CPU executes one instruction.
+/// Returns whether it is a repeated string instruction. For each element, QEMU before 10.0 executes
+/// a block that begins with it, whereas a CPU executes one instruction.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -16,15 +16,16 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
 }
 
-/// The number of accesses to memory of the last instruction of a block, for jumps and simple
+/// Returns the number of memory accesses of an instruction that ends a block, for jumps and simple
 /// instructions.
 ///
-/// QEMU 7.2 does not take back the callback of the last instruction if it leaves the block by a
-/// helper, such as a return, to find the next block, a conditional jump, to compute flags, and
-/// anything that crosses a page. What then happens in a helper of its own, until another callback
-/// is set, counts as its access: atomic instructions of user code, and the descriptors that the
-/// delivery of an interrupt reads and the frame that it pushes. So no more than its own accesses are
-/// taken. What `iretq` and `sysretq` access is on their own stack, and is not worth counting.
+/// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction
+/// leaves the block through a helper: returns find the next block with one, conditional jumps
+/// compute flags, and instructions may cross a page. Until another callback is set, accesses of
+/// other helpers are then reported as accesses of this instruction. These are atomic instructions
+/// of user code, and the descriptors and the frame that the delivery of an interrupt accesses. So
+/// the plugin takes no more accesses than the instruction has. It ignores those of `iretq` and
+/// `sysretq`, which are to their own stack.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {
@@ -48,15 +49,15 @@ pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether an instruction accesses nothing but the stack: it pushes or pops a register, returns, or
-/// moves or compares something relative to the stack pointer. Calls are not among them, as some read
-/// elsewhere where to call.
+/// Returns whether an instruction accesses only the stack: it pushes or pops a register, returns,
+/// or accesses an operand relative to the stack pointer. Calls are excluded, since some read their
+/// target from other memory.
 pub(crate) fn is_of_stack(code: &[u8]) -> bool {
     let from_stack_pointer =
         |modrm: u8, sib: u8| modrm >> 6 != 0b11 && modrm & 7 == 4 && sib & 7 == 4;
     let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
     let (extended, opcode) = match code[prefixes..] {
-        // With this bit of REX the base of an address is another register.
+        // With this bit of REX, the base of the address is another register.
         [rex @ 0x40..=0x4f, ref rest @ ..] => (rex & 1 == 1, rest),
         ref rest => (false, rest),
     };
@@ -75,7 +76,7 @@ pub(crate) fn is_of_stack(code: &[u8]) -> bool {
     }
 }
 
-/// What the last instruction of a block does to the call stack.
+/// Returns the effect of a block's last instruction on the call stack.
 pub(crate) fn ends(code: &[u8]) -> Ends {
     match *opcode(code) {
         [0xe8, ..] => Ends::Call,
@@ -87,7 +88,7 @@ pub(crate) fn ends(code: &[u8]) -> Ends {
     }
 }
 
-/// An instruction from its opcode on.
+/// Returns the bytes of an instruction from its opcode on.
 fn opcode(code: &[u8]) -> &[u8] {
     match &code[code.iter().take_while(|byte| is_prefix(byte)).count()..] {
         // REX
@@ -96,7 +97,7 @@ fn opcode(code: &[u8]) -> &[u8] {
     }
 }
 
-/// Any but REX.
+/// Returns whether a byte is a prefix other than REX.
 fn is_prefix(byte: &u8) -> bool {
     matches!(byte, 0x2e | 0x3e | 0x65 | 0x66 | 0xf2 | 0xf3)
 }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_accesses_of_jumps_and_simple_instructions_are_known() {
+    fn accesses_of_jumps_and_simple_instructions_are_counted() {
         let own = own_accesses;
         assert_eq!(own(&[0x0f, 0x85, 0x40, 0x0f, 0x00, 0x00]), Some(0), "jne");
         assert_eq!(own(&[0x2e, 0x75, 0x10]), Some(0), "jne with a hint");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_that_access_only_the_stack_are_known_and_calls_are_not_among_them() {
+    fn instructions_that_access_only_the_stack_are_recognised_and_calls_are_excluded() {
         for code in [
             &[0x55][..],
             &[0x41, 0x5f],

@@ -1,24 +1,27 @@
 //! The cache lines that one side of a test touched: a hash table that is cleared in constant time.
 //!
-//! A test touches some hundred lines, and thousands of tests run per second. So a slot belongs to
-//! the table's generation or is free, and to clear the table is to begin the next generation. Open
-//! addressing with linear probing, at most half full. Lines in order of first access are kept beside
-//! it: what is reported does not depend on addresses.
+//! A test touches a few hundred lines, and thousands of tests run per second. So each slot has the
+//! generation in which it was filled, and clearing the table begins the next generation, which
+//! makes all slots free. The table uses open addressing with linear probing and is at most half
+//! full. A separate list has the lines in the order of first access, so reports do not depend on
+//! addresses.
 //!
-//! Most accesses are to a line that is there, by code that has touched it before. What is needed to see
-//! that is one line of the host's cache; what else is known of a line is apart.
+//! Most accesses are by code that has touched the line before. The data needed to detect that fits
+//! one cache line of the host; the other data of a line are stored separately.
 
 use crate::calls::Chain;
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Code addresses kept per line and kind of access.
+/// The maximum number of code addresses per line and kind of access.
 pub(crate) const MAX_PCS: usize = 4;
-/// Virtual addresses kept per line: a file's page has one in the kernel and one per mapping.
+/// The maximum number of virtual addresses per line. A file's page has one in the kernel and one
+/// per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
-/// 64 MiB of lines, which take 216 MiB of table: an operation that touches more is cut off.
+/// The maximum number of lines: 64 MiB, for which the table takes 216 MiB. Further lines of an
+/// operation are ignored.
 pub(crate) const MAX_LINES: usize = 1 << 20;
-/// Room for what most operations touch.
+/// The initial number of slots, enough for most operations.
 const FIRST_SLOTS: usize = 1 << 11;
 
 /// Up to `N` distinct numbers, the first that were added.
@@ -35,7 +38,7 @@ impl<const N: usize> FirstFew<N> {
         &self.values[..self.count.into()]
     }
 
-    /// Tells whether it is one of them only now.
+    /// Adds a number. Returns false if it is already present or there is no room.
     #[inline]
     pub(crate) fn add(&mut self, value: u64) -> bool {
         let count = usize::from(self.count);
@@ -48,7 +51,7 @@ impl<const N: usize> FirstFew<N> {
     }
 }
 
-/// Addresses of code that touched a line, and the call path of its first touch.
+/// The addresses of code that touched a line, each with the call path of its first access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code {
     pcs: FirstFew<MAX_PCS>,
@@ -62,7 +65,7 @@ impl Code {
         self.pcs.as_slice()
     }
 
-    /// Of each, its callers.
+    /// Returns the chain of callers of each address.
     pub(crate) fn chains(&self) -> &[Chain] {
         &self.chains[..self.pcs().len()]
     }
@@ -74,8 +77,8 @@ impl Code {
     }
 }
 
-/// Code in 32 bits. A kernel and its modules are within two gigabytes, where no two have the same; of
-/// a program's code the second of two that have is missing.
+/// A code address, hashed to 32 bits. A kernel and its modules are within two gigabytes, so their
+/// tags are unique. If two addresses of a program have the same tag, the second one is missing.
 type Tag = u32;
 const NO_TAG: Tag = 0;
 
@@ -83,19 +86,19 @@ fn tag(pc: u64) -> Tag {
     ((pc ^ pc >> 32) as Tag).max(1)
 }
 
-/// What one side did to one line.
+/// The accesses of one side to one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct Line {
-    /// Physical address divided by [`LINE_BYTES`].
+    /// The physical address divided by [`LINE_BYTES`].
     pub(crate) number: u64,
-    /// Bit n: byte n was read.
+    /// Bit n is set if byte n was read.
     pub(crate) read: u64,
-    /// Bit n: byte n was written.
+    /// Bit n is set if byte n was written.
     pub(crate) written: u64,
-    /// The first virtual address of its first byte.
+    /// The virtual address of the line's first byte in the first access.
     address: u64,
-    /// The code of [`Details`].
+    /// The tags of the code in [`Details`].
     writers: [Tag; MAX_PCS],
     readers: [Tag; MAX_PCS],
 }
@@ -103,11 +106,11 @@ pub(crate) struct Line {
 /// The code that touched a line, and the virtual addresses of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Details {
-    /// Virtual addresses of the line's first byte.
+    /// The virtual addresses of the line's first byte.
     pub(crate) virtuals: FirstFew<MAX_VIRTUALS>,
-    /// The code that wrote it.
+    /// The code that wrote the line.
     pub(crate) writers: Code,
-    /// The code that read it.
+    /// The code that read the line.
     pub(crate) readers: Code,
 }
 
@@ -124,17 +127,17 @@ pub(crate) struct Access {
 #[derive(Clone, Copy)]
 struct Slot {
     generation: u32,
-    /// Index into the lines.
+    /// The index of the line in the list of lines.
     line: u32,
 }
 
-/// The lines of one side, with what it did to them.
+/// The lines that one side touched.
 pub(crate) struct LineTable {
     slots: Vec<Slot>,
     lines: Vec<Line>,
-    /// Of each line.
+    /// The details of each line.
     details: Vec<Details>,
-    /// Index of the line that was touched last: most accesses are to it again.
+    /// The index of the line that was touched last. Most accesses touch it again.
     last: usize,
     generation: u32,
     overflowed: bool,
@@ -163,22 +166,22 @@ impl LineTable {
         });
     }
 
-    /// All lines, in the order of their first access.
+    /// Returns all lines, in the order of their first access.
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Whether there were more lines than [`MAX_LINES`]; those beyond are missing.
+    /// Returns whether lines are missing because there were more than [`MAX_LINES`].
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// What was done to the line with this number.
+    /// Returns the line with this number, if it was touched.
     pub(crate) fn get(&self, number: u64) -> Option<&Line> {
         self.index(number).map(|index| &self.lines[index])
     }
 
-    /// The code that did it.
+    /// Returns the details of the line with this number, if it was touched.
     pub(crate) fn details(&self, number: u64) -> Option<&Details> {
         self.index(number).map(|index| &self.details[index])
     }
@@ -188,8 +191,8 @@ impl LineTable {
         (slot.generation == self.generation).then_some(slot.line as usize)
     }
 
-    /// Enters an access, in each line that it reaches into. `chain` is called for the callers of code
-    /// that is new.
+    /// Adds an access to each line that it touches. `chain` returns the callers, and is called only
+    /// for new code addresses.
     #[inline]
     pub(crate) fn add(&mut self, access: &Access, chain: impl FnMut() -> Chain) {
         match access.physical % LINE_BYTES + access.bytes <= LINE_BYTES {
@@ -209,7 +212,7 @@ impl LineTable {
         }
     }
 
-    /// Enters an access of at least a byte that reaches into one line.
+    /// Adds an access of at least one byte that is within a line.
     #[inline]
     fn add_within(&mut self, access: &Access, chain: impl FnOnce() -> Chain) {
         let address = access.address & !(LINE_BYTES - 1);
@@ -235,7 +238,8 @@ impl LineTable {
         }
     }
 
-    /// Where the line is among all; if it is not, it is added as one that was seen at this address.
+    /// Returns the index of a line, which is added with this virtual address if it is new. Returns
+    /// `None` if the table is full.
     #[inline]
     fn line(&mut self, number: u64, address: u64) -> Option<usize> {
         if self.lines.get(self.last).is_some_and(|line| line.number == number) {
@@ -268,9 +272,9 @@ impl LineTable {
         Some(self.last)
     }
 
-    /// Where the line is, or where it would go.
+    /// Returns the index of the line's slot, or of the free slot for it.
     fn slot(&self, number: u64) -> usize {
-        // Fibonacci hashing: neighbours of a line go far from it.
+        // Fibonacci hashing puts adjacent lines into distant slots.
         let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut at = (hash >> (64 - self.slots.len().ilog2())) as usize;
         loop {
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_known_one_by_one() {
+    fn each_byte_is_recorded() {
         let mut table = LineTable::new();
         table.add(&access(0x1004, 4, false), uncalled);
         table.add(&access(0x1008, 8, true), uncalled);
@@ -329,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_table_knows_nothing_even_after_all_generations() {
+    fn a_cleared_table_is_empty_even_after_all_generations() {
         let mut table = LineTable::new();
         table.add(&access(0x1000, 1, true), uncalled);
         table.clear();
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_access_needs_of_a_line_is_a_line_of_the_host() {
+    fn a_line_takes_one_cache_line_of_the_host() {
         assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
     }
 }

@@ -1,14 +1,15 @@
-//! Tests → lines of JSON, which `knee_trace::record` reads.
+//! Writes tests as lines of JSON, which `knee_trace::record` reads.
 //!
-//! Addresses and masks are strings, `"0xffff888003a4b040"`: numbers of JSON end at 2⁵³ in many
-//! readers. The first line is written when the guest arms:
+//! Addresses and masks are strings such as `"0xffff888003a4b040"`, since many JSON readers are
+//! exact only up to 2⁵³. The plugin writes the first line at `Mark::Arm`:
 //!
 //! ```json
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
 //! ```
 //!
-//! The last three are how many entries the guest has named; with `"interrupts":0` what interrupts do
-//! counts as the operations'. Then a line per test, when it ends (shown in several):
+//! The last three are the numbers of kernel entries that the guest has reported. With
+//! `"interrupts":0`, the accesses of interrupts count as those of operations. A line for each test
+//! follows when it ends (shown here in several lines):
 //!
 //! ```json
 //! {"test":0,
@@ -23,29 +24,34 @@
 //!  "more":0,"stray":0}
 //! ```
 //!
-//! * A side is there if it opened a window. `read` and `written` are distinct lines; of `conflicts`
-//!   they are masks, bit n for byte n of the line. `first` and `last` are bytes of the line.
+//! * `sides` lists the sides that opened a window. There, `read` and `written` are numbers of
+//!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. `first` and
+//!   `last` are the first and the last byte of the line that the side touched.
 //! * `line` is the physical address of the line's first byte.
-//! * `writers` and `readers` are code addresses, four in all, those that wrote first. `callers` has a
-//!   list for each of them, in the same order: the call path of the task when it first touched
-//!   the line, up to six, the innermost first; for a fault, the block of code that it interrupted.
-//! * `more` conflicts are not listed.
-//! * A test is **interrupted** if a side has interrupts: they are left out and hide nothing.
-//! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched out
-//!   and back in. All that it did is there, and also what the scheduler did on its behalf.
+//! * `writers` and `readers` are addresses of code, at most four in all; writers take precedence.
+//!   `callers` has a list for each of them, in the same order: the call path of the code when it
+//!   first touched the line. A call path has at most six calls, the innermost first; a fault
+//!   appears as the block of code that it interrupted.
+//! * `more` is the number of further conflicts, which are not listed.
+//! * A test is **interrupted** if a side has interrupts. Their accesses are ignored, and all
+//!   accesses of the operation are recorded.
+//! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched
+//!   out and back in. All of its accesses are recorded, and also those of the scheduler on its
+//!   behalf.
 //! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
 //!   than it opened, or if marks were `stray` (out of order).
 //!
-//! With `moves=on` a test has three members more. The lines that its sides had to get from other
-//! CPUs: `taken` to be written, or `fetched` to be read, since another had modified it. Of `moves`,
-//! the first thousand of them, `from` is a mask of the CPUs that had the line, and `by` what the side
-//! did to it, as in conflicts:
+//! With `moves=on`, a test has three more members for the lines that its sides had to get from
+//! other CPUs. `taken` is the number of lines that a side wrote and other CPUs had. `fetched` is
+//! the number of lines that a side read and another CPU had modified. `moves` lists the first
+//! thousand: `from` is a mask of the CPUs that had the line, and `by` describes the accesses of the
+//! side, as in conflicts:
 //!
 //! ```json
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
 //! ```
 //!
-//! With `trace=INDEX` that test's accesses come before its line:
+//! With `trace=INDEX`, the accesses of that test precede its line:
 //!
 //! ```json
 //! {"trace":0,"side":0,"pc":"0xffffffff812f3a04","virtual":"0xffff888003a4b058",
@@ -61,10 +67,10 @@ use crate::conflict::{Conflict, conflicts};
 use crate::lines::{LINE_BYTES, Line, MAX_PCS};
 use crate::side::Side;
 
-/// Version of the schema above.
+/// The version of the schema above.
 const SCHEMA: u32 = 1;
 
-/// How many entries of each kind the guest has named.
+/// The numbers of kernel entries that the guest has reported, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
     pub(crate) interrupts: usize,
@@ -72,7 +78,7 @@ pub(crate) struct Entries {
     pub(crate) switches: usize,
 }
 
-/// Where results go. Each line is one write, so that what a reader sees is whole lines.
+/// The output file. Each line is one write, so that readers see only whole lines.
 pub(crate) struct Output {
     file: File,
     line: String,
@@ -91,7 +97,8 @@ impl Output {
         ))
     }
 
-    /// Writes the trace, if there is one, and the result of a test. Returns the number of its conflicts. `sides` are those that opened a window, with their numbers.
+    /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that
+    /// opened a window, with their numbers. Returns the number of conflicts that it listed.
     pub(crate) fn test(
         &mut self,
         test: u64,
@@ -121,7 +128,7 @@ impl Output {
 
     fn write(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
         self.line.clear();
-        // Formatting into a string fails for no value that is formatted here.
+        // Formatting these values into a string does not fail.
         let _ = self.line.write_fmt(line);
         self.file.write_all(self.line.as_bytes())
     }
@@ -188,7 +195,7 @@ impl Display for SideObject<'_> {
     }
 }
 
-/// Those that opened a window, with their numbers.
+/// The sides that opened a window, with their numbers.
 type Sides<'a> = &'a [(usize, &'a Side)];
 
 struct ConflictObject<'a>(&'a Conflict<'a>, Sides<'a>);

@@ -1,17 +1,17 @@
-//! Cached translations from virtual to physical pages.
+//! A cache of translations from virtual to physical pages.
 
 use crate::qemu::{AccessInfo, Physical};
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Pages whose translation is remembered.
+/// The number of kernel pages whose translations are cached.
 const PAGES: usize = 128;
 
-/// Translations, for each of which QEMU takes longer than for the rest of an access.
+/// Cached translations. QEMU takes longer for a translation than for the rest of an access.
 ///
-/// Those of the kernel's pages are remembered while a window is open, in which the kernel does not
-/// move its own memory. What is mapped for user mode changes with the operations, but not while one
-/// block is executed again and again, to copy a page.
+/// Translations of the kernel's pages are cached while a window is open, since the kernel does not
+/// move its own memory then. Operations change the mappings of user mode, so only the last
+/// translation is cached, while the same block is executed repeatedly, as for the copy of a page.
 pub(crate) struct Pages {
     kernel: [(u64, u64); PAGES],
     user: (u64, u64),
@@ -19,7 +19,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// No page has this number.
+    /// The number of no page.
     const NONE: u64 = u64::MAX;
     pub(crate) const EMPTY: Pages =
         Pages { kernel: [(Pages::NONE, 0); PAGES], user: (Pages::NONE, 0), block: 0 };

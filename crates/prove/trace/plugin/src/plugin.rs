@@ -1,33 +1,32 @@
-//! The symbols that QEMU requires of a plugin: the version that it claims and the function that starts
-//! it.
+//! The symbols that QEMU requires of a plugin: its API version and its start function.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::{qemu, scope, session, settings, translate};
 
-/// The environment variable with the version to claim.
+/// The environment variable with the API version to claim.
 const API: &str = "KNEE_PLUGIN_API";
-/// The argument with which QEMU only shows that it can load the plugin, and ends.
+/// The argument that makes the plugin print QEMU's API versions and makes QEMU exit.
 const PROBE: &str = "probe=on";
-/// What the plugin prints then, before the oldest and the newest API version of this QEMU.
+/// The text that the plugin prints before the oldest and the newest API version of this QEMU.
 const PROBED: &str = "API versions ";
-/// Newest version that this plugin was written for.
+/// The newest API version that this plugin supports.
 const NEWEST: c_int = 7;
 
-/// The head of `qemu_info_t`; what follows differs between versions and is not used.
+/// The first fields of `qemu_info_t`. Later fields differ between versions and are not used.
 #[repr(C)]
 struct RawInfo {
     target: *const c_char,
     least_version: c_int,
     version: c_int,
-    /// Whether there is a machine; otherwise a program runs, without a kernel.
+    /// Whether QEMU emulates a machine. Otherwise it runs a program without a kernel.
     system_emulation: bool,
 }
 
-/// The version that this plugin claims to be written for.
+/// The API version that this plugin claims to be written for.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "QEMU looks for it by this name")]
+#[allow(non_upper_case_globals, reason = "QEMU finds the symbol by this name")]
 static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 
 #[used]
@@ -42,10 +41,10 @@ extern "C" fn choose_version() {
     }
 }
 
-/// Called once by QEMU when it has loaded the plugin.
+/// QEMU calls this once, after it has loaded the plugin. Returns 0 if the plugin has started.
 ///
 /// # Safety
-/// As QEMU calls it: `info` and `argc` strings at `argv` are valid.
+/// `info` and the `argc` strings at `argv` are valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn qemu_plugin_install(
     id: u64,
@@ -53,12 +52,12 @@ unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (info, arguments) = unsafe {
         let argument = |at: usize| CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned();
         (&*info, (0..usize::try_from(argc).unwrap_or(0)).map(argument).collect::<Vec<_>>())
     };
-    // SAFETY: QEMU names its target by a C string.
+    // SAFETY: QEMU's target is a C string.
     let target = unsafe { CStr::from_ptr(info.target) };
     if arguments == [PROBE] {
         eprintln!("knee-plugin: {PROBED}{} to {}", info.least_version, info.version);
@@ -68,12 +67,12 @@ unsafe extern "C" fn qemu_plugin_install(
     scope::set_program(!info.system_emulation);
     let started = match target {
         _ if info.least_version > NEWEST => Err(format!(
-            "this QEMU supports plugins of API version {} and later, and this plugin knows versions \
-             up to {NEWEST}",
+            "this QEMU requires plugins of API version {} or later, but this plugin supports only \
+             versions up to {NEWEST}",
             info.least_version
         )),
         _ if target == c"x86_64" => settings::parse(&arguments).and_then(session::start),
-        _ => Err(format!("the guest is {target:?}, and marks are known for x86_64 only")),
+        _ => Err(format!("the guest is {target:?}, but the plugin supports only x86_64")),
     };
     match started {
         Ok(()) => {

@@ -1,20 +1,21 @@
-//! QEMU's plugin interface, as much of it as is used, and this plugin's two exported symbols.
+//! The part of QEMU's plugin interface that this plugin uses.
 //!
-//! Declared by hand after include/qemu/qemu-plugin.h of QEMU 7.2, which has API version 1, and
-//! include/plugins/qemu-plugin.h of QEMU 11.1, which has version 7. Between them, for the functions
-//! used here:
+//! The declarations follow include/qemu/qemu-plugin.h of QEMU 7.2, with API version 1, and
+//! include/plugins/qemu-plugin.h of QEMU 11.1, with version 7. For the functions used here, the
+//! versions differ as follows:
 //!
 //! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU
 //!   supports: 2 from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the
 //!   plugin, so a constructor sets it: to the value of `KNEE_PLUGIN_API`, which knee sets once QEMU
-//!   has named its oldest version; otherwise to 2 if this QEMU has scoreboards, which came with
-//!   version 2.
-//! * `qemu_plugin_insn_data` returned a pointer, and copies into the caller's buffer from version 3
-//!   (9.1) on. In the C calling convention of x86-64 both can be called with all three arguments.
-//! * From version 7 on, the callbacks for translation and reset get the user data of their
-//!   registration as their last argument, and no longer the plugin's number as their first. The
+//!   has named its oldest version; otherwise to 2 if this QEMU has scoreboards, which version 2
+//!   introduced.
+//! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
+//!   buffer from then on. In the C calling convention of x86-64, both can be called with all three
+//!   arguments.
+//! * From version 7 on, the callbacks for translation and reset receive the user data of their
+//!   registration as their last argument, and no longer the plugin's ID as their first. The
 //!   registrations take that user data as an additional argument, which older versions ignore.
-//! * The CPU number that callbacks get is wrong in some versions: see [`crate::executing`].
+//! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::marker::PhantomData;
@@ -24,11 +25,11 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::scope::{counts_kernel, is_kernel, is_program};
 
-/// First version whose `qemu_plugin_insn_data` copies.
+/// The first version whose `qemu_plugin_insn_data` copies.
 const COPIES_INSTRUCTIONS: c_int = 3;
-/// First version that passes user data to all callbacks.
+/// The first version that passes user data to all callbacks.
 const PASSES_USER_DATA: c_int = 7;
-/// The longest that x86 has.
+/// The maximum length of an x86 instruction, in bytes.
 const MAX_INSTRUCTION: usize = 15;
 const NO_REGISTERS: c_int = 0;
 const READS_REGISTERS: c_int = 1;
@@ -42,8 +43,8 @@ struct RawInstruction([u8; 0]);
 #[repr(C)]
 struct RawPhysical([u8; 0]);
 
-/// With the plugin's number and the block, or from [`PASSES_USER_DATA`] on with the block and user
-/// data.
+/// A callback for translation. Its arguments are the plugin's ID and the block; from
+/// [`PASSES_USER_DATA`] on, the block and user data.
 pub(crate) type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
 type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
@@ -84,19 +85,19 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// A function of QEMU, or of a library that it uses, that not every version has.
+/// Returns the address of a function of QEMU, or of a library that it uses, if this version has it.
 pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: a null handle means everything that is loaded, and the name ends in a zero. The dynamic
-    // linker allows lookups from constructors too.
+    // SAFETY: a null handle searches all loaded objects, and the name ends in a zero. Constructors
+    // may call dlsym too.
     NonNull::new(unsafe { dlsym(ptr::null_mut(), name.as_ptr()) })
 }
 
-/// The number by which QEMU identifies this plugin, an argument of its functions.
+/// The plugin's ID, which functions of QEMU take as an argument.
 static ID: AtomicU64 = AtomicU64::new(0);
-/// API version of the QEMU that runs.
+/// The API version of this QEMU.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
-/// To be called when QEMU has loaded the plugin, with the number by which QEMU knows it and the API
-/// version of this QEMU.
+/// Stores the plugin's ID and the API version of this QEMU. Call it when QEMU has loaded the
+/// plugin.
 pub(crate) fn start(id: u64, version: c_int) {
     ID.store(id, Relaxed);
     RUNNING.store(version, Relaxed);
@@ -104,36 +105,36 @@ pub(crate) fn start(id: u64, version: c_int) {
 
 /// Calls `callback` for each block that is translated from now on.
 pub(crate) fn translate_with(callback: OnTranslate) {
-    // SAFETY: the name is the one that QEMU gave; the callback stays where it is, since QEMU does
-    // not unload plugins that did not ask for it. It takes two words in each version.
+    // SAFETY: the ID is the one that QEMU passed. The callback stays valid, since QEMU unloads a
+    // plugin only on the plugin's request. It takes two words in each version.
     unsafe {
         qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback, ptr::null_mut());
     }
 }
 
-/// Drops all translated code when all virtual CPUs have left the blocks that they are in, and calls
-/// `on_reset` then.
+/// Discards all translated code as soon as all virtual CPUs have left their current blocks, then
+/// calls `on_reset`.
 pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
-    // SAFETY: the name is the one that QEMU gave; the callback stays where it is.
+    // SAFETY: the ID is the one that QEMU passed, and the callback stays valid.
     unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
-/// A block that is being translated. Made only for the time of QEMU's callback, which is as long as
-/// the handles in it are valid; so calls with them are sound.
+/// A block that is being translated. It exists only during QEMU's callback, for which QEMU keeps
+/// its handles valid; so calls with them are sound.
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {
-    /// The block among the arguments of a callback for translation.
+    /// Returns the block among the arguments of a callback for translation.
     ///
     /// # Safety
-    /// The arguments are those that QEMU passed to the callback, which has not returned as long as the
-    /// block exists.
+    /// The arguments are those that QEMU passed to the callback, and the block does not outlive the
+    /// callback.
     pub(crate) unsafe fn of_callback(first: *mut c_void, second: *mut c_void) -> Block {
         Block(if RUNNING.load(Relaxed) < PASSES_USER_DATA { second } else { first }.cast())
     }
 
     pub(crate) fn instructions(&self) -> impl ExactSizeIterator<Item = Instruction<'_>> {
-        // SAFETY: see Block; the index is below the number.
+        // SAFETY: see Block; the index is less than the number of instructions.
         let get =
             |index| unsafe { Instruction(qemu_plugin_tb_get_insn(self.0, index), PhantomData) };
         // SAFETY: see Block.
@@ -151,7 +152,7 @@ impl Block {
     }
 }
 
-/// An instruction of a [`Block`], valid as long as that.
+/// An instruction of a [`Block`], valid as long as the block.
 #[derive(Clone, Copy)]
 pub(crate) struct Instruction<'a>(*mut RawInstruction, PhantomData<&'a Block>);
 
@@ -161,11 +162,11 @@ impl Instruction<'_> {
         unsafe { qemu_plugin_insn_vaddr(self.0) }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the instruction.
     pub(crate) fn code(self) -> Code {
         let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
         // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
-        // ones return is to all bytes of the instruction, valid as long as the block.
+        // versions return is to all bytes of the instruction, and is valid as long as the block.
         unsafe {
             code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
             let bytes = code.bytes.as_mut_ptr();
@@ -183,7 +184,7 @@ impl Instruction<'_> {
         self.before(callback, NO_REGISTERS, data);
     }
 
-    /// The same with a callback that may read registers.
+    /// Like [`on_execute`](Self::on_execute), with a callback that may read registers.
     pub(crate) fn on_execute_with_registers(self, callback: OnExecute, data: u64) {
         self.before(callback, READS_REGISTERS, data);
     }
@@ -221,22 +222,22 @@ impl Deref for Code {
     }
 }
 
-/// What an access is to.
+/// The target of an access.
 pub(crate) enum Physical {
     Memory(u64),
-    /// A device, or what is not the program's where only that counts.
+    /// A device, or memory of the kernel if only the program counts.
     Device,
-    /// QEMU has lost the translation, which its documentation allows.
+    /// QEMU has no translation of the address any more, which its documentation allows.
     Unknown,
 }
 
-/// An access to memory. To be made and used within QEMU's callback only.
+/// An access to memory. Use it only within QEMU's callback.
 #[derive(Clone, Copy)]
 pub(crate) struct AccessInfo(pub(crate) u32);
 
 impl AccessInfo {
     pub(crate) fn bytes(self) -> u64 {
-        // SAFETY: QEMU decodes the number and accesses no memory.
+        // SAFETY: QEMU only decodes the number.
         1 << unsafe { qemu_plugin_mem_size_shift(self.0) }
     }
 
@@ -245,15 +246,16 @@ impl AccessInfo {
         unsafe { qemu_plugin_mem_is_store(self.0) }
     }
 
-    /// Where the memory is; of a program, where it sees it: all its threads see the same.
+    /// Returns the physical address of the access; for a program, its virtual address, since all
+    /// threads have the same address space.
     pub(crate) fn physical(self, address: u64) -> Physical {
         if is_program() || !counts_kernel() {
-            // A system call or a page fault that ends a block of the program is delivered through
-            // tables and stacks of the kernel.
+            // If a system call or a page fault ends a block of the program, the CPU accesses tables
+            // and stacks of the kernel to deliver it.
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
-        // SAFETY: called within the callback of the access, on the thread of its virtual CPU. What
-        // QEMU returns belongs to QEMU, and is read before its next function is called.
+        // SAFETY: called within the callback of the access, on the thread of its virtual CPU. The
+        // result belongs to QEMU, and is read before the next call of `qemu_plugin_get_hwaddr`.
         unsafe {
             let physical = qemu_plugin_get_hwaddr(self.0, address);
             if physical.is_null() {

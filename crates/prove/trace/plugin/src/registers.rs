@@ -1,7 +1,7 @@
-//! Registers of the executing virtual CPU, which QEMU reads from version 9.0 on.
+//! Registers of the executing virtual CPU, which plugins can read from QEMU 9.0 on.
 //!
-//! Older versions do not have the functions, so they are looked up; so are those of GLib, by which
-//! QEMU passes arrays.
+//! Older versions lack the functions, so the plugin looks them up at run time, as well as functions
+//! of GLib, whose arrays QEMU passes.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -16,7 +16,7 @@ struct RawArray {
     length: c_uint,
 }
 
-/// The head of `qemu_plugin_reg_descriptor`; from version 7 on something follows.
+/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 on, it has more.
 #[repr(C)]
 struct RawDescriptor {
     handle: *mut c_void,
@@ -24,7 +24,7 @@ struct RawDescriptor {
 }
 
 type GetRegisters = unsafe extern "C" fn() -> *mut RawArray;
-/// It returns how many bytes it has appended, or from version 6 on whether it could read.
+/// Returns the number of bytes that it has appended; from version 6 on, whether it succeeded.
 type ReadRegister = unsafe extern "C" fn(*mut c_void, *mut RawArray) -> c_int;
 type NewByteArray = unsafe extern "C" fn() -> *mut RawArray;
 type SetSize = unsafe extern "C" fn(*mut RawArray, c_uint) -> *mut RawArray;
@@ -34,35 +34,36 @@ type ElementSize = unsafe extern "C" fn(*mut RawArray) -> c_uint;
 pub(crate) struct Registers {
     read: ReadRegister,
     set_size: SetSize,
-    /// What QEMU reads into.
+    /// The array to which QEMU appends values.
     buffer: *mut RawArray,
     gs: *mut c_void,
     kernel_gs: *mut c_void,
 }
 
-/// The function of this name and type.
+/// Returns the function of this name and type.
 ///
 /// # Safety
 /// `T` is the type of a pointer to the function.
 unsafe fn function<T: Copy>(name: &CStr) -> Option<T> {
     const { assert!(size_of::<T>() == size_of::<*mut c_void>()) };
-    // SAFETY: a pointer to a function has the size of one to data, and the caller vouches for its type.
+    // SAFETY: pointers to functions and to data have the same size, and the caller guarantees the
+    // type.
     symbol(name).map(|address| unsafe { mem::transmute_copy::<NonNull<c_void>, T>(&address) })
 }
 
 impl Registers {
-    /// Whether this QEMU can read registers.
+    /// Returns whether this QEMU can read registers.
     pub(crate) fn can_be_read() -> bool {
         symbol(c"qemu_plugin_read_register").is_some()
     }
 
-    /// Finds the registers, if this QEMU has them. To be called in a callback of a virtual CPU, where they
-    /// can be read.
+    /// Finds the registers, if this QEMU has them. Call it in a callback of a virtual CPU that may
+    /// read registers.
     pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
-        // glib/garray.h. An array of descriptors has the length that it contains, each of the size that GLib
-        // returns, beginning with a handle and a name that ends in a zero. QEMU does not use it any
-        // more; it is not freed, as it is got once.
+        // glib/garray.h. The array of descriptors states its length, and GLib returns the size of
+        // an element. Each begins with a handle and a name that ends in a zero. QEMU does not use
+        // the array after it has returned it. It is not freed, since this function succeeds once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;
@@ -85,23 +86,24 @@ impl Registers {
         }
     }
 
-    /// The base of GS. To be called in a callback that may read registers, as the next one.
+    /// Returns the base of GS. Call this and `kernel_gs_base` in a callback that may read
+    /// registers.
     #[inline]
     pub(crate) fn gs_base(&self) -> u64 {
         self.read(self.gs)
     }
 
-    /// The base that `swapgs` exchanges with it.
+    /// Returns the base that `swapgs` exchanges with that of GS.
     #[inline]
     pub(crate) fn kernel_gs_base(&self) -> u64 {
         self.read(self.kernel_gs)
     }
 
-    /// A register of 64 bits; 0 if QEMU cannot read it now.
+    /// Returns the value of a register of 64 bits, or 0 if QEMU cannot read it now.
     #[inline]
     fn read(&self, handle: *mut c_void) -> u64 {
-        // SAFETY: the handle is QEMU's and stays valid. QEMU appends to the buffer, which is this
-        // plugin's own and is used by the thread of the callback only.
+        // SAFETY: the handle is QEMU's and stays valid. QEMU appends to the buffer, which belongs
+        // to this plugin and is used only by the thread of the callback.
         unsafe {
             (self.set_size)(self.buffer, 0);
             (self.read)(handle, self.buffer);

@@ -1,4 +1,5 @@
-//! Which code counts: that of the kernel, that of user mode, and what kernel code does to its stack.
+//! Settings that select the code that counts: kernel code, user code, and accesses of kernel code
+//! to its stack.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -7,7 +8,7 @@ static KERNEL: AtomicBool = AtomicBool::new(true);
 static STACK: AtomicBool = AtomicBool::new(true);
 static PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Sets what counts.
+/// Sets the code that counts.
 pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     USER.store(user, Relaxed);
     KERNEL.store(kernel, Relaxed);
@@ -19,27 +20,27 @@ pub(crate) fn set_program(program: bool) {
     PROGRAM.store(program, Relaxed);
 }
 
-/// Whether QEMU runs a program without a machine.
+/// Returns whether QEMU runs a program without a machine.
 pub(crate) fn is_program() -> bool {
     PROGRAM.load(Relaxed)
 }
 
-/// Whether what happens in user mode counts.
+/// Returns whether user code counts.
 pub(crate) fn counts_user() -> bool {
     USER.load(Relaxed)
 }
 
-/// Whether what happens in the kernel counts.
+/// Returns whether kernel code counts.
 pub(crate) fn counts_kernel() -> bool {
     KERNEL.load(Relaxed)
 }
 
-/// Whether what kernel code does to its stack counts.
+/// Returns whether accesses of kernel code to its stack count.
 pub(crate) fn counts_stack() -> bool {
     STACK.load(Relaxed)
 }
 
-/// Whether an address is in the kernel's half of the address space.
+/// Returns whether an address is in the kernel's half of the address space.
 pub(crate) fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }

@@ -1,8 +1,8 @@
 //! The current test and its sides.
 //!
-//! A side is in one of two places: here, behind a lock, or, while its window is open, in its virtual
-//! CPU's slot, where no lock is needed for every access. Windows of one test are open one after the
-//! other, and the guest orders them, so a lock per mark costs nothing.
+//! While its window is open, a side is in its virtual CPU's slot, where accesses need no lock.
+//! Otherwise it is here, protected by a lock. The guest opens the windows of a test one after the
+//! other, so CPUs do not contend for the lock at marks.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
@@ -23,28 +23,28 @@ use crate::vcpu::Vcpu;
 
 struct Session {
     output: Output,
-    /// The reader of results writes a byte here when the guest may continue.
+    /// A byte that can be read here lets the paused guest continue.
     resume: Option<File>,
     trace: Option<u64>,
-    /// Which CPUs have which lines, with `moves=on`.
+    /// The lines in each CPU's cache, with `moves=on`.
     caches: Option<Caches>,
     armed: bool,
-    /// The guest has what is executed in windows translated apart.
+    /// Whether QEMU translates the code of windows separately: see [`apart`].
     apart: bool,
-    /// The test that has begun and not ended.
+    /// The number of the test that has begun and not ended.
     test: Option<u64>,
     begun: u64,
-    /// Sides whose window is not open now.
+    /// The sides whose windows are closed.
     sides: [Option<Box<Side>>; SIDES],
-    /// Marks that fitted nowhere since the last result.
+    /// The number of marks out of order since the last result.
     stray: u64,
 }
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
 static ENTRIES: RwLock<Option<HashMap<u64, EntryKind>>> = RwLock::new(None);
-/// Whether what is translated now may be executed in a window.
+/// Whether code that is translated now may be executed in a window.
 static WATCHING: AtomicBool = AtomicBool::new(true);
-/// How many windows are open.
+/// The number of open windows.
 static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens the files that the settings name.
@@ -70,29 +70,30 @@ fn with<T>(does: impl FnOnce(&mut Session) -> T) -> Option<T> {
     SESSION.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(does)
 }
 
-/// Whether what is translated now may be executed in a window.
+/// Returns whether code that is translated now may be executed in a window.
 pub(crate) fn is_watching() -> bool {
     WATCHING.load(Relaxed)
 }
 
-/// Whether a window is open on any virtual CPU.
+/// Returns whether a window is open on any virtual CPU.
 pub(crate) fn has_windows() -> bool {
     WINDOWS.load(Relaxed) > 0
 }
 
-/// The guest has what is executed in windows translated apart.
+/// Handles [`Mark::Apart`](knee_marks::Mark::Apart): QEMU translates the code of windows separately
+/// from now on.
 pub(crate) fn apart() {
     with(|session| session.apart = true);
     WATCHING.store(false, Relaxed);
 }
 
-/// The guest names an entry.
+/// Records an entry to the kernel that the guest has reported.
 pub(crate) fn learn(entry: Entry) {
     let mut entries = ENTRIES.write().unwrap_or_else(PoisonError::into_inner);
     entries.get_or_insert_default().insert(entry.address, entry.kind);
 }
 
-/// What enters the kernel at this address.
+/// Returns the kind of the kernel entry at this address, if there is one.
 pub(crate) fn entry_at(address: u64) -> Option<EntryKind> {
     let entries = ENTRIES.read().unwrap_or_else(PoisonError::into_inner);
     entries.as_ref()?.get(&address).copied()
@@ -111,33 +112,33 @@ fn entries() -> Entries {
     count
 }
 
-/// A result that cannot be written is lost, with a message for each line: the guest continues, and the
-/// driver misses the line.
-fn complain(written: std::io::Result<()>) {
+/// Prints the error if a result could not be written. The result is lost, and the guest continues;
+/// the driver detects that the line is missing.
+fn report_error(written: std::io::Result<()>) {
     if let Err(error) = written {
         eprintln!("knee-plugin: cannot write results: {error}");
     }
 }
 
-/// Whether this is the first mark that arms.
+/// Handles [`Mark::Arm`](knee_marks::Mark::Arm). Returns whether it is the first one.
 pub(crate) fn arm() -> bool {
     let first = with(|session| {
         let first = !session.armed;
         if first {
             session.armed = true;
-            complain(session.output.header(scope::counts_user(), entries()));
+            report_error(session.output.header(scope::counts_user(), entries()));
         }
         first
     });
     first.unwrap_or(false)
 }
 
-/// All virtual CPUs lose their lines.
+/// Empties the caches of all virtual CPUs.
 pub(crate) fn flush() {
     with(|session| session.caches = session.caches.take().map(|_| Caches::default()));
 }
 
-/// A test begins. One that has not ended before is without a result.
+/// Begins a test. If the one before has not ended, it gets no result.
 pub(crate) fn begin() {
     with(|session| {
         let test = session.begun;
@@ -147,7 +148,7 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // Its window is still open at the end of the test; the CPU keeps its side.
+                // Its window is still open. The CPU keeps the old side.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;
@@ -157,8 +158,8 @@ pub(crate) fn begin() {
     });
 }
 
-/// The test ends: its result is written. If it has conflicts, or a side was switched out, the guest
-/// pauses, since the reader of results may read its memory or have the test run again.
+/// Ends the test and writes its result. If it has conflicts, or a side was switched out, the guest
+/// pauses: the reader of results may read its memory or request another run of the test.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -176,7 +177,7 @@ pub(crate) fn end() {
         let written = session.output.test(test, &opened, stray, moves.as_ref());
         let disturbed = opened.iter().any(|(_, side)| side.count.switches > 0);
         let wait = matches!(written, Ok(found) if found > 0 || disturbed);
-        complain(written.map(drop));
+        report_error(written.map(drop));
         if wait {
             session.wait();
         }
@@ -184,8 +185,8 @@ pub(crate) fn end() {
 }
 
 impl Session {
-    /// Pauses the guest, with all that the test made, until the reader of results has read its memory. If
-    /// there is no reader any more, the guest continues.
+    /// Pauses the guest until the reader of results lets it continue. If there is no reader any
+    /// more, the guest continues at once.
     fn wait(&mut self) {
         let Some(mut resume) = self.resume.as_ref() else { return };
         if resume.read_exact(&mut [0]).is_err() {
@@ -194,7 +195,7 @@ impl Session {
     }
 }
 
-/// The window of a side opens. Outside of a test, as in a run that fills caches, it does not.
+/// Opens the window of a side. Does nothing outside of a test, as in a run that fills caches.
 pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
     with(|session| {
         if session.test.is_none() {
@@ -216,7 +217,7 @@ pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
     });
 }
 
-/// The window of a side closes.
+/// Closes the window of a side.
 pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
     with(|session| {
         let Some((open, mut done)) = vcpu.close() else {
@@ -230,8 +231,8 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that marks code of windows is the CPU's, so a task that is switched out leaves it to
-        // another one, which may keep it. From then on the flag means nothing.
+        // The flag that marks the code of windows belongs to the CPU. If the task was switched out,
+        // another task may have got the flag and kept it, so the flag is unreliable from then on.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

@@ -1,6 +1,6 @@
-//! The plugin's arguments, as typed, and what they mean.
+//! Parses the plugin's arguments.
 
-/// What the arguments mean.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) out: String,
@@ -9,12 +9,12 @@ pub(crate) struct Settings {
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
     pub(crate) stack: bool,
-    /// Only user code counts, and lines are known by virtual addresses.
+    /// Whether only user code counts, and virtual addresses identify lines.
     pub(crate) program: bool,
     pub(crate) registers: bool,
 }
 
-/// Reads arguments of the form `name=value`, as QEMU passes them.
+/// Parses arguments of the form `name=value`, as QEMU passes them.
 pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
     let mut settings = Settings {
         out: String::new(),
@@ -27,34 +27,39 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
         registers: true,
     };
     for argument in arguments {
-        let wrong = |expected| format!("{argument} is none of its arguments: {expected}");
+        let wrong = |expected| format!("invalid argument {argument}: {expected}");
         match argument.split_once('=').ok_or_else(|| wrong("name=value is expected"))? {
             ("out", path) => settings.out = path.to_owned(),
             ("user", "on" | "true") => settings.user = true,
             ("user", "off" | "false") => settings.user = false,
-            ("user", _) => return Err(wrong("user is on or off")),
+            ("user", _) => return Err(wrong("user must be on or off")),
             ("moves", "on") => settings.moves = true,
             ("moves", "off") => settings.moves = false,
-            ("moves", _) => return Err(wrong("moves is on or off")),
+            ("moves", _) => return Err(wrong("moves must be on or off")),
             ("stack", "on") => settings.stack = true,
             ("stack", "off") => settings.stack = false,
-            ("stack", _) => return Err(wrong("stack is on or off")),
+            ("stack", _) => return Err(wrong("stack must be on or off")),
             ("scope", "program") => settings.program = true,
             ("scope", "machine") => settings.program = false,
-            ("scope", _) => return Err(wrong("scope is program or machine")),
+            ("scope", _) => return Err(wrong("scope must be program or machine")),
             ("cpu", "registers") => settings.registers = true,
             ("cpu", "number") => settings.registers = false,
-            ("cpu", _) => return Err(wrong("cpu is registers or number")),
+            ("cpu", _) => return Err(wrong("cpu must be registers or number")),
             ("trace", index) => {
-                let index = index.parse().map_err(|_| wrong("trace is the index of a test"))?;
+                let index =
+                    index.parse().map_err(|_| wrong("trace must be the index of a test"))?;
                 settings.trace = Some(index);
             }
             ("resume", path) => settings.resume = Some(path.to_owned()),
-            _ => return Err(wrong("it has out, user, trace, resume, moves, stack, scope and cpu")),
+            _ => {
+                return Err(wrong(
+                    "known arguments are out, user, trace, resume, moves, stack, scope and cpu",
+                ));
+            }
         }
     }
     match settings.out.as_str() {
-        "" => Err("it wants out=PATH, where to write results".to_owned()),
+        "" => Err("missing argument out=PATH, the file for results".to_owned()),
         _ => Ok(settings),
     }
 }
@@ -89,9 +94,9 @@ mod tests {
 
     #[test]
     fn the_message_about_a_wrong_argument_names_the_problem() {
-        let expected = "user=maybe is none of its arguments: user is on or off";
+        let expected = "invalid argument user=maybe: user must be on or off";
         assert_eq!(parsed("out=x user=maybe").unwrap_err(), expected);
-        let expected = "it wants out=PATH, where to write results";
+        let expected = "missing argument out=PATH, the file for results";
         assert_eq!(parsed("user=on").unwrap_err(), expected);
     }
 }

@@ -1,14 +1,14 @@
-//! What a side of a test did.
+//! The record of a side of a test.
 
 use crate::calls::Calls;
 use crate::lines::{Access, LineTable};
 use crate::pages::Pages;
 use crate::qemu::{AccessInfo, Physical};
 
-/// A trace is cut here, at 40 MiB.
+/// The maximum number of accesses in a trace: 40 MiB.
 const MAX_TRACE: usize = 1 << 20;
 
-/// What a side of a test did.
+/// The record of a side of a test.
 pub(crate) struct Side {
     pub(crate) table: LineTable,
     pub(crate) count: Count,
@@ -17,21 +17,23 @@ pub(crate) struct Side {
     pub(crate) trace: Option<Vec<Access>>,
 }
 
-/// … in numbers.
+/// The counters of a side.
 #[derive(Default)]
 pub(crate) struct Count {
-    /// The virtual CPU whose window opened last.
+    /// The virtual CPU on which the side's last window opened.
     pub(crate) cpu: u32,
-    /// Windows opened, and closed again.
+    /// The number of windows that were opened.
     pub(crate) opened: u32,
+    /// The number of windows that were closed.
     pub(crate) closed: u32,
     pub(crate) instructions: u64,
     pub(crate) accesses: u64,
-    /// Interrupts that were left out.
+    /// The number of interrupts, whose accesses are ignored.
     pub(crate) interrupts: u64,
-    /// How often the task was switched out. What it does before and after counts.
+    /// The number of times that the task was switched out. What it does before and after counts.
     pub(crate) switches: u64,
-    /// Accesses whose physical address QEMU did not know; they are missing.
+    /// The number of accesses whose physical address QEMU did not know. They are missing from the
+    /// table.
     pub(crate) unresolved: u64,
 }
 
@@ -41,7 +43,7 @@ impl Side {
         Side { table, count, calls, trace: None }
     }
 
-    /// Clears it for a new test, and keeps the memory.
+    /// Clears the side for a new test, and keeps its memory allocated.
     pub(crate) fn clear(&mut self, trace: bool) {
         self.table.clear();
         self.count = Count::default();
@@ -49,7 +51,7 @@ impl Side {
         self.trace = trace.then(Vec::new);
     }
 
-    /// Enters an access within a page.
+    /// Records an access within a page.
     #[inline]
     pub(crate) fn access(
         &mut self,

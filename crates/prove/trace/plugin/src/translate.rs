@@ -1,11 +1,11 @@
-//! Which callbacks a block of instructions gets when QEMU translates it.
+//! Selects the callbacks of each block of instructions when QEMU translates it.
 //!
-//! Kernel code, identified by addresses in the upper half, gets one per block and one per access to
-//! memory. User code gets them with `user=on` only, so that user threads that wait for each other
-//! by spinning cost nothing; with `scope=program` user code gets them and kernel code gets none.
-//! Before arming, only the marks that precede tests get any: callbacks on
-//! everything make a guest boot nine times slower. Of a guest that has the code of windows translated
-//! apart (`Mark::Apart`), kernel code gets none that is translated while no window is open.
+//! Kernel code, identified by addresses in the upper half, gets a callback per block and per access
+//! to memory. User code gets them only with `user=on`, so that user threads that spin have no
+//! callbacks. With `scope=program`, user code gets them and kernel code gets none. Before
+//! `Mark::Arm`, only the marks that precede tests get callbacks: with callbacks for all code, a
+//! guest boots nine times slower. After `Mark::Apart`, kernel code that is translated while no
+//! window is open gets none.
 
 use std::ffi::{c_uint, c_void};
 
@@ -19,27 +19,27 @@ use crate::scope::{self, is_kernel};
 use crate::session;
 use crate::vcpu::vcpu;
 
-/// Translates with callbacks for the marks that precede tests. To be called when QEMU has loaded the
-/// plugin.
+/// Registers the translation callback for the marks that precede tests. Call it when QEMU has
+/// loaded the plugin.
 pub(crate) fn start() {
     qemu::translate_with(on_translate_before_arming);
 }
 
 unsafe extern "C" fn on_translate_before_arming(first: *mut c_void, second: *mut c_void) {
-    // SAFETY: QEMU passes its own arguments, and the block does not outlive this call.
+    // SAFETY: these are QEMU's arguments, and the block does not outlive this call.
     before_arming(&unsafe { Block::of_callback(first, second) });
 }
 
 unsafe extern "C" fn on_translate(first: *mut c_void, second: *mut c_void) {
     // SAFETY: as above.
-    armed(&unsafe { Block::of_callback(first, second) });
+    after_arming(&unsafe { Block::of_callback(first, second) });
 }
 
 extern "C" fn on_reset(_: u64) {
     qemu::translate_with(on_translate);
 }
 
-/// Looks for entries and for the marks that come before tests, in user code.
+/// Handles entries and the marks that precede tests in a block of user code.
 fn before_arming(block: &Block) {
     for insn in block.instructions() {
         if is_kernel(insn.address()) {
@@ -54,8 +54,8 @@ fn before_arming(block: &Block) {
     }
 }
 
-/// Gives a block the callbacks that it needs while tests run.
-fn armed(block: &Block) {
+/// Registers the callbacks that a block needs while tests run.
+fn after_arming(block: &Block) {
     let length = block.instructions().len();
     let Some(first) = block.instructions().next() else { return };
     let kernel = is_kernel(first.address());
@@ -80,7 +80,7 @@ fn armed(block: &Block) {
         if (kernel || user) && is_repeated_string(&code) {
             insn.on_execute(on_repeat, insn.address());
         }
-        // A call pushes what it returns to after all else.
+        // A call pushes its return address after all other accesses.
         let pushes = u8::from(calls && !stack);
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}

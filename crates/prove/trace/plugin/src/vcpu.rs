@@ -1,17 +1,18 @@
-//! What a virtual CPU does, and what of it belongs to the side whose window is open there.
+//! Decides which accesses of a virtual CPU belong to the side whose window is open on it.
 //!
-//! An interrupt inside a window is not the operation's. It is left out by nesting: entering at an
-//! interrupt's address is one deeper, and from there on every entry, faults included, is. A return
-//! is an `iretq`; but the kernel also returns to itself with one to serialize the CPU
-//! (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then the next instruction is the one
-//! behind it. So whether an `iretq` ended a level shows when the next block begins. What is recorded
-//! continues where the interrupted code does: an interrupt hides nothing.
+//! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin
+//! counts the depth of interrupts. An entry at an interrupt's address increments the depth; inside
+//! an interrupt, every entry does, including faults. An `iretq` decrements it, with one exception:
+//! the kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
+//! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So
+//! the address of the next block shows whether the `iretq` was a return. After the return,
+//! recording continues with the interrupted code, so an interrupt hides none of it.
 //!
-//! A task that is switched out, because it sleeps or another has its turn, is not the CPU's business
-//! until it is back. The running task cannot be seen, but `__switch_to_asm` saves a task's registers on its
-//! stack and the stack pointer in its `task_struct`, and reads them from the same addresses when it
-//! switches back. So the addresses that it wrote on the way out are remembered, and when it reads
-//! one of them the task is there again, as deep in interrupts as it was.
+//! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
+//! ignored. The plugin cannot see the running task. But `__switch_to_asm` saves a task's registers
+//! on the task's stack and the stack pointer in its `task_struct`, and reads them from the same
+//! addresses when it switches back. So the plugin stores the addresses that the switch writes. When
+//! a later switch reads one of them, the task is running again, at its former depth of interrupts.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -25,40 +26,44 @@ use crate::pages::{PAGE_BYTES, Pages};
 use crate::qemu::AccessInfo;
 use crate::side::Side;
 
-/// QEMU's x86 machines have 255 virtual CPUs without interrupt remapping.
+/// The maximum number of virtual CPUs. QEMU's x86 machines have at most 255 without interrupt
+/// remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
-/// `__switch_to_asm` is shorter, and what follows it within this distance does not switch.
+/// The range of addresses, in bytes, that counts as `__switch_to_asm`. The function is shorter, and
+/// the code behind it in this range does not switch tasks.
 const SWITCH_BYTES: u64 = 256;
-/// It saves six registers, flags in older kernels, the stack pointer and the stack's canary.
+/// The maximum number of addresses that a switch writes. It saves six registers, the flags in older
+/// kernels, the stack pointer and the stack's canary.
 const MAX_SAVED: usize = 16;
 
-/// Whether the task whose window is open runs.
+/// Whether the task whose window is open is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Here,
-    /// It is being switched out, by the code at this address.
+    /// The code at this address is switching the task out.
     Leaves(u64),
     Away,
-    /// Another is being switched out: it may come back.
+    /// The code at this address is switching another task out, and may switch to this one.
     MayArrive(u64),
 }
 
 /// A virtual CPU.
 pub(crate) struct Vcpu {
-    /// The side whose window is open, with its number.
+    /// The side whose window is open, and its number.
     side: Option<(usize, Box<Side>)>,
-    /// Interrupts, and exceptions inside of them, that have not returned.
+    /// The number of interrupts, and of exceptions inside of them, that have not returned.
     depth: u32,
-    /// An `iretq` is being executed inside an interrupt; this is the address behind it.
+    /// The address behind an `iretq` that is being executed inside an interrupt.
     returning: Option<u64>,
     presence: Presence,
-    /// Whether what happens now belongs to the side: its task is there, and in no interrupt.
+    /// Whether the current accesses belong to the side: its task is running, and not in an
+    /// interrupt.
     counts: bool,
-    /// Accesses that the last instruction of a block has still to make.
+    /// The number of accesses that a block's last instruction has yet to make.
     last_accesses: usize,
-    /// The repeated instruction on a string that the last block ended with, at this address.
+    /// The address of the repeated string instruction that is in progress.
     repeated: Option<u64>,
-    /// Where the task's registers were saved when it was switched out.
+    /// The addresses at which the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
     pages: Pages,
 }
@@ -82,7 +87,7 @@ impl Vcpu {
         self.side.is_some()
     }
 
-    /// Opens the window: what happens from now on is recorded in `side`.
+    /// Opens the window. From now on, accesses are recorded in `side`.
     pub(crate) fn open(&mut self, number: usize, mut side: Box<Side>) {
         side.calls.open();
         *self = Vcpu { side: Some((number, side)), counts: true, ..Vcpu::new() };
@@ -94,7 +99,7 @@ impl Vcpu {
         self.side.take()
     }
 
-    /// A block begins.
+    /// Handles the begin of a block.
     #[inline]
     pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
         if self.side.is_none() {
@@ -109,7 +114,8 @@ impl Vcpu {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
-            // Its first time was in the block before. It may be interrupted by a fault and go on.
+            // The block before has counted the instruction. A fault may have interrupted it in
+            // between.
             let after = self.repeated.map(|repeated| start.address.wrapping_sub(repeated));
             let again = after == Some(0);
             if after.is_some_and(|distance| (1..=INSTRUCTION_BYTES).contains(&distance)) {
@@ -120,7 +126,7 @@ impl Vcpu {
         }
     }
 
-    /// Follows the task into interrupts and out of them, and out of the CPU.
+    /// Updates the depth of interrupts and the presence of the task.
     fn follow(&mut self, start: &BlockStart) {
         let Some((_, side)) = self.side.as_mut() else { return };
         let switches = start.enters == Some(EntryKind::Switch);
@@ -160,7 +166,7 @@ impl Vcpu {
         }
     }
 
-    /// A call is executed.
+    /// Handles a call instruction.
     pub(crate) fn call(&mut self, pc: u64) {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
@@ -169,26 +175,26 @@ impl Vcpu {
         }
     }
 
-    /// A repeated instruction on a string is executed.
+    /// Handles a repeated string instruction.
     pub(crate) fn repeat(&mut self, pc: u64) {
         if self.counts {
             self.repeated = Some(pc);
         }
     }
 
-    /// An `iretq` is executed.
+    /// Handles an `iretq`; `behind` is the address behind it.
     pub(crate) fn returns(&mut self, behind: u64) {
         if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
         }
     }
 
-    /// The last instruction of a block is executed, which makes this many accesses.
+    /// Handles the last instruction of a block, which makes this number of accesses.
     pub(crate) fn last_of_block(&mut self, accesses: usize) {
         self.last_accesses = accesses;
     }
 
-    /// Whether an access that QEMU reports for such an instruction can be its own; see
+    /// Returns whether an access that QEMU reports for a block's last instruction is its own; see
     /// [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
@@ -196,7 +202,7 @@ impl Vcpu {
         is_own
     }
 
-    /// An instruction accessed memory.
+    /// Handles an access to memory.
     #[inline]
     pub(crate) fn access(&mut self, info: AccessInfo, address: u64, pc: u64) {
         if !self.counts {
@@ -209,13 +215,13 @@ impl Vcpu {
         if bytes <= here {
             side.access(&mut self.pages, info, address, bytes, pc);
         } else {
-            // The pages of an access across two need not be neighbours in physical memory.
+            // The two pages of the access need not be adjacent in physical memory.
             side.access(&mut self.pages, info, address, here, pc);
             side.access(&mut self.pages, info, address + here, bytes - here, pc);
         }
     }
 
-    /// An access that does not count may show that the task leaves, or that it is back.
+    /// Handles an access that does not count: it may save or restore the registers of the task.
     #[cold]
     fn recognise(&mut self, info: AccessInfo, address: u64) {
         match self.presence {
@@ -233,24 +239,24 @@ impl Vcpu {
     }
 }
 
-/// Apart from each other, since each is written by another thread.
+/// A virtual CPU, aligned against false sharing: each slot is written by another thread.
 #[repr(align(128))]
 struct Slot(UnsafeCell<Vcpu>);
 
-// SAFETY: `vcpu` is the only way to a slot, and it is called on the thread of the slot's CPU only.
+// SAFETY: only `vcpu` accesses a slot, and it is called only on the thread of the slot's CPU.
 unsafe impl Sync for Slot {}
 
 static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
 
-/// Calls `with` with the virtual CPU of this number. To be called from QEMU's callbacks with the
-/// number that these were given, and not from `with`.
+/// Calls `with` with the virtual CPU of this number. Call it from QEMU's callbacks, with the number
+/// of the executing CPU, and not from `with`.
 #[inline]
 pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
-    // instructions there, one after the other. (With one thread for all CPUs, their turns are
-    // ordered by that thread.) No callback is made while another's `with` runs: nothing in it
-    // executes instructions of the guest. So this is the only reference.
+    // instructions there, one after the other. (If all CPUs share a thread, it executes them one
+    // after the other.) No callback runs while another's `with` does, since `with` executes no
+    // instructions of the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
 
@@ -265,8 +271,8 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks; `Err` is an iretq with the address behind it. Returns the side and how
-    /// deep the CPU is at the end.
+    /// Runs blocks; `Err` is an iretq with the address behind it. Returns the side and the depth of
+    /// interrupts at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_left_out_and_what_follows_is_not() {
+    fn an_interrupt_is_ignored_and_the_code_after_it_is_not() {
         use EntryKind::Interrupt;
         let entry = Ok((KERNEL + 0x100, Some(Interrupt)));
         let end = Ok((KERNEL + 0x200, None));
@@ -310,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_instruction_counts_once_however_often_a_block_begins_with_it() {
+    fn a_repeated_instruction_counts_once_even_if_many_blocks_begin_with_it() {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         let string = KERNEL + 0x10;
@@ -320,7 +326,8 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, the last of them repeated; two more repetitions; the instructions after it.
+        // Three instructions, the last of them repeated; two more repetitions; the instructions
+        // after it.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);
@@ -334,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn serializing_the_cpu_ends_no_interrupt() {
+    fn serializing_the_cpu_does_not_end_an_interrupt() {
         let (_, depth) = run(&[
             Ok((KERNEL + 0x100, Some(EntryKind::Interrupt))),
             Err(KERNEL + 0x502),
@@ -344,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_right_after_another_is_no_deeper() {
+    fn consecutive_interrupts_do_not_nest() {
         use EntryKind::Interrupt;
         let (side, depth) = run(&[
             Ok((KERNEL + 0x100, Some(Interrupt))),
@@ -376,12 +383,12 @@ mod tests {
         assert_eq!((count.switches, count.interrupts, count.instructions), (1, 0, 1));
     }
 
-    /// The callers of the code that runs at the end of these blocks.
+    /// Returns the callers of the code that runs at the end of these blocks.
     fn callers(blocks: &[(u64, Option<EntryKind>, Ends)]) -> Vec<u64> {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         for &(address, enters, ends) in blocks {
-            // An access shows that a switched task is back, and only QEMU can make one.
+            // Only an access, which only QEMU can make, shows that a switched-out task runs again.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
                 vcpu.counts = vcpu.depth == 0;
@@ -398,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_between_a_call_and_its_callee_is_no_caller() {
+    fn an_interrupt_between_a_call_and_its_callee_is_not_a_caller() {
         let (call, callee) = (KERNEL + 0x1000, KERNEL + 0x2000);
         let blocks = [
             (call, None, Ends::Call),
@@ -408,7 +415,7 @@ mod tests {
             (callee, None, Ends::Otherwise),
         ];
         assert_eq!(callers(&blocks), [call + 1]);
-        // … and neither is one right before the callee returns.
+        // Nor is an interrupt right before the callee returns.
         let back = [&blocks[1..4], &[(call + 6, None, Ends::Otherwise)]].concat();
         let blocks = [&blocks[..1], &[(callee, None, Ends::Return)], &back].concat();
         assert_eq!(callers(&blocks), []);
