@@ -1,47 +1,48 @@
-//! Trials whose verdicts are known, made before the first test by the threads that make its calls:
-//! they show knee whether QEMU reports what threads share, and nothing else.
+//! Trials with known verdicts. The threads that make calls run them before the first test. The
+//! results show knee whether QEMU reports the memory that two threads share, and no other.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use knee_marks::{Mark, SIDES};
 use serde::{Deserialize, Serialize};
 
-/// Where the first of two neighbouring bytes is in its line.
+/// The offset of the first of the two neighbouring bytes in their line.
 pub const NEIGHBOURS_AT: usize = 10;
 const LINE: usize = 64;
 
-/// What both threads of a trial do.
+/// The operation of both threads of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Nothing.
     Nothing,
-    /// Each writes to a line of its own.
+    /// Each thread writes to its own line.
     OwnLines,
-    /// Both write the first word of one line, eight bytes.
+    /// Both threads write the first eight bytes of one line.
     SharedWord,
-    /// Each writes a byte of one line: thread `n` the one at [`NEIGHBOURS_AT`] and `n` more.
+    /// The threads write neighbouring bytes of one line: thread `n` writes the byte at
+    /// [`NEIGHBOURS_AT`] + `n`.
     NeighbouringBytes,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in the order of their trials.
     pub const ALL: [Kind; 4] =
         [Kind::Nothing, Kind::OwnLines, Kind::SharedWord, Kind::NeighbouringBytes];
 }
 
-/// Two threads, one after the other. The number of a thread is that of its side.
+/// A trial. Its two threads run one after the other. The number of a thread is that of its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// What both do.
+    /// The operation of both threads.
     pub kind: Kind,
-    /// The thread that does it first.
+    /// The thread that runs first.
     pub first: usize,
-    /// … and the other.
+    /// The thread that runs second.
     pub second: usize,
 }
 
-/// All trials, in their order: each thread beside the next one, in both orders.
+/// Returns all trials, in their order. Each thread has trials with the next one, in both orders.
 pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);
@@ -59,7 +60,8 @@ static OWN: [Words; SIDES] = [const { Words([const { AtomicU64::new(0) }; LINE /
 static SHARED: Words = Words([const { AtomicU64::new(0) }; LINE / 8]);
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; LINE]);
 
-/// Does what a thread does in a trial, in its window. Not inlined: the marks are at one place each.
+/// Does the operation of a thread in its window. Not inlined, so that the code has each mark only
+/// once.
 #[inline(never)]
 pub(crate) fn window(kind: Kind, thread: usize) {
     let side = thread as u8;

@@ -1,14 +1,14 @@
-//! The result of a call, and whether it is the one that the model allows.
+//! The results of calls, and their comparison with those that the model allows.
 
 use std::fmt;
 
 use knee_harness::{Names, name_number};
 use serde_json::Value;
 
-/// What a call returned, in terms of the model.
+/// The result of a call, in terms of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returned {
-    /// The model lets the caller see nothing.
+    /// The call returns nothing, according to the model.
     Nothing,
     /// One of the model's words, such as `none`.
     Word(&'static str),
@@ -16,12 +16,13 @@ pub enum Returned {
     Number(i64),
     /// The name with this number.
     Name(u64),
-    /// Something that the library chose, where the model leaves open what: an address, a handle.
+    /// A value that the library chose and that the model leaves open, such as an address or a
+    /// handle.
     Chosen(u64),
 }
 
 impl Returned {
-    /// A name, or this word if there is none.
+    /// Returns the name, or the word `none` if there is no name.
     pub fn name_or(name: Option<u64>, none: &'static str) -> Self {
         name.map_or(Self::Word(none), Self::Name)
     }
@@ -39,7 +40,7 @@ impl fmt::Display for Returned {
     }
 }
 
-/// Whether a call returned the expected result.
+/// Returns whether a call returned the expected result.
 pub(crate) fn agrees<'t>(names: &mut Names<'t>, expected: &'t Value, returned: Returned) -> bool {
     let parts = expected.as_object().map_or(0, serde_json::Map::len);
     let result = &expected["result"];
@@ -75,7 +76,7 @@ mod tests {
         ];
         for (expecting, (expected, _)) in results.iter().enumerate() {
             for (returning, &(_, returned)) in results.iter().enumerate() {
-                // An integer that is left open may be any.
+                // An open integer may have any value.
                 let open = (expecting, returning) == (4, 2);
                 let agrees = agree(expected.clone(), returned);
                 assert_eq!(agrees, expecting == returning || open, "{expected} {returned:?}");
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_value_is_the_same_for_one_name_and_different_for_two() {
+    fn chosen_values_are_equal_for_one_name_and_differ_for_two() {
         let [one, two] = ["address1", "address2"].map(|name| json!({ "result": { "any": name } }));
         let mut names = Names::default();
         assert!(agrees(&mut names, &one, Returned::Chosen(64)));

@@ -1,7 +1,7 @@
-//! What a test gives: a state and arguments.
+//! The initial state and the arguments of a test.
 //!
-//! Names, such as `key1`, stand for anything of their sort: to a binding `key1` is the number 1.
-//! What makes no difference is missing in a test; then it is 0.
+//! Names such as `key1` stand for any value of their sort: a binding gets `key1` as the number 1.
+//! Values that make no difference are missing in a test, and a binding gets 0.
 
 use knee_commute::TestCall;
 use knee_harness::name_number;
@@ -15,7 +15,7 @@ impl<'t> Setup<'t> {
     fn parts(self) -> impl Iterator<Item = (&'t str, &'t Value)> {
         self.0.iter().map(|step| match (step["set"].as_str(), step.get("to")) {
             (Some(part), Some(to)) => (part, to),
-            _ => panic!("a set-up step that sets nothing: {step}"),
+            _ => panic!("an unknown set-up step: {step}"),
         })
     }
 
@@ -23,19 +23,19 @@ impl<'t> Setup<'t> {
         self.parts().find(|(part, _)| *part == name).map(|(_, to)| to)
     }
 
-    /// What is there in a map of names to names: each key with its value.
+    /// Returns the entries of a map from names to names: each key with its value.
     ///
     /// # Panics
-    /// There is something else in it.
+    /// If a key or a value is not a name.
     pub fn entries(self, map: &str) -> Vec<(u64, u64)> {
         let present = self.raw_entries(map).into_iter().filter(|(_, value)| !value.is_null());
         present.map(|(key, value)| (key, name(map, value))).collect()
     }
 
-    /// What is there in a set of names.
+    /// Returns the elements of a set of names.
     ///
     /// # Panics
-    /// Its elements are no names.
+    /// If an element is not a name.
     pub fn elements(self, set: &str) -> Vec<u64> {
         let present = self.raw_entries(set).into_iter().filter(|(_, value)| !value.is_null());
         present.map(|(key, _)| key).collect()
@@ -47,12 +47,12 @@ impl<'t> Setup<'t> {
         entries.map(|(key, value)| (number_of(map, key), value)).collect()
     }
 
-    /// The names in a queue or a stack; the first is the first to be taken.
+    /// Returns the names in a queue or a stack, in the order in which they are taken.
     ///
     /// An element that the test leaves open, because no call depends on it, is 0.
     ///
     /// # Panics
-    /// There is something else in it.
+    /// If the part is not a sequence of names.
     pub fn sequence(self, part: &str) -> Vec<u64> {
         let Some(sequence) = self.part(part) else { return Vec::new() };
         let (Some(length), Some(first)) =
@@ -64,18 +64,18 @@ impl<'t> Setup<'t> {
         known.chain(std::iter::repeat(0)).take(length as usize).collect()
     }
 
-    /// A number.
+    /// Returns a number.
     ///
     /// # Panics
-    /// It is something else.
+    /// If the part is not a number.
     pub fn number(self, part: &str) -> i64 {
         self.part(part).map_or(0, |value| number(part, value))
     }
 
-    /// A name.
+    /// Returns a name.
     ///
     /// # Panics
-    /// It is something else.
+    /// If the part is not a name.
     pub fn name(self, part: &str) -> u64 {
         self.part(part).map_or(0, |value| name(part, value))
     }
@@ -86,36 +86,37 @@ impl<'t> Setup<'t> {
 pub struct Call<'t>(pub(crate) &'t TestCall);
 
 impl<'t> Call<'t> {
-    /// The operation.
+    /// Returns the name of the operation.
     pub fn operation(self) -> &'t str {
         &self.0.operation
     }
 
-    /// Which thread makes it, from 0: of the calls of a test each has its own.
+    /// Returns the number of the thread that makes the call, from 0. Each call of a test has its
+    /// own thread.
     pub fn thread(self) -> usize {
         self.0.thread
     }
 
-    /// An argument that is a name.
+    /// Returns an argument that is a name.
     ///
     /// # Panics
-    /// It is something else.
+    /// If the argument is not a name.
     pub fn name(self, argument: &str) -> u64 {
         self.0.arguments.get(argument).map_or(0, |value| name(argument, value))
     }
 
-    /// An argument that is a number.
+    /// Returns an argument that is a number.
     ///
     /// # Panics
-    /// It is something else.
+    /// If the argument is not a number.
     pub fn number(self, argument: &str) -> i64 {
         self.0.arguments.get(argument).map_or(0, |value| number(argument, value))
     }
 
-    /// An argument that is a yes or a no.
+    /// Returns an argument that is a truth value.
     ///
     /// # Panics
-    /// It is something else.
+    /// If the argument is not a truth value.
     pub fn flag(self, argument: &str) -> bool {
         let flag = |value: &Value| value.as_bool().unwrap_or_else(|| wrong(argument, value));
         self.0.arguments.get(argument).is_some_and(flag)

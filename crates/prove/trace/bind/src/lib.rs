@@ -1,7 +1,8 @@
-//! Binds a library to a model of its interface, so that knee can check what its calls share.
+//! Binds a library to a model of its interface, so that knee can check which memory its calls
+//! share.
 //!
-//! A model defines what the operations of an interface do (crate knee-commute), and knee generates tests
-//! from it: a state, and calls that commute in it. A binding brings a library to that state and makes
+//! A model defines the operations of an interface (crate knee-commute). From it, knee generates
+//! tests: a state, and calls that commute in it. A binding brings a library to that state and makes
 //! these calls. Model and binding are one program, whose `main` is [`main()`]:
 //!
 //! ```no_run
@@ -44,8 +45,8 @@
 //!
 //! | arrow | module |
 //! | --- | --- |
-//! | a test → its state and arguments, for the author's code | `given` |
-//! | threads → whether QEMU shows what they share | `calibration` |
+//! | a test → its state and arguments, for the binding | `given` |
+//! | threads → a check that QEMU shows the memory that they share | `calibration` |
 //! | calls → threads, one after the other | `workers` |
 //! | threads → CPUs of a guest | `cpu` |
 //! | the result of a call → whether the model allows it | `compare` |
@@ -66,14 +67,14 @@ pub use cpu::GUEST;
 pub use given::{Call, Setup};
 pub use run::{MESSAGE_PREFIX, Message, main};
 
-/// Makes a call. knee traces everything that it does, so it should do nothing else:
+/// Makes a call. knee traces all of its accesses, so it should do nothing else:
 /// [`Binding::prepare`] reads the arguments.
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
-/// A library with the interface of a model. It is the state that calls share: made anew for each run
-/// of each test, by a thread that makes no calls, and dropped by it.
+/// A library with the interface of a model. A value is the state that the calls of a test share. A
+/// thread that makes no calls creates a new one for each run of a test, and never drops it.
 ///
-/// A panic of its functions becomes the outcome of the test.
+/// A panic in its functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {
     /// The model of the interface.
     fn model() -> impl Model;
@@ -81,7 +82,7 @@ pub trait Binding: Send + Sync + Sized + 'static {
     /// Brings the library to the initial state of a test.
     fn set_up(setup: &Setup<'_>) -> Self;
 
-    /// Prepares a call, on the thread that is to make it. Returns `None` if the binding does not have the
+    /// Prepares a call on the thread that makes it. Returns `None` if the binding does not have the
     /// operation.
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>>;
 }

@@ -1,4 +1,4 @@
-//! Tests, one after the other.
+//! Runs tests, one after the other.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::panic::catch_unwind;
@@ -17,43 +17,43 @@ use crate::cpu;
 use crate::workers::{Reply, Workers, message};
 use crate::{Binding, Setup};
 
-/// How often each order of a test runs untraced: the first run fills caches, and allocates and
-/// initializes what later runs reuse.
+/// The number of untraced runs of each order of a test. The first run fills caches, and allocates
+/// and initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// How often it then runs traced.
+/// The number of traced runs that follow.
 const TRACED: u32 = 2;
 
-/// What begins a line of a binding on standard output, where the library may write too. A [`Message`]
-/// follows, as JSON.
+/// The prefix of a binding's lines on standard output, where the library may write too. A
+/// [`Message`] follows as JSON.
 pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
 /// A message of a binding to knee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// A line of its `/proc/self/maps`; these come before the first test.
+    /// A line of the binding's `/proc/self/maps`. These messages precede the first test.
     Mapping(String),
-    /// The trials that it makes before its first test, the plugin's first tests; they come before the
-    /// mappings.
+    /// The trials that the binding runs before its first test; the plugin counts them as tests.
+    /// This message precedes the mappings.
     Trials(Vec<Trial>),
-    /// An address in the stack of a thread that makes calls; they come after the mappings.
+    /// An address in the stack of a thread that makes calls. These messages follow the mappings.
     Thread(u64),
     /// A test is done. Tests are done in the order in which the binding receives them.
     Done {
-        /// The test.
+        /// The ID of the test.
         id: String,
-        /// What its calls returned.
+        /// The outcome of the test.
         outcome: Outcome,
-        /// How many of its runs the plugin saw.
+        /// The number of runs that the plugin traced.
         seen: u64,
     },
 }
 
 /// The `main` of a program that binds a library to a model.
 ///
-/// With an argument it answers knee's questions about the model ([`knee_commute::serve`]). Without,
-/// it runs the tests on standard input, a line of JSON each (see docs/commuting.md), and writes the
-/// outcome of each in a line that begins with [`MESSAGE_PREFIX`].
+/// With an argument, it answers knee's requests about the model ([`knee_commute::serve`]).
+/// Otherwise it reads tests from standard input, one line of JSON each (see docs/commuting.md). It
+/// runs them and writes each outcome as a line that begins with [`MESSAGE_PREFIX`].
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());
@@ -77,7 +77,7 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    // The workers have the CPUs below this one.
+    // The workers use the CPUs below this one.
     cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
     out.write_all(mappings()?)?;
@@ -106,10 +106,10 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
     Ok(())
 }
 
-/// The messages about the trials and the mappings.
+/// Returns the messages about the trials and the mappings.
 ///
-/// A thread of its own writes them, and they are never freed: the addresses that the allocator gives to
-/// tests must not depend on the length of the names of mapped files.
+/// A separate thread writes them, and they are never freed. So the addresses that the allocator
+/// returns to tests do not depend on the lengths of the names of mapped files.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
@@ -122,7 +122,7 @@ fn mappings() -> io::Result<&'static [u8]> {
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// Writes a message in one piece, and before the next test, which may end the program.
+/// Writes a message with one write, and flushes it: the next test may end the program.
 fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let message = serde_json::to_string(message)?;
     out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
@@ -156,7 +156,7 @@ fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -
     if findings.is_empty() { Outcome::AsExpected } else { Outcome::Different(findings) }
 }
 
-/// The library, as the runs of a test see it.
+/// The library and the test that is being run on it.
 struct Library<'a, B> {
     workers: &'a Workers<B>,
     test: &'a Arc<Test>,
@@ -185,7 +185,7 @@ impl<B: Binding> Session for Library<'_, B> {
         replies: Vec<Reply>,
     ) -> Result<(), Outcome> {
         // Memory that one thread allocates and another frees moves between their caches in the
-        // allocator, which later tests would see as sharing. So nothing is freed.
+        // allocator, and later tests would show this as sharing. So the binding is never freed.
         std::mem::forget(binding);
         let not_prepared = replies.iter().find_map(|reply| match reply {
             Reply::NotPrepared(why) => Some(why.clone()),
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::{Action, Call, Returned};
 
-    /// A counter without `dec_if_positive`, whose `inc_get` returns one too many.
+    /// A counter without `dec_if_positive`. Its `inc_get` returns a value that is too great by 1.
     struct Counter(AtomicI64);
 
     impl Binding for Counter {
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Tests of all pairs, commuting or not.
+    /// Returns tests of all pairs, whether or not they commute.
     fn tests() -> Vec<Test> {
         let mut tests = Vec::new();
         let wanted = Wanted { differing: true, ..Wanted::default() };
@@ -251,7 +251,7 @@ mod tests {
                 tests.push(test);
                 ControlFlow::Continue(())
             });
-            made.expect("it is one of ours");
+            made.expect("the model can be explored");
         }
         tests
     }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_of_a_test_is_what_the_library_returns() {
+    fn the_outcome_of_a_test_shows_what_the_library_returned() {
         let tests = tests();
         let lines: Vec<String> =
             tests.iter().map(|test| serde_json::to_string(test).expect("plain data")).collect();

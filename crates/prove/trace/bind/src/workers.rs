@@ -1,9 +1,9 @@
-//! Threads that make calls: the first call of every test is made by the first thread, the second by
-//! the second, as programs have threads that live longer than their calls.
+//! Threads that make calls. The first thread makes the first call of every test, and the second
+//! thread the second call. As in most programs, threads live longer than their calls.
 //!
-//! They receive calls and send replies while no window is open. The main thread allocates and drops all
-//! that a test needs: memory that one thread allocates and another frees would mix their caches in the
-//! allocator.
+//! They receive calls and send replies while no window is open. The main thread allocates the data
+//! of a test, and no other thread frees them: otherwise memory would move between the caches of two
+//! threads in the allocator.
 
 use std::any::Any;
 use std::fmt::{self, Display, Formatter};
@@ -21,11 +21,12 @@ use crate::{Action, Binding, Call, Returned, cpu};
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It returned.
+    /// The call returned.
     Returned(Returned),
-    /// It panicked.
+    /// The call panicked.
     Panicked(String),
-    /// It was not made: the binding has no such operation, or cannot read its arguments.
+    /// The call was not made: the binding does not have the operation, or cannot read its
+    /// arguments.
     NotPrepared(String),
 }
 
@@ -33,13 +34,13 @@ impl Display for Reply {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Returned(returned) => returned.fmt(f),
-            Self::Panicked(said) => write!(f, "panicked: {said}"),
+            Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::NotPrepared(why) => f.write_str(why),
         }
     }
 }
 
-/// A call that is to be made.
+/// A call to make.
 struct Job<B> {
     binding: Arc<B>,
     test: Arc<Test>,
@@ -48,7 +49,8 @@ struct Job<B> {
 
 enum Turn<B> {
     Idle,
-    /// With an address in the thread's stack; or it has no CPU of its own.
+    /// The thread has started: an address in its stack, or an error if it could not move to its
+    /// CPU.
     Ready(io::Result<u64>),
     Try(Kind),
     Make(Job<B>),
@@ -61,7 +63,8 @@ struct Slot<B> {
 }
 
 impl<B> Slot<B> {
-    /// Waits until `take` takes what is there, and leaves nothing.
+    /// Waits until `take` accepts the slot's content, and returns what `take` makes of it. The slot
+    /// is idle then.
     fn exchange<T>(&self, take: impl Fn(Turn<B>) -> Result<T, Turn<B>>) -> T {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -79,7 +82,7 @@ impl<B> Slot<B> {
     }
 }
 
-/// The threads; they end with the process.
+/// The threads, which end with the process.
 pub(crate) struct Workers<B>(Vec<Worker<B>>);
 
 struct Worker<B> {
@@ -88,7 +91,7 @@ struct Worker<B> {
 }
 
 impl<B> Worker<B> {
-    fn does(&self, turn: Turn<B>) -> Reply {
+    fn request(&self, turn: Turn<B>) -> Reply {
         self.slot.put(turn);
         self.slot.exchange(|turn| match turn {
             Turn::Made(reply) => Ok(reply),
@@ -98,8 +101,8 @@ impl<B> Worker<B> {
 }
 
 impl<B: Binding> Workers<B> {
-    /// Starts `calls` threads, each when the one before is ready: otherwise what threads allocate as they
-    /// start would be at other addresses each time.
+    /// Starts `calls` threads one after the other, so that the memory that they allocate as they
+    /// start has the same addresses each time.
     pub(crate) fn start(calls: usize) -> io::Result<Self> {
         let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
@@ -114,21 +117,21 @@ impl<B: Binding> Workers<B> {
         (0..calls).map(start).collect::<io::Result<_>>().map(Self)
     }
 
-    /// An address in the stack of each.
+    /// Returns an address in the stack of each thread.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|worker| worker.stack)
     }
 
-    /// Has call `nr` of a test made by its thread, and waits for it.
+    /// Makes call `nr` of a test on its thread, and waits for the reply.
     pub(crate) fn make(&self, binding: &Arc<B>, test: &Arc<Test>, nr: usize) -> Reply {
         let job = Job { binding: Arc::clone(binding), test: Arc::clone(test), nr };
-        self.0[nr].does(Turn::Make(job))
+        self.0[nr].request(Turn::Make(job))
     }
 
-    /// Has thread `nr` do its part of a trial, and waits for it.
+    /// Makes thread `nr` do its part of a trial, and waits for it.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
-        // A store cannot fail.
-        let _ = self.0[nr].does(Turn::Try(kind));
+        // The reply says nothing: the stores of a trial cannot fail.
+        let _ = self.0[nr].request(Turn::Try(kind));
     }
 }
 
@@ -151,7 +154,7 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
             }
         };
         let reply = make(&*job.binding, &job.test, job.nr);
-        // The main thread keeps the last reference and drops it: see above.
+        // The main thread keeps the last references: see the head of this file.
         drop(job);
         slot.put(Turn::Made(reply));
     }
@@ -178,7 +181,8 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     }
 }
 
-/// What is traced. Not inlined: the marks are at one place each.
+/// Makes the call in its window, which is traced. Not inlined, so that the code has each mark only
+/// once.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
     Mark::Open(side).emit();
@@ -187,9 +191,9 @@ fn window(side: u8, action: &mut Action<'_>) -> Returned {
     returned
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "it panicked without a message".to_owned())
+    text.unwrap_or_else(|| "the binding panicked without a message".to_owned())
 }
