@@ -11,22 +11,22 @@ use std::process::ExitCode;
 use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
 
 state! {
-    /// Whether it is lit.
+    /// Whether the lamp is lit.
     struct Lamp {
         lit: Truth,
     }
 }
 
-/// `on` commutes with itself, because the lamp is lit whichever call is first. `toggle` commutes with
-/// itself, too, but only because it returns nothing.
+/// `on` commutes with itself, because the lamp is lit whichever call is first. `toggle` commutes
+/// with itself, too, but only because it returns nothing.
 fn lamp() -> Interface<Lamp> {
     Interface {
         name: "lamp",
-        about: "a lamp: switching it on commutes, toggling it only while nobody looks",
+        about: "a lamp: on commutes with itself, toggle does not commute with look",
         operations: vec![
             Operation {
                 name: "on",
-                about: "(): lit, whatever it was",
+                about: "(): lit, in either state",
                 apply: |state, _| {
                     state.lit = Truth::Known(true);
                     Ok(Outcome::nothing())

@@ -1,4 +1,4 @@
-//! A model that breaks the rules, for the tests of what knee reports.
+//! A model that breaks the rules, for tests of knee's error messages.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,16 +19,16 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 fn misbehaving() -> Interface<Pair> {
     Interface {
         name: "misbehaving",
-        about: "what a model should not do",
+        about: "errors that a model should not have",
         operations: vec![
             Operation {
                 name: "fine",
-                about: "(): nothing is wrong with it",
+                about: "(): works correctly",
                 apply: |_, _| Ok(Outcome::nothing()),
             },
             Operation {
                 name: "panics",
-                about: "(): where left is, but not right",
+                about: "(): panics if left is true and right is false",
                 apply: |state, call| {
                     if state.left.ask(call.execution)? && !state.right.ask(call.execution)? {
                         panic!("no right without left");
@@ -38,7 +38,7 @@ fn misbehaving() -> Interface<Pair> {
             },
             Operation {
                 name: "loops",
-                about: "(): for ever, where left is not",
+                about: "(): loops forever if left is false",
                 apply: |state, call| {
                     while !state.left.ask(call.execution)? {
                         std::hint::spin_loop();
@@ -48,7 +48,7 @@ fn misbehaving() -> Interface<Pair> {
             },
             Operation {
                 name: "wavers",
-                about: "(): asks now about one, now about the other",
+                about: "(): asks about left in every third call, otherwise about right",
                 apply: |state, call| {
                     let left = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
                     let asked = if left { state.left } else { state.right };
@@ -58,7 +58,7 @@ fn misbehaving() -> Interface<Pair> {
             },
             Operation {
                 name: "asks",
-                about: "(): something new, for ever",
+                about: "(): asks new questions forever",
                 apply: |_, call| {
                     for nr in 0.. {
                         call.flag(&format!("flag {nr}"))?;

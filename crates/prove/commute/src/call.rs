@@ -79,8 +79,8 @@ impl<'w> Call<'w> {
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
     }
 
-    /// An integer that the interface leaves open, such as a time. It is chosen so that the orders
-    /// agree, if it can be.
+    /// An integer that the interface leaves open, such as a time. If possible, it is chosen so that
+    /// the orders agree.
     pub fn open_int(&mut self, name: &str) -> Int {
         let label = self.label(name);
         self.execution.open_int(&label, None, None)
@@ -113,7 +113,7 @@ impl Word {
         execution.same_name(self.argument, constant)
     }
 
-    /// Which word it is: one question for each, in their order.
+    /// Returns the word. Asks one question for each word, in their order.
     pub fn which(self, execution: &mut Execution) -> Result<&'static str, Stop> {
         for word in self.words {
             if self.is(word, execution)? {

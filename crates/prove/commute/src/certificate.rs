@@ -1,10 +1,11 @@
-//! What an independent checker needs to decide whether a verdict is right.
+//! The data that an independent checker needs to decide whether a verdict is right.
 
 use serde::{Deserialize, Serialize};
 
 use crate::literal::{Literal, show_sum};
 
-/// Why a verdict holds: everything that a checker needs beside the condition of the situation.
+/// The proof of a verdict: all data that a checker needs in addition to the condition of the
+/// situation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// The assumptions of the model.
@@ -28,7 +29,8 @@ pub enum Claim {
     Names(String, String),
     /// The first integer plus the constant equals the second integer. An empty label is zero.
     Ints(String, i64, String),
-    /// These two descriptions are of the same thing. Recorded only if they are not.
+    /// The two described values are equal. Recorded only if they differ, so that this claim is
+    /// false.
     Things(String, String),
 }
 

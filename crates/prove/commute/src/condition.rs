@@ -2,9 +2,10 @@
 //!
 //! An exploration has many situations, and their conditions have literals that do not matter. A
 //! literal is dropped from a condition if the rest still holds in no situation with the opposite
-//! verdict. Of the shortened conditions, as few are kept as cover all situations. Terms are
-//! compared by label, so two conditions that exclude each other for a deeper reason count as
-//! compatible. A condition may therefore be longer than necessary, but it is never wrong.
+//! verdict. Of the shortened conditions, only as many are kept as are needed to cover all
+//! situations. Terms are compared by label, so two conditions that exclude each other for a deeper
+//! reason count as compatible. A condition may therefore be longer than necessary, but it is never
+//! wrong.
 
 use std::collections::HashMap;
 
@@ -48,7 +49,7 @@ pub struct Case {
 pub struct Reason {
     /// The difference between two orders.
     pub difference: Difference,
-    /// The number of situations in which they differ so.
+    /// The number of situations with this difference.
     pub situations: usize,
     /// An example, by number: the situation with the shortest condition.
     pub example: usize,
@@ -68,7 +69,8 @@ impl Condition {
         Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
     }
 
-    /// One condition in place of two that differ only in which of two integers is the greater.
+    /// Merges two conditions that differ only in which of two integers is greater: in the result,
+    /// the two integers differ.
     fn either(&self, other: &Self) -> Option<Self> {
         let only = |one: &Self, other: &Self| {
             let mut own = one.literals.iter().filter(|literal| !other.literals.contains(literal));
@@ -91,7 +93,7 @@ impl Condition {
         formulas
     }
 
-    /// Whether both can hold, as far as the labels of their terms tell.
+    /// Whether both can hold, judging only by the labels of their terms.
     fn possible_with(&self, other: &Self) -> bool {
         // A fast path: most pairs of conditions answer one question differently.
         let denied = |(literal, answer): &(Literal, bool)| {
@@ -183,13 +185,13 @@ fn least(exploration: &Exploration) -> HashMap<String, i64> {
     bounds.filter(|bound| bound.x.is_empty()).map(|bound| (bound.y, -bound.most)).collect()
 }
 
-/// Each difference between orders once.
+/// Returns each difference between orders once, the most frequent first.
 fn reasons(
     differ: &[(usize, Condition, &Difference)],
     others: &[Condition],
     least: &HashMap<String, i64>,
 ) -> Vec<Reason> {
-    // Of each, the number of situations and the one with the shortest condition.
+    // For each difference: the number of situations, and the situation with the shortest condition.
     let mut found: Vec<(&Difference, usize, usize, &Condition)> = Vec::new();
     for (nr, condition, difference) in differ {
         match found.iter_mut().find(|(known, ..)| known == difference) {
@@ -214,8 +216,8 @@ fn reasons(
         .collect()
 }
 
-/// Few and short conditions that cover `situations` and exclude all of `others`. The selection is
-/// greedy.
+/// Returns few, short conditions that cover `situations` and exclude all of `others`. The selection
+/// is greedy.
 fn cover(
     situations: &[(usize, Condition)],
     others: &[Condition],

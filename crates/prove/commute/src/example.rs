@@ -15,7 +15,7 @@ pub struct Example<'f> {
     facts: &'f Facts,
     ints: Vec<i64>,
     names: HashMap<Name, String>,
-    /// How many names of each sort have a number.
+    /// The number of numbered names of each sort.
     of_sort: HashMap<&'static str, usize>,
 }
 

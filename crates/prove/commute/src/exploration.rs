@@ -93,14 +93,14 @@ pub struct Exploration {
     /// The infeasible paths.
     #[serde(rename = "impossible")]
     pub infeasible: Vec<InfeasiblePath>,
-    /// Whether these are all.
+    /// Whether the exploration is complete.
     pub extent: Extent,
 }
 
 /// Whether an exploration is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
-    /// How many paths were abandoned because they asked too many questions.
+    /// The number of paths that were abandoned because they had too many questions.
     pub too_deep: usize,
     /// Whether a limit ended the exploration.
     pub cut: bool,

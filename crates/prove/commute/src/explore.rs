@@ -25,8 +25,8 @@ use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::Running;
 
-/// Paths of one set of operations with too many questions, after which the explorer gives up. It is
-/// likely that all further paths have too many as well.
+/// The number of paths with too many questions after which the explorer gives up on a set of
+/// operations. All further paths probably have too many questions as well.
 const MOST_TOO_DEEP: usize = 1000;
 
 /// An execution that ran to its end: a situation.
@@ -101,14 +101,15 @@ pub(crate) fn walk<S: State>(
             Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&running.0));
         let executed = execute(interface, operations, &mut execution);
         let decisions = execution.decisions();
-        // The deepest last, so that it is next: neighbours stay together.
+        // The deepest alternative is pushed last, so that it is explored next and similar
+        // situations stay together.
         for nr in script.len()..decisions.len() {
             let mut other = decisions[..=nr].to_vec();
             other[nr].answer = !other[nr].answer;
             open.push(other.into());
         }
         let executed = match script.get(decisions.len()) {
-            // It asked less than the last time it came here.
+            // The model asked fewer questions than in the earlier execution of this path.
             Some(missing) if !matches!(executed, Err(Stop::NotDeterministic { .. })) => {
                 let before = missing.show();
                 Err(Stop::NotDeterministic { before, now: "nothing".to_owned() })
@@ -161,7 +162,8 @@ fn execute<S: State>(
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
-        // By set of calls, the first order that made them. The others are compared with it.
+        // The first order that has made each set of calls. Other orders of the same calls are
+        // compared with it.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {
@@ -192,7 +194,8 @@ fn execute<S: State>(
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
-                        // The states are indistinguishable, so whatever follows is the same, too.
+                        // The states are indistinguishable, so later calls give the same results,
+                        // too.
                     }
                 }
             }

@@ -15,7 +15,8 @@ pub const WORD: &str = "Word";
 /// No bound.
 const FREE: i64 = i64::MAX;
 
-/// A term of an uninterpreted sort. All that can be known of two is whether they are equal.
+/// A term of an uninterpreted sort. The only possible fact about two names is whether they are
+/// equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(u32);
 
@@ -91,7 +92,7 @@ struct NameInfo {
 #[derive(Debug, Clone)]
 struct IntInfo {
     label: String,
-    /// The interface leaves it open, so a value may be chosen.
+    /// Whether the interface leaves the integer open, so that a value may be chosen.
     is_open: bool,
     /// The number of the choice that made it equal to another integer.
     agreed: Option<usize>,
@@ -155,7 +156,7 @@ impl Facts {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether two fresh names can be chosen to be equal: no order has both.
+    /// Whether two fresh names can be chosen to be equal, which requires that no order has both.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
@@ -189,8 +190,8 @@ impl Facts {
         let is_it = |id: &&u32| self.names[**id as usize].label == word;
         match self.words.iter().find(is_it) {
             Some(id) => self.answer_same(name, Name(*id)) != Some(false),
-            // No question has compared a name with it: the name can be this word unless it is
-            // another one.
+            // No question has compared a name with this word, so the name can be this word unless
+            // it is another literal word.
             None => !self.words.iter().any(|id| self.root(*id) == self.root(name.0)),
         }
     }
@@ -359,7 +360,7 @@ impl Facts {
         &self.names[name.0 as usize].label
     }
 
-    /// The oldest name that is known to be equal to it.
+    /// The oldest name that is known to be equal to `name`.
     pub(crate) fn oldest(&self, name: Name) -> Name {
         Name(self.root(name.0))
     }
@@ -514,7 +515,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_are_decided_as_by_trying_all_assignments(
+        fn answers_about_integers_agree_with_trying_all_assignments(
             steps in prop::collection::vec((0usize..4, 0usize..4, -4i64..5, any::<bool>()), 1..12)
         ) {
             let mut facts = Facts::default();

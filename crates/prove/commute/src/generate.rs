@@ -4,9 +4,9 @@
 //! situation, which is a path through the model, there is a test for every pattern of equal and
 //! different values, up to isomorphism. Patterns vary names in arguments and in the state, and
 //! integers in arguments. Two descriptors of one file may touch different cache lines than two
-//! descriptors of two files, for example, even if the model makes no difference. Integers of the
-//! state (lengths, counts, times, offsets) are as small as possible, because their equality moves
-//! no cache line.
+//! descriptors of two files, for example, even if they make no difference to the model. Integers of
+//! the state (lengths, counts, times, offsets) are as small as possible, because their equality
+//! moves no cache line.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::state::{Part, State};
 
 /// Version of the test format.
 pub const TEST_SCHEMA: u32 = 1;
-/// The order in a test whose results are the same in every order.
+/// The value of [`Expect::order`] if the results are the same in every order.
 const ANY_ORDER: &str = "any";
 
 /// Which tests to generate.
@@ -97,9 +97,9 @@ impl Expect {
         self.order == ANY_ORDER
     }
 
-    /// The numbers of the calls in this order, for a test of `of` calls; in ascending order if any
-    /// order will do. `None` if the order names a call that the test does not have, or one without
-    /// a result.
+    /// The numbers of the calls in this order, for a test of `of` calls; in ascending order if the
+    /// results hold for any order. `None` if the order names a call that the test does not have, or
+    /// one without a result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
         let calls: Vec<usize> = match self.is_of_any_order() {
             true => (0..of).collect(),
@@ -217,7 +217,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     pairs
 }
 
-/// The patterns of a situation, `most` at most, and whether these are all.
+/// Returns at most `most` patterns of a situation, and whether these are all.
 fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
     let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();

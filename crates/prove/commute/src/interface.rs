@@ -1,4 +1,4 @@
-//! An interface: what the author of a model writes.
+//! Interfaces and operations, which the author of a model defines.
 
 use crate::call::Call;
 use crate::example::Example;
@@ -30,7 +30,7 @@ impl<S> Interface<S> {
     }
 }
 
-/// No operations; every state is reachable, and tests set it part by part.
+/// An interface without operations. Every state is reachable, and tests set the state part by part.
 impl<S> Default for Interface<S> {
     fn default() -> Self {
         Self { name: "", about: "", invariant: |_, _| Ok(()), setup: None, operations: Vec::new() }

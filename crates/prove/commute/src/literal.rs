@@ -1,4 +1,5 @@
-//! Literals: questions with labels in place of terms, which mean the same in every execution.
+//! Literals: questions with labels in place of terms, so that they mean the same in every
+//! execution.
 
 use std::collections::HashMap;
 
@@ -90,7 +91,7 @@ impl Literal {
             (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
             (Self::AtMost(..), answer) => self.bound(answer).expect("it is one").show(),
             (Self::Is(label), true) => label.clone(),
-            // The negation goes to the verb.
+            // The negation follows the verb.
             (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
             {
                 (Some((who, what)), _) => format!("{who} is not {what}"),

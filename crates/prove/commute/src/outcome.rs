@@ -1,4 +1,4 @@
-//! What the caller of an operation sees.
+//! The results of operations, as their callers see them.
 
 use crate::execution::{Execution, Stop};
 use crate::facts::{Int, Name};

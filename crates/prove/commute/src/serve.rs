@@ -17,7 +17,7 @@ use crate::watch::watch;
 /// Version of the protocol.
 pub const SERVE_SCHEMA: u32 = 1;
 
-/// A request of knee.
+/// A request from knee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {

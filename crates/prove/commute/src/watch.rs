@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::literal::Literal;
 
-/// An execution takes microseconds. One that takes this long does not end.
+/// The time after which an execution counts as endless. Executions normally take microseconds.
 pub const STUCK: Duration = Duration::from_secs(10);
 
 /// All running explorations.
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-/// Lists an exploration as running until it is dropped.
+/// A guard that lists an exploration as running until the guard is dropped.
 pub(crate) struct Running(pub(crate) Arc<Progress>);
 
 impl Running {

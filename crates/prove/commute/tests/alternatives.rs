@@ -1,4 +1,4 @@
-//! How the results and promises of an interface decide whether its operations commute.
+//! Whether operations commute depends on the results and promises of the interface.
 
 mod support;
 
@@ -8,7 +8,7 @@ use knee_commute::{Extent, Interface, Limits, State, Verdict, explore, explore_p
 use snapbox::{assert_data_eq, str};
 use support::shown;
 
-/// In how many situations two operations commute: `4 of 8`.
+/// Returns the number of situations in which two operations commute, such as `4 of 8`.
 fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
     let operations = names.map(|name| interface.operation(name).unwrap());
     let situations = explore(interface, &operations, &Limits::default()).unwrap().situations;

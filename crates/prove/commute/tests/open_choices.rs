@@ -1,4 +1,4 @@
-//! Open values are chosen so that orders agree, if they can be.
+//! The explorer chooses open values so that orders agree, if possible.
 
 use knee_commute::{
     Int, Interface, Limits, Operation, Outcome, Verdict, conditions, explore, state,

@@ -12,7 +12,7 @@ pub(crate) enum Argument {
     Word(Name, &'static [&'static str]),
 }
 
-/// What is known of a call.
+/// The known properties of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
     /// The process that makes it, from 0.

@@ -34,7 +34,7 @@ pub struct Execution {
     certificate: Certificate,
     /// Whether results or states are being compared. Only then are open values chosen.
     is_comparing: bool,
-    /// How many comparisons have chosen a value, without the current one.
+    /// The number of comparisons that have chosen a value, without the current one.
     choices: usize,
     /// Whether the current comparison has chosen a value.
     has_chosen: bool,
@@ -136,8 +136,8 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. If one of the two was
-    /// chosen so that orders agree, the assumption can contradict the choice instead; then the
+    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. If one of the two
+    /// was chosen so that orders agree, the assumption can contradict the choice instead; then the
     /// orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
@@ -228,13 +228,14 @@ impl Execution {
         result
     }
 
-    /// How many comparisons have chosen a value.
+    /// The number of comparisons that have chosen a value.
     pub(crate) fn choices(&self) -> usize {
         self.choices
     }
 
-    /// Runs a search, whose comparisons are questions even while states are compared: a key that is
-    /// not at one place may be at the next one, so it must not be chosen to be there.
+    /// Runs a search. Its comparisons are questions even while states are compared: if a key
+    /// differs from one entry, it may equal the next, so the explorer must not choose the first to
+    /// be equal.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

@@ -9,17 +9,17 @@ use crate::facts::{Facts, Question};
 use crate::literal::Literal;
 use crate::watch::Progress;
 
-/// Why an execution ended early. Models pass it on with `?`.
+/// The reason why an execution ended early. Models return it with `?`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
     /// The model asked more questions than the limit allows.
     TooDeep,
-    /// One of the model's assumptions contradicts the path.
+    /// An assumption of the model contradicts the path.
     Infeasible,
     /// An assumption of the model rules out every value of an open integer for which the orders
     /// agreed so far, so the orders do not agree.
     NoChoice {
-        /// How many comparisons had chosen a value before the comparison that chose this one.
+        /// The number of comparisons that had chosen a value before the one that chose this value.
         choice: usize,
     },
     /// On replay, the model asked a different question.
@@ -34,8 +34,8 @@ pub enum Stop {
 impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TooDeep => f.write_str("it asks more questions than allowed"),
-            Self::Infeasible => f.write_str("one of its assumptions does not hold"),
+            Self::TooDeep => f.write_str("the model asks more questions than the limit allows"),
+            Self::Infeasible => f.write_str("an assumption of the model does not hold"),
             Self::NoChoice { .. } => f.write_str("no choice makes the orders agree"),
             Self::NotDeterministic { before, now } => write!(
                 f,
@@ -86,8 +86,8 @@ impl Path {
         &self.decisions
     }
 
-    /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise the
-    /// answer is that of the script, or yes beyond its end, and becomes a fact.
+    /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide.
+    /// Otherwise the answer is that of the script, or yes beyond its end, and becomes a fact.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {
             return Ok(known);

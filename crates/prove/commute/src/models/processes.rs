@@ -1,9 +1,9 @@
 //! Processes, and descriptors that share open file descriptions.
 //!
 //! `fork` commutes with almost no operation of its process on descriptors, because the child gets a
-//! copy of all of them and can tell which were open at the time. It commutes with `lseek`, because
-//! parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec` but
-//! names the descriptor that the child gets, so it commutes with operations on all other
+//! copy of all of them and can find out which were open at the time. It commutes with `lseek`,
+//! because parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec`
+//! but names the descriptor that the child gets, so it commutes with operations on all other
 //! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) Shared
 //! offsets have a cost: two `lseek` of different descriptors may not commute if one descriptor was
 //! made by `dup`.

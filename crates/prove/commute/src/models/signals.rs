@@ -22,7 +22,7 @@ sort!(Payload);
 #[derive(Debug, Clone)]
 struct Standard {
     blocked: Truth,
-    /// Has a meaning only while the signal is blocked. Otherwise it is handled at once.
+    /// Meaningful only while the signal is blocked. Otherwise it is handled at once.
     pending: Truth,
     handled: Natural,
 }

@@ -1,4 +1,4 @@
-//! A bag: a collection without an order, from which any element can be taken.
+//! A bag: an unordered collection from which any element can be taken.
 //!
 //! The interface leaves open which element a call takes, so the explorer may choose the one that
 //! makes the orders agree. It need not try all choices:
@@ -33,13 +33,14 @@ impl<V: State> Bag<V> {
         self.added.push(value);
     }
 
-    /// Takes an element: one that makes the orders agree, if there is one.
+    /// Takes an element, if possible one that makes the orders agree. Returns `None` if the bag is
+    /// empty.
     pub fn take_any(&mut self, call: &mut Call<'_>) -> Result<Option<V>, Stop> {
         let own = self.place(call);
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // Fewer elements than calls that take one: no choice is better than another.
+        // There are fewer elements than calls that take one, so no choice is better than another.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));
@@ -98,7 +99,7 @@ impl<V: State> State for Bag<V> {
     /// pairing it with the first equal element loses nothing.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
-        let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} of them"));
+        let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} elements"));
         if !execution.same_thing(&lengths[0], &lengths[1], mine.len() == theirs.len()) {
             return Ok(false);
         }

@@ -102,7 +102,8 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // For the certificate: it fails unless `same` has another label by now.
+            // Records the contradiction in the certificate. The assumption succeeds only if `same`
+            // has another label by now, so its result does not matter.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

@@ -1,4 +1,4 @@
-//! The states of models: the traits that a state implements, and the types to build one of.
+//! The states of models: the traits that a state implements, and the types from which it is built.
 
 mod bag;
 mod map;
@@ -29,12 +29,12 @@ pub trait State: Clone + 'static {
     /// The value as text, for labels and formulas.
     fn show(&self, execution: &Execution) -> String;
 
-    /// The parts of an initial state. Of a map, the known part of its initial content; the explorer
-    /// asks no other state for its parts.
+    /// The parts of an initial state. For a map, this is the known part of its initial content. The
+    /// explorer calls this only for initial states.
     fn part(&self, execution: &mut Execution) -> Part;
 }
 
-/// A sort of names. Names of one sort can be compared, and nothing else.
+/// A sort of names. The only operation on names is to compare two of the same sort.
 pub trait Sort: Clone + 'static {
     /// The name of the sort, in the singular.
     const NAME: &'static str;

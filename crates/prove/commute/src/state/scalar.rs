@@ -27,8 +27,8 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Assumes that the initial state counts `holder` in this number: that the number is not less
-    /// than the number of different holders that are known.
+    /// Assumes that this number of the initial state counts `holder`: the number is at least the
+    /// number of different known holders.
     pub fn assume_counts<H: State>(
         self,
         holder: &H,
@@ -87,7 +87,7 @@ impl State for Truth {
     }
 }
 
-/// No state at all, for maps that are sets.
+/// The state without a value, for maps that are sets.
 impl State for () {
     fn unknown(_: &mut Execution, _: &str) -> Self {}
 

@@ -4,14 +4,14 @@ use super::{Part, State};
 use crate::execution::{Execution, Stop};
 use crate::facts::Int;
 
-/// What stacks and queues have in common: initial elements that are taken from one end, and
-/// elements that were added since.
+/// The common part of stacks and queues: initial elements that are taken from one end, and elements
+/// that were added later.
 #[derive(Debug, Clone)]
 struct Sequence<V> {
     label: String,
     /// The number of initial elements.
     length: Int,
-    /// How many initial elements were taken.
+    /// The number of initial elements that were taken.
     taken: i64,
     /// The elements that were added and not taken.
     added: Vec<V>,
@@ -53,7 +53,7 @@ impl<V: State> Sequence<V> {
 
     /// Whether `a` and `b` are equal, element by element.
     fn same_elements(a: &[V], b: &[V], execution: &mut Execution) -> Result<bool, Stop> {
-        let lengths = [a.len().to_string(), b.len().to_string()].map(|n| format!("{n} of them"));
+        let lengths = [a.len().to_string(), b.len().to_string()].map(|n| format!("{n} elements"));
         if !execution.same_thing(&lengths[0], &lengths[1], a.len() == b.len()) {
             return Ok(false);
         }

@@ -6,7 +6,7 @@ use super::{Part, Sort, State};
 use crate::execution::{Execution, Stop};
 use crate::facts::Name;
 
-/// A name of the sort `S`. All that can be known of two names is whether they are equal.
+/// A name of the sort `S`. The only possible fact about two names is whether they are equal.
 #[derive(Debug)]
 pub struct Term<S>(pub(crate) Name, PhantomData<S>);
 
@@ -31,7 +31,7 @@ impl<S> Term<S> {
         Self::new(execution.terms.constant(S::NAME, label))
     }
 
-    /// Assumes that it differs from `other`: see [`Execution::assume_different`].
+    /// Assumes that the name differs from `other`: see [`Execution::assume_different`].
     pub fn assume_different(self, other: Self, execution: &mut Execution) -> Result<(), Stop> {
         execution.assume_different(self.0, other.0)
     }

@@ -66,7 +66,7 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     }
     let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
     possible.iter().any(|results| {
-        // By set of calls, one bit each: the states that are possible in every order.
+        // The states that are possible in every order, by set of calls (one bit for each call).
         let mut left = vec![BTreeSet::from([start.clone()])];
         for made in 1..1usize << calls.len() {
             let last = (0..calls.len()).filter(|nr| made >> nr & 1 == 1);

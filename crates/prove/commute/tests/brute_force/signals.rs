@@ -119,7 +119,7 @@ impl Concrete for Signals {
     }
 }
 
-/// Whether the flag that has no meaning beside the others is clear.
+/// Whether the flag that is meaningless because of the other flags is clear.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

@@ -57,7 +57,7 @@ impl Objections {
     }
 }
 
-/// The objections of z3 to an exploration.
+/// Returns the objections of z3 to an exploration.
 pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<Objection> {
     let mut objections = Objections::default();
     solver.meanwhile(|solver| {

@@ -1,4 +1,4 @@
-//! Explorations with planted faults: an oracle that never objects proves nothing.
+//! Explorations with planted faults, which show that the oracles object.
 
 use knee_commute::{Difference, Exploration, Limits, Literal, Verdict, models};
 

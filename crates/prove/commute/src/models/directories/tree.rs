@@ -1,6 +1,6 @@
 //! The state of the directories.
 //!
-//! Assumptions keep the initial state to what can be reached. Only an existing directory has
+//! Assumptions restrict the initial state to reachable states. Only an existing directory has
 //! entries, its counts are not less than the number of its known entries, and a directory has one
 //! name and is not its own ancestor.
 
@@ -92,7 +92,7 @@ state! {
     }
 }
 
-/// What a path leads to.
+/// The result of looking up a path.
 pub(super) enum Found {
     Dir(Term<Directory>),
     File(Term<File>),

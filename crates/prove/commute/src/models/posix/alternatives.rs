@@ -101,7 +101,7 @@ pub fn posix_plus() -> Interface<Posix> {
                 at_once(state, call, memory::munmap)
             }),
             operation("munmap_delayed", "(va): takes effect at munmap_wait", munmap_delayed),
-            operation("munmap_wait", "(va): a page that leaves is gone now", munmap_wait),
+            operation("munmap_wait", "(va): ends a delayed unmapping of the page", munmap_wait),
             operation("memread", "(va): loads from memory", memory::memread),
             operation("memwrite", "(va, datum): stores to memory", memory::memwrite),
         ],

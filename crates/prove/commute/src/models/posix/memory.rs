@@ -34,9 +34,9 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     Ok(Outcome::of(va))
 }
 
-/// Asks what is mapped at `va`. The result does not depend on it. But an implementation does
-/// different work to unmap nothing, anonymous memory or a page of a file, so there must be a test
-/// of each.
+/// Asks which kind of page is mapped at `va`. The result does not depend on it. But an
+/// implementation does different work to unmap nothing, anonymous memory or a page of a file, so
+/// there must be a test for each case.
 fn tear_down(
     state: &mut Posix,
     process: u8,
