@@ -156,7 +156,7 @@ fn a_test_that_cannot_run_and_an_empty_shard_are_reported() {
     let line = odd.lines().find(|line| line.contains("filename77")).expect("a test with a name");
     fs::write(scratch.path().join("tests"), line).unwrap();
     let test: serde_json::Value = serde_json::from_str(line).unwrap();
-    let why = "not run: filename77: more than 8 of a kind";
+    let why = "not run: filename77: more than 8 objects of one kind";
     let run = |args: &[&str]| finish(checking(&scratch, &["--tests", "tests"]).args(args));
     run(&[]).assert_code(1).assert_stdout_has(why);
     run(&["--trace", test["id"].as_str().unwrap()]).assert_code(1).assert_stderr_has(why);

@@ -1,5 +1,5 @@
 //! Makes QEMU translate kernel code that runs in windows separately from the rest, so that only
-//! that code needs callbacks. Four of five blocks of kernel code are executed in set-ups and
+//! that code needs callbacks. Four out of five blocks of kernel code are executed in set-ups and
 //! clean-ups.
 //!
 //! QEMU translates code again if the CPU's flag AC differs, since that flag changes what a kernel

@@ -96,5 +96,5 @@ pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
 pub(crate) fn name_nr(name: &str) -> Result<Nr, Unknown> {
     let number = name_number(name).ok_or_else(|| format!("{name} has no number"))?;
     let nr = Nr::try_from(number).ok().filter(|nr| usize::from(*nr) < MOST);
-    nr.ok_or_else(|| format!("{name}: more than {MOST} of a kind"))
+    nr.ok_or_else(|| format!("{name}: more than {MOST} objects of one kind"))
 }

@@ -8,8 +8,8 @@ use crate::script::{Home, MOST, Nr, ZEROES};
 pub(crate) const PAGE: usize = 4096;
 /// The address of a test's first page, far from all other mappings of the program.
 pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
-/// The distance between two pages of a test, in bytes. Each page has its own page table: in a
-/// common one, two entries might share a cache line only because of their position.
+/// The distance between two pages of a test, in bytes. Each page has its own page table: in one
+/// table, the entries of two pages might share a cache line only because of their position.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
 /// The address of a page behind those of tests that always stays mapped; see

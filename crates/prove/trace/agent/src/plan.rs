@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(error(json!([{ "do": "dance" }]), none()), "unknown step dance");
         assert_eq!(error(none(), call("stat", json!({}))), "name is missing");
         let many = call("stat", json!({ "name": "filename8" }));
-        assert_eq!(error(none(), many), "filename8: more than 8 of a kind");
+        assert_eq!(error(none(), many), "filename8: more than 8 objects of one kind");
     }
 
     proptest! {

@@ -33,7 +33,7 @@ impl List {
     /// Fails if the list is full.
     pub(crate) fn push(&mut self, nr: Nr) -> Result<(), String> {
         let place = self.items.get_mut(self.length);
-        *place.ok_or_else(|| format!("more than {MOST} of a kind"))? = nr;
+        *place.ok_or_else(|| format!("more than {MOST} objects of one kind"))? = nr;
         self.length += 1;
         Ok(())
     }

@@ -63,8 +63,8 @@ struct Slot<B> {
 }
 
 impl<B> Slot<B> {
-    /// Waits until `take` accepts the slot's content, and returns what `take` makes of it. The slot
-    /// is idle then.
+    /// Waits until `take` accepts the slot's content, and returns the result of `take`. The slot is
+    /// idle afterwards.
     fn exchange<T>(&self, take: impl Fn(Turn<B>) -> Result<T, Turn<B>>) -> T {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -130,7 +130,7 @@ impl<B: Binding> Workers<B> {
 
     /// Makes thread `nr` do its part of a trial, and waits for it.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
-        // The reply says nothing: the stores of a trial cannot fail.
+        // The reply is empty: the stores of a trial cannot fail.
         let _ = self.0[nr].request(Turn::Try(kind));
     }
 }

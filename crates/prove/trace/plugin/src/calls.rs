@@ -90,7 +90,7 @@ impl Calls {
         self.keep(0);
     }
 
-    /// Handles the begin of a block.
+    /// Handles the start of a block.
     #[inline]
     pub(crate) fn block(&mut self, start: &BlockStart) {
         if start.enters == Some(EntryKind::Fault) {

@@ -10,7 +10,7 @@
 //! number is correct. Otherwise it identifies a CPU by the base of the kernel's per-CPU data, which
 //! is unique. While the kernel runs, this base is in GS; otherwise it is in the register that
 //! `swapgs` exchanges with GS. The kernel's base is the one in the upper half of the address space.
-//! The plugin reads it at the begin of each block and at each mark, since a CPU executes a block to
+//! The plugin reads it at the start of each block and at each mark, since a CPU executes a block to
 //! its end before another CPU runs. CPUs are numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
@@ -47,7 +47,7 @@ pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }
 
-/// Returns the executing CPU. Call it in a callback that may read registers: at the begin of a
+/// Returns the executing CPU. Call it in a callback that may read registers: at the start of a
 /// block, or at a mark.
 #[inline]
 pub(crate) fn locate(given: c_uint) -> c_uint {
@@ -71,7 +71,7 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     number
 }
 
-/// Returns the executing CPU in any other callback: the same as at the begin of the block.
+/// Returns the executing CPU in any other callback: the same as at the start of the block.
 #[inline]
 pub(crate) fn current(given: c_uint) -> c_uint {
     if BY_REGISTERS.load(Relaxed) { CURRENT.load(Relaxed) } else { given }

@@ -2,7 +2,7 @@
 //!
 //! The idea is COMMUTER's (Clements et al., "The Scalable Commutativity Rule", SOSP 2013, section
 //! 5.3). COMMUTER patched an emulator; this plugin works with unmodified QEMU. The guest marks the
-//! begin and the end of each test and of the windows of its sides (crate knee-marks). While a
+//! start and the end of each test and of the windows of its sides (crate knee-marks). While a
 //! side's window is open on a virtual CPU, the plugin adds each memory access of the kernel on that
 //! CPU to the side's table of cache lines. At the end of the test it intersects the tables: a line
 //! that two sides touched and at least one wrote is a conflict. Windows are open one after the

@@ -19,7 +19,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The number of no page.
+    /// A page number that no page has.
     const NONE: u64 = u64::MAX;
     pub(crate) const EMPTY: Pages =
         Pages { kernel: [(Pages::NONE, 0); PAGES], user: (Pages::NONE, 0), block: 0 };

@@ -141,8 +141,8 @@ impl Block {
         (0..unsafe { qemu_plugin_tb_n_insns(self.0) }).map(get)
     }
 
-    /// Calls `callback` with `data` whenever the block begins to be executed. The callback may read
-    /// registers.
+    /// Calls `callback` with `data` at the start of each execution of the block. The callback may
+    /// read registers.
     pub(crate) fn on_execute(&self, callback: OnExecute, data: u64) {
         // SAFETY: see Block; the data is a number that is never dereferenced.
         unsafe {

@@ -8,7 +8,7 @@ static KERNEL: AtomicBool = AtomicBool::new(true);
 static STACK: AtomicBool = AtomicBool::new(true);
 static PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Sets the code that counts.
+/// Selects the code that counts.
 pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     USER.store(user, Relaxed);
     KERNEL.store(kernel, Relaxed);

@@ -99,7 +99,7 @@ impl Vcpu {
         self.side.take()
     }
 
-    /// Handles the begin of a block.
+    /// Handles the start of a block.
     #[inline]
     pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
         if self.side.is_none() {

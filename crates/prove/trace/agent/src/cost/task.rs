@@ -58,8 +58,8 @@ impl Task {
 }
 
 /// Emits a test whose two sides write to the same stack and thus conflict. The guest pauses after
-/// it, while the tasks and their memory still exist, and the host can read what the lines that
-/// moved contain.
+/// it, while the tasks and their memory still exist, and the host can read the data in the lines
+/// that moved.
 fn pause() {
     Mark::Begin.emit();
     for side in 0..2 {
