@@ -11,6 +11,7 @@ use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
+use crate::page::Page;
 use crate::quota::{Account, Quota};
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf};
@@ -59,7 +60,7 @@ fn check<T: 'static>(
 
 /// A leaf that is being flushed. Its parent is not used.
 fn flushing_leaf() -> Leaf {
-    let leaf = Leaf::new(0, NonNull::<Branch>::dangling());
+    let leaf = Leaf::new(Page(0), NonNull::<Branch>::dangling());
     // SAFETY: its maker has locked it.
     let others = unsafe { leaf.begin_flush(None) };
     assert!(others.is_some());
