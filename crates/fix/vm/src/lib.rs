@@ -119,7 +119,7 @@ pub use machine::cpu_set::CpuSet;
 pub use machine::format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
 pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
-pub use machine::{Flush, Machine};
+pub use machine::{Flush, LazyMachine, Machine};
 pub use object::Object;
 pub use page::{Frame, PAGE, Page, Pages, Protection, VirtAddr};
 pub use quota::Quota;

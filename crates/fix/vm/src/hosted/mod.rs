@@ -71,7 +71,7 @@ use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::X86_64;
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
-use crate::machine::{Flush, Machine};
+use crate::machine::{Flush, LazyMachine, Machine};
 use crate::page::{Frame, PAGE};
 
 /// A machine in a process: x86-64, unless another [`Architecture`] is given.
@@ -152,7 +152,7 @@ impl<A: Architecture> Hosted<A> {
 }
 
 // SAFETY: frames come from locked free lists, and their memory never moves. `shoot_down` waits
-// until each CPU has acknowledged. Online CPUs are registered with `ticks`.
+// until each CPU has acknowledged.
 unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
@@ -196,10 +196,6 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         unsafe { mailbox::shoot_down(&self.mailboxes, platform, cpu, on, space, pages) };
     }
 
-    fn ticks(&self) -> Option<&Ticks> {
-        Some(&self.ticks)
-    }
-
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         // SAFETY: the caller is this CPU.
         unsafe { self.mailboxes[cpu].flush(space, pages) };
@@ -208,6 +204,14 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     unsafe fn wait_while(&self, cpu: usize, condition: impl FnMut() -> bool) {
         // SAFETY: the caller is this CPU.
         unsafe { self.mailboxes[cpu].wait_while(self.epoch.platform(), condition) };
+    }
+}
+
+// SAFETY: a `Processor` registers its CPU as online before it caches anything. Its TLB is empty when it goes
+// offline, and `tick` flushes all of it.
+unsafe impl<A: Architecture> LazyMachine for Hosted<A> {
+    fn ticks(&self) -> &Ticks {
+        &self.ticks
     }
 }
 

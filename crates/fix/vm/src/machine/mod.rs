@@ -28,7 +28,7 @@ use crate::page::{Frame, Pages};
 ///   while others write to it.
 /// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, always the same one,
 ///   initially zero.
-/// * [`cpus`](Machine::cpus) and [`ticks`](Machine::ticks) must always return the same value.
+/// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
 /// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes
 ///   them as atomics.
@@ -106,12 +106,6 @@ pub unsafe trait Machine: Sync + Sized {
         self.epoch().platform().wait_while(condition);
     }
 
-    /// Returns the ticks at which each CPU flushes its whole TLB, for [lazy](crate::Space::set_lazy) spaces.
-    /// The CPUs must follow the protocol of [`Ticks`]. `None` if lazy spaces are not supported.
-    fn ticks(&self) -> Option<&Ticks> {
-        None
-    }
-
     /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all. When it
     /// returns, the CPU uses none of these translations, and later accesses read the tables as of this call,
     /// or later.
@@ -126,6 +120,18 @@ pub unsafe trait Machine: Sync + Sized {
     /// Called before this crate reuses a frame from a per-CPU pool without freeing it. No CPU can access the
     /// frame's old content any more.
     fn frame_recycled(&self, _frame: Frame) {}
+}
+
+/// A machine whose CPUs flush their whole TLBs at each timer interrupt, which makes
+/// [lazy](crate::Space::set_lazy) spaces possible.
+///
+/// # Safety
+/// * [`ticks`](LazyMachine::ticks) must always return the same object.
+/// * Each CPU must call [`Ticks::cpu_online`] before it caches any translation, and flush its whole TLB in
+///   [`Ticks::tick`] and before [`Ticks::cpu_offline`]: this crate frees frames when all CPUs have ticked.
+pub unsafe trait LazyMachine: Machine {
+    /// Returns the ticks of the machine's CPUs.
+    fn ticks(&self) -> &Ticks;
 }
 
 /// What a CPU must flush from its TLB.

@@ -14,7 +14,7 @@ use crate::error::OutOfMemory;
 use crate::machine::cpu_set::CpuSet;
 use crate::per_cpu::for_each;
 
-/// When each CPU of a [machine](crate::Machine::ticks) last flushed its whole TLB.
+/// When each CPU of a [machine](crate::LazyMachine) last flushed its whole TLB.
 #[derive(Debug)]
 pub struct Ticks {
     clock: Padded<AtomicU64>,

@@ -99,7 +99,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// pages to the space's own origin.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
-        copy.tree().set_lazy(self.tree().is_lazy());
+        // SAFETY: both spaces belong to the machine whose ticks these are.
+        unsafe { copy.tree().set_ticks(self.tree().ticks()) };
         let platform = self.machine().epoch().platform();
         let mut gather = TlbGather::new();
         let mut links = Some(OriginLinks::new()?);
@@ -175,7 +176,7 @@ impl<'m, M: Machine> Space<'m, M> {
         from: &Branch,
         to: &Branch,
         pool: &mut TreePool,
-        gather: &mut TlbGather,
+        gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
         let extents = from.extents();
@@ -214,7 +215,7 @@ impl<'m, M: Machine> Space<'m, M> {
         from: &Leaf,
         to: &Leaf,
         pool: &mut TreePool,
-        gather: &mut TlbGather,
+        gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
         // SAFETY: both leaves are locked, each used state has a mapped page, and `fork_once` has marked and

@@ -8,15 +8,15 @@ use super::Space;
 use super::arena::Lingering;
 use super::prune::PRUNED_AT_ONCE;
 use crate::cpu::Cpu;
-use crate::machine::Machine;
 use crate::machine::ticks::Ticks;
+use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
 /// The most ranges of a space that a CPU may have waiting for ticks. Each has at most 64 present pages, so
 /// the limit is 8 MiB. One more range interrupts all CPUs once for all of them.
 const MOST_RANGES: usize = 32;
 
-impl<'m, M: Machine> Space<'m, M> {
+impl<'m, M: LazyMachine> Space<'m, M> {
     /// If `is_lazy`, an [unmap](Space::unmap) of a few anonymous pages sends no IPIs from now on. Other CPUs
     /// may still access the pages, with the old permissions, until each has [ticked](crate::Ticks::tick), or
     /// is interrupted once for 32 ranges that a CPU has unmapped. Forks of the space inherit the setting.
@@ -49,12 +49,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// assert!(other.load(&space, address).is_err());
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
-    ///
-    /// # Panics
-    /// If `is_lazy` and the machine has no [ticks](Machine::ticks).
     pub fn set_lazy(&self, is_lazy: bool) {
-        assert!(!is_lazy || self.machine.ticks().is_some(), "the machine has no ticks");
-        self.tree().set_lazy(is_lazy);
+        // SAFETY: these are the machine's ticks.
+        unsafe { self.tree().set_ticks(is_lazy.then(|| self.machine.ticks())) };
     }
 
     /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy), for when memory is scarce.
@@ -67,7 +64,9 @@ impl<'m, M: Machine> Space<'m, M> {
             self.give_range(cpu, one.pages, one.mapped);
         }
     }
+}
 
+impl<'m, M: Machine> Space<'m, M> {
     fn settle_in(&self, cpu: &Cpu<'m, M>, pages: Pages) {
         let done = self.tree().locked(cpu, pages, |_, _| Ok(()));
         debug_assert!(done.is_ok(), "it allocates nothing");
@@ -82,17 +81,14 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { self.arenas.with(cpu, |arena| with(&mut arena.lingering)) }
     }
 
-    /// Whether an unmap of these pages may be lazy, provided that they are anonymous. Also frees this CPU's
-    /// earlier ranges that all CPUs have flushed.
-    pub(super) fn unmaps_lazily(&self, cpu: &Cpu<'m, M>, pages: Pages) -> bool {
-        if !self.tree().is_lazy() {
-            return false;
-        }
-        let Some(ticks) = self.machine.ticks() else { return false };
-        if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all, ticks)) {
+    /// The ticks by which these pages may be unmapped lazily, provided that they are anonymous. Also frees
+    /// this CPU's earlier ranges that all CPUs have flushed.
+    pub(super) fn lazy_ticks(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<&Ticks> {
+        let ticks = self.tree().ticks()?;
+        if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all)) {
             self.tree().settle(cpu, ticks);
         }
-        let next = |all: &mut VecDeque<Lingering>| match self.is_over(all, ticks) {
+        let next = |all: &mut VecDeque<Lingering>| match self.is_over(all) {
             true => all.pop_front(),
             false => None,
         };
@@ -102,12 +98,13 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         // A large unmap may free tables as well.
         let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_single_cpu(cpu.number());
-        is_little && self.with_lingering(cpu, |all| all.try_reserve(1).is_ok())
+        let has_room = || self.with_lingering(cpu, |all| all.try_reserve(1).is_ok());
+        (is_little && has_room()).then_some(ticks)
     }
 
     /// Whether all CPUs have flushed the oldest range.
-    fn is_over(&self, all: &VecDeque<Lingering>, ticks: &Ticks) -> bool {
-        all.front().is_some_and(|oldest| self.tree().is_over(oldest.ticket, ticks))
+    fn is_over(&self, all: &VecDeque<Lingering>) -> bool {
+        all.front().is_some_and(|oldest| self.tree().is_over(oldest.ticket))
     }
 
     /// Records that `pages` were unmapped lazily, `mapped` of which were mapped. Their addresses are not

@@ -188,7 +188,7 @@ impl<'m, M: Machine> Space<'m, M> {
         pages: Pages,
         protection: Protection,
         pool: &mut TreePool,
-        gather: &mut TlbGather,
+        gather: &mut TlbGather<'_>,
     ) -> Result<(), Needed> {
         let change = |old| Attributes { protection, ..old };
         match node {
@@ -210,7 +210,12 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 /// Takes the present pages among these out of the tables of a locked node and of those below.
-fn take_below<M: Machine>(machine: &M, node: NodeRef<'_>, pages: Pages, gather: &mut TlbGather) {
+fn take_below<M: Machine>(
+    machine: &M,
+    node: NodeRef<'_>,
+    pages: Pages,
+    gather: &mut TlbGather<'_>,
+) {
     match node {
         NodeRef::Leaf(leaf) => gather.take(machine, leaf, pages),
         NodeRef::Branch(branch) => {

@@ -174,7 +174,7 @@ impl<'m, M: Machine> Space<'m, M> {
         old: Pages,
         new: Pages,
         pool: &mut PerCpuPool,
-        unmapping: &mut Unmapping,
+        unmapping: &mut Unmapping<'_>,
     ) -> Result<Outcome<'m, M>, Needed> {
         let top = locked.top;
         if mapped(top, old) < old.count() {

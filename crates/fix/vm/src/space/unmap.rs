@@ -18,14 +18,14 @@ use crate::tree::update::{prepare, remove_extents};
 
 /// What an operation has unmapped, and must still flush and free.
 #[derive(Debug)]
-pub(super) struct Unmapping {
-    pub(super) gather: TlbGather,
+pub(super) struct Unmapping<'t> {
+    pub(super) gather: TlbGather<'t>,
     /// Backings to detach: nothing is mapped by them any more.
     backings: Backings,
 }
 
-impl Unmapping {
-    pub(super) fn new(gather: TlbGather) -> Unmapping {
+impl<'t> Unmapping<'t> {
+    pub(super) fn new(gather: TlbGather<'t>) -> Unmapping<'t> {
         Unmapping { gather, backings: Backings::default() }
     }
 
@@ -81,9 +81,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// See [`MapError`]. Unmapping the middle of a mapping allocates memory.
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
-        let is_lazy = self.unmaps_lazily(cpu, pages);
-        let mut unmapping =
-            Unmapping::new(if is_lazy { TlbGather::lazy() } else { TlbGather::new() });
+        let gather = self.lazy_ticks(cpu, pages).map_or_else(TlbGather::new, TlbGather::lazy);
+        let mut unmapping = Unmapping::new(gather);
         let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, pool| {
             prepare(self.machine, locked, &mut pool.tree)?;
             self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping)
@@ -113,7 +112,7 @@ impl<'m, M: Machine> Space<'m, M> {
         node: NodeRef<'_>,
         pages: Pages,
         pool: &mut TreePool,
-        unmapping: &mut Unmapping,
+        unmapping: &mut Unmapping<'_>,
     ) -> Result<Unmapped, Needed> {
         match node {
             NodeRef::Leaf(leaf) => {
@@ -143,7 +142,7 @@ impl<'m, M: Machine> Space<'m, M> {
         branch: &Branch,
         pages: Pages,
         pool: &mut TreePool,
-        unmapping: &mut Unmapping,
+        unmapping: &mut Unmapping<'_>,
     ) -> Result<Unmapped, Needed> {
         let mut unmapped = Unmapped::default();
         let extents = branch.extents().overlapping(pages);

@@ -8,6 +8,7 @@ use knee_sync::shim::{is_mutant, order};
 
 use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
+use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Page, Pages, Protection};
 use crate::tree::Tree;
@@ -25,14 +26,14 @@ const MOST_LINGERING: usize = 64;
 /// change the leaf waits. Otherwise, that operation could map a page again while a CPU still reaches the
 /// old frame through its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
-pub(crate) struct TlbGather {
+pub(crate) struct TlbGather<'t> {
     first: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
     /// The destination of moved pages.
     arriving: Option<Pages>,
-    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked.
-    is_lazy: bool,
+    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked by these.
+    ticks: Option<&'t Ticks>,
     /// Number of entries left flush-pending.
     lingering: usize,
     /// The latest ticket of the lingering entries, by which ticks tell that CPUs have flushed.
@@ -45,14 +46,14 @@ pub(crate) struct TlbGather {
     objects: u64,
 }
 
-impl TlbGather {
-    pub(crate) fn new() -> TlbGather {
+impl<'t> TlbGather<'t> {
+    pub(crate) fn new() -> TlbGather<'t> {
         TlbGather {
             first: None,
             pages: Pages { start: Page(u64::MAX), end: Page(0) },
             leaves: None,
             arriving: None,
-            is_lazy: false,
+            ticks: None,
             lingering: 0,
             ticket: 0,
             is_shared: false,
@@ -62,13 +63,13 @@ impl TlbGather {
     }
 
     /// A gather for a lazy unmap: remote TLBs may be flushed at their next tick.
-    pub(crate) fn lazy() -> TlbGather {
-        TlbGather { is_lazy: true, ..TlbGather::new() }
+    pub(crate) fn lazy(ticks: &'t Ticks) -> TlbGather<'t> {
+        TlbGather { ticks: Some(ticks), ..TlbGather::new() }
     }
 
     /// A gather for [lingering](Leaf::flush_pending_in) entries, to be added by
     /// [`settle`](TlbGather::settle).
-    pub(crate) fn of_lingering() -> TlbGather {
+    pub(crate) fn of_lingering() -> TlbGather<'t> {
         TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
 
@@ -107,7 +108,7 @@ impl TlbGather {
             let meta = machine.frame_meta(frame);
             let is_object = meta.is_object();
             let is_shared = meta.is_shared() && !is_mutant!("takes_shared_at_once");
-            let lingers = self.is_lazy && self.lingering < MOST_LINGERING;
+            let lingers = self.ticks.is_some() && self.lingering < MOST_LINGERING;
             if !is_object && (is_shared || lingers) {
                 // A shared frame must not go on our list, whose link another space may be using, and its
                 // last owner must not free it before our shootdown completes. The flush-pending entry
@@ -130,7 +131,7 @@ impl TlbGather {
                 break;
             }
         }
-        if let Some(ticks) = machine.ticks().filter(|_| self.is_lazy && !self.is_shared) {
+        if let Some(ticks) = self.ticks.filter(|_| !self.is_shared) {
             // Read after the entries were removed, so that the ticket covers all of them.
             self.ticket = ticks.ticket();
             for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
@@ -294,8 +295,7 @@ impl TlbGather {
         for (page, frame) in leaf.flush_pending_in::<M::Format>(pages) {
             self.flush(leaf, page);
             let ticket = machine.frame_meta(frame).ticket();
-            let is_over = machine.ticks().is_some_and(|ticks| tree.is_over(ticket, ticks));
-            self.is_forgotten &= is_over;
+            self.is_forgotten &= tree.is_over(ticket);
         }
     }
 
@@ -306,7 +306,7 @@ impl TlbGather {
         let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
         let has_others = is_much || has_others && !is_mutant!("objects_linger");
-        if !self.is_lazy || self.leaves.is_none() || has_others {
+        if self.ticks.is_none() || self.leaves.is_none() || has_others {
             return None;
         }
         let mut leaves = self.leaves;

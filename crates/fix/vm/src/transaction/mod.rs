@@ -103,7 +103,7 @@ enum Attempt<'a, R> {
     /// TLBs may have stale entries for this leaf, and another operation is flushing them.
     WaitFlush(&'a Leaf),
     /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these.
-    Settle(TlbGather),
+    Settle(TlbGather<'a>),
     /// The step needs this memory.
     Need(Needed),
     Done(R),

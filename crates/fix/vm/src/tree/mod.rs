@@ -12,12 +12,12 @@ pub(crate) mod query;
 pub(crate) mod update;
 
 use alloc::boxed::Box;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
-use knee_sync::shim::{AtomicBool, Padded, is_mutant};
+use knee_sync::shim::{AtomicBool, AtomicPtr, Padded, is_mutant};
 
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
@@ -40,8 +40,8 @@ pub(crate) struct Tree {
     pub(crate) fork_lock: ForkLock,
     /// A [`RemapGuard`] exists.
     moving: AtomicBool,
-    /// Small unmaps send no IPI; CPUs flush at their next tick.
-    is_lazy: AtomicBool,
+    /// The machine's ticks, if small unmaps send no IPI and CPUs flush at their next tick; otherwise null.
+    ticks: AtomicPtr<Ticks>,
     /// All CPUs have been made to flush what was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a line
@@ -60,7 +60,7 @@ impl Tree {
             account,
             fork_lock: ForkLock::new(),
             moving: AtomicBool::new(false),
-            is_lazy: AtomicBool::new(false),
+            ticks: AtomicPtr::new(ptr::null_mut()),
             settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),
         }
@@ -93,12 +93,20 @@ impl Tree {
         self.active.remove(cpu);
     }
 
-    pub(crate) fn is_lazy(&self) -> bool {
-        self.is_lazy.load(Relaxed)
+    /// The machine's ticks, if the space is [lazy](crate::Space::set_lazy).
+    pub(crate) fn ticks(&self) -> Option<&Ticks> {
+        // SAFETY: `set_ticks` requires that they are the machine's, which outlives all users of the tree. The
+        // Acquire has no mutant: it matters only to a machine that makes its ticks on first use.
+        unsafe { self.ticks.load(Acquire).as_ref() }
     }
 
-    pub(crate) fn set_lazy(&self, is: bool) {
-        self.is_lazy.store(is, Relaxed);
+    /// Makes the space lazy, or not if `ticks` is `None`.
+    ///
+    /// # Safety
+    /// The ticks must be those of the space's machine.
+    pub(crate) unsafe fn set_ticks(&self, ticks: Option<&Ticks>) {
+        let ticks = ticks.map_or(ptr::null_mut(), |ticks| ptr::from_ref(ticks).cast_mut());
+        self.ticks.store(ticks, Release);
     }
 
     /// CPUs whose TLBs may have entries of the space.
@@ -112,9 +120,10 @@ impl Tree {
     }
 
     /// Whether all CPUs have flushed what was unmapped with this ticket.
-    pub(crate) fn is_over(&self, ticket: u64, ticks: &Ticks) -> bool {
+    pub(crate) fn is_over(&self, ticket: u64) -> bool {
         // Acquire: pairs with `set_settled`, which follows the shootdown.
-        ticket < self.settled.0.load(Acquire) || ticks.is_over(ticket, &self.active)
+        ticket < self.settled.0.load(Acquire)
+            || self.ticks().is_some_and(|ticks| ticks.is_over(ticket, &self.active))
     }
 
     /// Whether no other CPU's TLB may have entries of the space.

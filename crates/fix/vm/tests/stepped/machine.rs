@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Frame, FrameMeta, Machine, PAGE, Page, Pages, Protection,
-    Space, Ticks,
+    Cpu, CpuSet, Entry, Fault, Flush, Frame, FrameMeta, LazyMachine, Machine, PAGE, Page, Pages,
+    Protection, Space, Ticks,
 };
 
 use crate::turns::{InTurns, Turns};
@@ -417,10 +417,6 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         }
     }
 
-    fn ticks(&self) -> Option<&Ticks> {
-        Some(&self.ticks)
-    }
-
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
         self.tlbs[cpu].borrow_mut().flush(space, pages);
     }
@@ -429,5 +425,12 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         while condition() {
             self.turns.wait();
         }
+    }
+}
+
+// SAFETY: all CPUs are online from the start, and `tick` flushes the whole TLB.
+unsafe impl<A: Architecture> LazyMachine for Stepped<A> {
+    fn ticks(&self) -> &Ticks {
+        &self.ticks
     }
 }
