@@ -1,8 +1,9 @@
 //! A machine in a process: frames are heap memory, CPUs are threads, and the MMU is software.
 //!
 //! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message to
-//! each CPU that may cache the pages, and the CPU acknowledges it at its next access or operation. So
-//! everything can be run and tested in user space, and emulators and simulators can use it as their MMU.
+//! each CPU that may cache the pages, and the CPU acknowledges it at its next access, or when it
+//! [handles IPIs](Processor::handle_ipis). So everything can be run and tested in user space, and emulators
+//! and simulators can use it as their MMU.
 //!
 //! Each frame has a generation, which is incremented when the frame is freed. A TLB entry records the
 //! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch and

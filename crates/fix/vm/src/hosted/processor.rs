@@ -36,8 +36,9 @@ pub struct Processor<'m, A: Architecture = X86_64> {
 }
 
 impl<A: Architecture> Hosted<A> {
-    /// Brings CPU `number` online on the calling thread. It acknowledges shootdowns when it accesses memory
-    /// or begins an operation. A thread that does neither for long must go [offline](Processor::offline).
+    /// Brings CPU `number` online on the calling thread. It acknowledges shootdowns when it accesses memory,
+    /// when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). A thread that
+    /// does none of these for long must go [offline](Processor::offline).
     ///
     /// # Panics
     /// If the machine has no such CPU, or it is already online.
@@ -255,7 +256,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
 
-    /// Handles pending shootdowns from other CPUs.
+    /// Handles pending shootdowns from other CPUs. A loop that changes spaces and accesses no memory must
+    /// call this, as other CPUs may be waiting.
     #[inline]
     pub fn handle_ipis(&self) {
         // SAFETY: this is the CPU's thread.
@@ -292,14 +294,12 @@ impl<'m, A: Architecture> Processor<'m, A> {
     }
 }
 
-/// The [`Cpu`] that operations of address spaces take. Each dereference first handles pending shootdowns, so
-/// a CPU that only maps pages handles them as well.
+/// The [`Cpu`] that operations of address spaces take.
 impl<'m, A: Architecture> Deref for Processor<'m, A> {
     type Target = Cpu<'m, Hosted<A>>;
 
     #[inline]
     fn deref(&self) -> &Cpu<'m, Hosted<A>> {
-        self.handle_ipis();
         &self.cpu
     }
 }
