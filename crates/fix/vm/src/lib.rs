@@ -112,6 +112,7 @@ mod transaction;
 mod tree;
 
 pub use backing::Sharing;
+pub use backing::object_core::ObjectId;
 pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
@@ -127,6 +128,7 @@ pub use space::Space;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub use space::audit::Audit;
+pub use space::mappings::{MappedObject, Mapping};
 
 /// Runs the code of `docs/vm.md` as a test.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ use crate::allocate::try_box;
 use crate::backing::Backing;
 use crate::backing::attachments::{Attachments, Visit};
 use crate::backing::index::{Index, State};
-use crate::backing::object_core::{ObjectCore, PinnedObject};
+use crate::backing::object_core::{ObjectCore, ObjectId, PinnedObject};
 use crate::backing::pager::{Pager, PagerError};
 use crate::cpu::Cpu;
 use crate::error::{BeyondCapacity, Fault, OutOfMemory};
@@ -175,6 +175,11 @@ impl<'m, M: Machine> Object<'m, M> {
     fn get(&self) -> &ObjectCore {
         // SAFETY: the `Object` keeps its core alive.
         unsafe { self.core.as_ref() }
+    }
+
+    /// Identifies the object in [`Space::mappings`](crate::Space::mappings).
+    pub fn id(&self) -> ObjectId {
+        self.get().id()
     }
 
     /// The number of pages.

@@ -12,8 +12,8 @@ use std::thread;
 use each::{on_architecture, on_each_architecture};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
-    BeyondCapacity, Fault, MapError, Object, PAGE, Page, Pager, PagerError, Pages, Protection,
-    Sharing, Space,
+    BeyondCapacity, Fault, MapError, MappedObject, Object, ObjectId, PAGE, Page, Pager, PagerError,
+    Pages, Protection, Sharing, Space,
 };
 use proptest::prelude::*;
 
@@ -133,6 +133,42 @@ struct ModelSpace {
     mapped: BTreeMap<Page, Mapped>,
     /// What the space has for itself.
     own: BTreeMap<Page, u64>,
+}
+
+/// What [`Space::mappings`] lists.
+type Listed = (Pages, Protection, Option<(ObjectId, u64, Sharing)>);
+
+impl ModelSpace {
+    fn mappings(&self, ids: [ObjectId; 2]) -> Vec<Listed> {
+        let mut all: Vec<Listed> = Vec::new();
+        for (&page, mapped) in &self.mapped {
+            let object =
+                mapped.object.map(|(object, index, sharing)| (ids[object], index, sharing));
+            match all.last_mut() {
+                Some((pages, protection, first))
+                    if (pages.end, *protection) == (page, mapped.protection)
+                        && first
+                            .map(|(id, first, sharing)| (id, first + pages.count(), sharing))
+                            == object =>
+                {
+                    pages.end = page + 1;
+                }
+                _ => all.push((Pages::new(page, 1), mapped.protection, object)),
+            }
+        }
+        all
+    }
+}
+
+fn listed<'m, A: Architecture>(
+    space: &Space<'m, Hosted<A>>,
+    cpu: &Processor<'m, A>,
+) -> Vec<Listed> {
+    let object = |object: MappedObject| (object.id, object.first, object.sharing);
+    let mappings = space.mappings(cpu);
+    mappings
+        .map(|mapping| (mapping.pages, mapping.protection, mapping.object.map(object)))
+        .collect()
 }
 
 struct ModelObject {
@@ -411,6 +447,8 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
                 let audit = space.audit(&cpu);
                 prop_assert_eq!(audit.mapped, modelled.mapped.len() as u64);
                 prop_assert_eq!(audit.present, space.resident());
+                let ids = real.objects.each_ref().map(Object::id);
+                prop_assert_eq!(listed(space, &cpu), modelled.mappings(ids));
             }
         }
     }

@@ -16,6 +16,10 @@ use crate::machine::frame_pool::FramePool;
 use crate::needed::Needed;
 use crate::page::Frame;
 
+/// Identifies an [object](crate::Object) as long as it exists: until it was dropped and nothing maps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(usize);
+
 /// The part of an object that lives until its last reference is dropped.
 pub(crate) struct ObjectCore {
     pub(crate) index: Index,
@@ -44,6 +48,10 @@ pub(crate) enum Found {
 }
 
 impl ObjectCore {
+    pub(crate) fn id(&self) -> ObjectId {
+        ObjectId(core::ptr::from_ref(self).addr())
+    }
+
     /// Looks up a page, and adds a zeroed one if it is absent and there is no pager. The caller must have
     /// locked the leaf that will map it: an operation that takes the page out of the object visits that
     /// leaf afterwards.

@@ -9,6 +9,7 @@ mod fork;
 mod lazy;
 pub(crate) mod lineage;
 mod map;
+pub(crate) mod mappings;
 mod prune;
 mod remap;
 mod unmap;

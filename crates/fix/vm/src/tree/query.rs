@@ -54,8 +54,9 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The first of these pages and those after it that the same node stores with the same attributes.
-fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
+/// The first of these pages and those after it that the same node stores with the same attributes. The
+/// subtree must be locked for the first page.
+pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
         // SAFETY: the leaf is locked.
         NodeRef::Leaf(leaf) => unsafe {

@@ -120,6 +120,18 @@ impl Model {
         }
     }
 
+    /// The runs, without borders between those that are alike.
+    fn mappings(&self) -> Vec<(Pages, Protection)> {
+        let mut all: Vec<(Pages, Protection)> = Vec::new();
+        for (&start, &(end, protection)) in &self.runs {
+            match all.last_mut() {
+                Some((last, same)) if (last.end, *same) == (start, protection) => last.end = end,
+                _ => all.push((Pages { start, end }, protection)),
+            }
+        }
+        all
+    }
+
     fn allows(&self, page: Page, access: Protection) -> Result<(), Wrong> {
         match self.find(page) {
             None => Err(Err(Fault::Unmapped)),
@@ -132,6 +144,8 @@ impl Model {
     pub(crate) fn check<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
         self.check_pages(cpu, space);
         assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
+        let listed = space.mappings(cpu).map(|mapping| (mapping.pages, mapping.protection));
+        assert_eq!(listed.collect::<Vec<_>>(), self.mappings());
     }
 }
 
