@@ -64,9 +64,9 @@ unsafe impl<A: Architecture> Machine for WithKernel<A> {
         self.0.frame_meta(frame)
     }
 
-    unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {
+    unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.shoot_down(cpu, on, space, pages) };
+        unsafe { self.0.shoot_down(caller, on, space, pages) };
     }
 
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {

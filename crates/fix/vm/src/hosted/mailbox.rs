@@ -185,11 +185,11 @@ impl Mailbox {
 /// Flushes `pages` of `space` on the CPUs in `on`, and returns when all have acknowledged it.
 ///
 /// # Safety
-/// The caller must be the thread of `cpu`.
+/// The calling thread must be that of `caller`.
 pub(super) unsafe fn shoot_down(
     mailboxes: &[Mailbox],
     platform: &impl Platform,
-    cpu: usize,
+    caller: usize,
     on: &CpuSet,
     space: u64,
     pages: Flush,
@@ -200,7 +200,7 @@ pub(super) unsafe fn shoot_down(
     }
     let answers = AtomicU64::new(0);
     let mut asked = 0;
-    for other in on.iter().filter(|&other| other != cpu) {
+    for other in on.iter().filter(|&other| other != caller) {
         // SAFETY: `answers` lives until all CPUs have acknowledged, as the wait below ensures.
         let is_asked = unsafe {
             // The CPU may have left since `iter` read the set.
@@ -208,12 +208,12 @@ pub(super) unsafe fn shoot_down(
         };
         asked += u64::from(is_asked);
     }
-    if on.contains(cpu) {
-        // SAFETY: the caller is the thread of `cpu`.
-        unsafe { mailboxes[cpu].flush(space, pages) };
+    if on.contains(caller) {
+        // SAFETY: this is the thread of `caller`.
+        unsafe { mailboxes[caller].flush(space, pages) };
     }
     // Acquire: accesses by other CPUs through the flushed entries happen before.
     let waits = || answers.load(order!(Acquire, "hosted_answered")) < asked;
-    // SAFETY: the caller is the thread of `cpu`.
-    unsafe { mailboxes[cpu].wait_while(platform, waits) };
+    // SAFETY: this is the thread of `caller`.
+    unsafe { mailboxes[caller].wait_while(platform, waits) };
 }

@@ -191,10 +191,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         &self.metas[frame.0 as usize]
     }
 
-    unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush) {
+    unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
         let platform = self.epoch.platform();
-        // SAFETY: the caller is this CPU.
-        unsafe { mailbox::shoot_down(&self.mailboxes, platform, cpu, on, space, pages) };
+        // SAFETY: `caller` is the calling CPU.
+        unsafe { mailbox::shoot_down(&self.mailboxes, platform, caller, on, space, pages) };
     }
 
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {

@@ -9,8 +9,11 @@ use knee_sync::shim::{AtomicU64, order};
 
 use crate::page::{Frame, Page};
 
-/// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory, initially zero.
-/// CPUs that use adjacent frames do not share a line.
+/// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory. CPUs that use
+/// adjacent frames do not share a line.
+///
+/// It starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may take zeroed memory,
+/// aligned to 64 bytes, for an array of them.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FrameMeta {
@@ -29,6 +32,7 @@ pub struct FrameMeta {
 
 /// Opaque handle of the [origin](crate::space::lineage) of a page; only stored and compared here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub(crate) struct OriginId(NonNull<()>);
 
 impl OriginId {
@@ -135,5 +139,17 @@ impl FrameMeta {
             self.shares.store(0, Relaxed);
         }
         is_last
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroed_memory_is_the_default() {
+        // SAFETY: integers, and an `Option<NonNull>` in a transparent type, may be zero bytes.
+        let zeroed: FrameMeta = unsafe { core::mem::zeroed() };
+        assert_eq!(format!("{zeroed:?}"), format!("{:?}", FrameMeta::default()));
     }
 }

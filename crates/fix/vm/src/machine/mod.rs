@@ -27,7 +27,7 @@ use crate::page::{Frame, Pages};
 ///   machine, as in an emulator, they must use atomics: this crate reads an object's frame by 64-bit atomics
 ///   while others write to it.
 /// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, always the same one,
-///   initially zero.
+///   which starts as [`FrameMeta::default`] or as zeroed memory.
 /// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
 /// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes
@@ -83,16 +83,16 @@ pub unsafe trait Machine: Sync + Sized {
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
     /// of them uses or will use these translations: later accesses read the tables as of this call, or later.
-    /// `on` may contain the calling CPU. `space` is the [number](crate::Space::number) of the space.
+    /// `on` may contain `caller`, the calling CPU. `space` is the [number](crate::Space::number) of the space.
     ///
     /// The implementation must execute a full fence before it reads `on`; otherwise it can miss a CPU that
     /// activates the space at the same time and has read the old tables. While it waits for the others, it must
     /// handle their shootdowns, as two CPUs may shoot down each other.
     ///
     /// # Safety
-    /// The caller must be CPU `cpu`, and must not hold a lock for which other CPUs wait without handling
+    /// The calling CPU must be `caller`, and must not hold a lock for which other CPUs wait without handling
     /// shootdowns.
-    unsafe fn shoot_down(&self, cpu: usize, on: &CpuSet, space: u64, pages: Flush);
+    unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush);
 
     /// Waits while `condition` is true. CPU `cpu` must handle shootdowns from other CPUs meanwhile.
     ///
