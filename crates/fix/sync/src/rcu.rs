@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 #[cfg(feature = "std")]
@@ -108,9 +107,9 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// If the guard is of another domain.
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
-        self.check(guard.domain());
-        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the domain that
-        // `check` has compared.
+        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
+        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's domain.
+        // The assertion stays in release builds, where it costs a load from the pointer's line.
         let value = unsafe { guard.load(&self.value) };
         // SAFETY: `value` is never null.
         unsafe { value.unwrap_unchecked() }
@@ -121,9 +120,9 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// # Panics
     /// If the guard is of another domain.
     pub fn swap<'g>(&'g self, value: T, guard: &'g Guard<'_, P>) -> &'g T {
-        self.check(guard.domain());
-        // SAFETY: the pointer came from a `Box`, `load` reads it in sections of the domain that `check` has
-        // compared, and `T` borrows nothing.
+        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
+        // SAFETY: the pointer came from a `Box`, `load` reads it in sections of the guard's domain, and `T`
+        // borrows nothing.
         let old = unsafe { guard.replace(&self.value, Some(Box::new(value))) };
         // SAFETY: `value` is never null.
         unsafe { old.unwrap_unchecked() }
@@ -135,7 +134,7 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// # Panics
     /// If the guard is of another domain.
     pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
-        self.check(guard.domain());
+        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
         let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
         loop {
             // SAFETY: as in `load`: the guard's section began before the pointer was loaded.
@@ -158,19 +157,6 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
         // SAFETY: it came from a `Box`, and the exchange has removed it. Another value cannot have had the
         // same address, as the guard keeps the old one from being freed.
         unsafe { guard.retire(old) };
-    }
-
-    /// A check in every build, as the safety of `load` rests on it: a guard of another domain keeps
-    /// nothing. It costs a load from the line of the pointer, and a branch that is never taken.
-    #[inline]
-    fn check(&self, domain: &Domain<P>) {
-        #[cold]
-        fn refuse() -> ! {
-            panic!("the guard is of another domain than the Rcu");
-        }
-        if !ptr::eq(self.domain, domain) {
-            refuse();
-        }
     }
 }
 

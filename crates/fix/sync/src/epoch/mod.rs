@@ -73,7 +73,8 @@
 //!   locals may be gone.
 //!
 //! # Example: a sorted list
-//! Readers walk it without a lock, and writers exclude each other.
+//! Readers walk it without a lock, and writers exclude each other. Callers bring their guards, so the list
+//! checks that each belongs to its domain.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
@@ -82,15 +83,15 @@
 //! use std::sync::atomic::Ordering::{Relaxed, Release};
 //!
 //! use knee_sync::System;
-//! use knee_sync::epoch::{self, Guard, Protect};
+//! use knee_sync::epoch::{self, Domain, Guard, Protect};
 //!
 //! struct Node {
 //!     key: u64,
 //!     next: AtomicPtr<Node>,
 //! }
 //!
-//! #[derive(Default)]
 //! struct List {
+//!     domain: &'static Domain<System>,
 //!     first: AtomicPtr<Node>,
 //!     writer: Mutex<()>,
 //! }
@@ -99,11 +100,13 @@
 //!
 //! impl List {
 //!     /// The first node whose key is not less than `key`, and the link to it.
-//!     fn find<'g>(&'g self, key: u64, guard: &'g Guard<'_, System>) -> Place<'g> {
+//!     fn find<'g>(&'g self, key: u64, guard: &'g impl Protect<System>) -> Place<'g> {
+//!         // A section of another domain would not keep the nodes.
+//!         assert!(guard.is_of(self.domain), "the guard belongs to another domain");
 //!         let mut link = &self.first;
 //!         loop {
 //!             // SAFETY: a link is null or a node of `insert`. `remove` unlinks a node, leaves its `next` as
-//!             // it is, and retires it in the domain of the process. All guards here are of that domain.
+//!             // it is, and retires it in the domain that was checked above.
 //!             match unsafe { guard.load(link) } {
 //!                 Some(node) if node.key < key => link = &node.next,
 //!                 found => return (link, found),
@@ -111,13 +114,14 @@
 //!         }
 //!     }
 //!
-//!     fn contains(&self, key: u64) -> bool {
-//!         self.find(key, &epoch::pin()).1.is_some_and(|node| node.key == key)
+//!     /// The node with this key, which stays until the guard is dropped.
+//!     fn get<'g>(&'g self, key: u64, guard: &'g impl Protect<System>) -> Option<&'g Node> {
+//!         self.find(key, guard).1.filter(|node| node.key == key)
 //!     }
 //!
-//!     fn insert(&self, key: u64) {
-//!         let (_writer, guard) = (self.writer.lock().unwrap(), epoch::pin());
-//!         let (link, found) = self.find(key, &guard);
+//!     fn insert(&self, key: u64, guard: &impl Protect<System>) {
+//!         let _writer = self.writer.lock().unwrap();
+//!         let (link, found) = self.find(key, guard);
 //!         if found.is_none_or(|node| node.key != key) {
 //!             let next = AtomicPtr::new(link.load(Relaxed));
 //!             // Release: a reader that finds the node sees its key.
@@ -125,10 +129,9 @@
 //!         }
 //!     }
 //!
-//!     fn remove(&self, key: u64) {
-//!         let guard = epoch::pin();
+//!     fn remove(&self, key: u64, guard: &Guard<'_, System>) {
 //!         let writer = self.writer.lock().unwrap();
-//!         let (link, found) = self.find(key, &guard);
+//!         let (link, found) = self.find(key, guard);
 //!         let Some(node) = found.filter(|node| node.key == key) else { return };
 //!         let removed = link.load(Relaxed);
 //!         // Release: a reader that comes to the next node by this link sees that node's key.
@@ -150,10 +153,12 @@
 //!     }
 //! }
 //!
-//! let list = List::default();
-//! [3, 1, 2].into_iter().for_each(|key| list.insert(key));
-//! list.remove(2);
-//! assert!(list.contains(1) && !list.contains(2) && list.contains(3));
+//! let domain = epoch::shared();
+//! let list = List { domain, first: AtomicPtr::default(), writer: Mutex::new(()) };
+//! let guard = epoch::pin();
+//! [3, 1, 2].into_iter().for_each(|key| list.insert(key, &guard));
+//! list.remove(2, &guard);
+//! assert!(list.get(1, &guard).is_some() && list.get(2, &guard).is_none());
 //! # }
 //! ```
 //!

@@ -1,5 +1,6 @@
 //! Typed loads in a section.
 
+use core::ptr;
 use core::sync::atomic::Ordering::Acquire;
 
 use super::domain::Domain;
@@ -13,11 +14,39 @@ use crate::primitive::AtomicPtr;
 /// [`QsbrHandle`](super::QsbrHandle).
 ///
 /// # Safety
-/// [`domain`](Protect::domain) always returns the same domain. As long as a shared reference to the
-/// implementor exists, a section of that domain is entered that began no later than the reference.
+/// [`domain`](Protect::domain) always returns the same domain, and the provided methods keep their default
+/// bodies. As long as a shared reference to the implementor exists, a section of that domain is entered that
+/// began no later than the reference.
 pub unsafe trait Protect<P> {
     /// The domain of the section.
     fn domain(&self) -> &Domain<P>;
+
+    /// Whether this is a section of `domain`. A section of another domain protects nothing that is retired
+    /// to `domain`, so a safe function that accepts guards from its callers must check it:
+    ///
+    /// ```should_panic
+    /// use knee_sync::System;
+    /// use knee_sync::epoch::{Domain, Protect};
+    ///
+    /// struct Table {
+    ///     domain: Domain<System>,
+    /// }
+    ///
+    /// impl Table {
+    ///     fn find(&self, guard: &impl Protect<System>) {
+    ///         assert!(guard.is_of(&self.domain), "the guard belongs to another domain");
+    ///         // From here on, `guard.load` is sound.
+    ///     }
+    /// }
+    ///
+    /// let table = Table { domain: Domain::new(System::detect()) };
+    /// table.find(&table.domain.section());
+    /// table.find(&knee_sync::epoch::pin()); // panics
+    /// ```
+    #[inline]
+    fn is_of(&self, domain: &Domain<P>) -> bool {
+        ptr::eq(self.domain(), domain)
+    }
 
     /// Loads a pointer that writers may replace at any time; `None` if it is null: `rcu_dereference`.
     ///
@@ -31,8 +60,8 @@ pub unsafe trait Protect<P> {
     ///   while a section can find it.
     /// * The `T` is freed only after it was unlinked, so that no section that begins later can find it, and
     ///   after a grace period that follows. [`Guard::retire`], [`Guard::replace`] and their kind see to that,
-    ///   under a guard of the same domain as this one. A structure that accepts guards from its callers must
-    ///   therefore check [`domain`](Protect::domain).
+    ///   under a guard of the same domain as this one. A structure that accepts guards from its callers
+    ///   checks that with [`is_of`](Protect::is_of).
     /// * The links of an unlinked object stay as they are: a reader that found the object before follows
     ///   them, and may so find an object that has been retired in the meantime. Its own section began before
     ///   that.
