@@ -62,6 +62,7 @@ pub mod rm;
 pub mod shim;
 
 mod biased;
+mod calls;
 #[cfg(any(
     test,
     all(

@@ -318,7 +318,7 @@ impl<P: Platform> Domain<P> {
                 // A call in this record has forked. This thread releases the record when it returns.
                 continue;
             }
-            watch.end_calls();
+            watch.calls.end();
             // SAFETY: records stay as long as the domain.
             let is_adopter_kept = unsafe { adopter.as_ref() }
                 .is_some_and(|adopter| adopter.watch.is_kept.load(Relaxed));
@@ -338,7 +338,7 @@ impl<P: Platform> Domain<P> {
     /// Must be called by the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
         // A destructor may retire objects, and so call this function again.
-        let Some(_calls) = record.watch.begin_calls() else { return 0 };
+        let Some(_calls) = record.watch.calls.begin() else { return 0 };
         // Acquire: destructors run after the reads of all sections that have ended, whichever thread
         // scanned.
         let read = self.safe.load(order!(Acquire, "epoch_free"));
@@ -415,7 +415,7 @@ impl<P: Platform> Domain<P> {
         unsafe { all.call() };
         // Owners may still be freeing what they took before.
         for record in self.records.values() {
-            record.watch.wait_for_calls(&self.platform);
+            record.watch.calls.wait(&self.platform);
         }
     }
 

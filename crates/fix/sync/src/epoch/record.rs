@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use super::garbage::Garbage;
 use crate::biased::Biased;
+use crate::calls::Calls;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
@@ -62,8 +63,8 @@ pub(super) struct Watch {
     since: AtomicU64,
     /// Objects of its garbage, by the owner's last update.
     pub(super) weight: AtomicU64,
-    /// How often the owner has begun or ended to free objects: odd while it does.
-    calls: AtomicU64,
+    /// The owner's calls of destructors and deferred functions.
+    pub(super) calls: Calls,
 }
 
 // SAFETY: only the record's one owner uses the cells. It became the owner when it took the node, which
@@ -87,7 +88,7 @@ impl Record {
                     seen: AtomicU64::new(0),
                     since: AtomicU64::new(0),
                     weight: AtomicU64::new(0),
-                    calls: AtomicU64::new(0),
+                    calls: Calls::new(),
                 }),
             }
         }
@@ -135,43 +136,6 @@ impl Watch {
         if self.seen.load(Relaxed) != epoch {
             self.since.fetch_max(now(), Relaxed);
             self.seen.store(epoch, order!(Release, "epoch_note"));
-        }
-    }
-}
-
-impl Watch {
-    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if it does
-    /// already.
-    pub(super) fn begin_calls(&self) -> Option<Calling<'_>> {
-        let calls = self.calls.load(Relaxed);
-        calls.is_multiple_of(2).then(|| {
-            self.set_calls(calls + 1);
-            Calling(self)
-        })
-    }
-
-    /// Marks the end of the owner's calls, also if the owner is missing in the child of a fork.
-    pub(super) fn end_calls(&self) {
-        let calls = self.calls.load(Relaxed);
-        self.set_calls(calls + calls % 2);
-    }
-
-    /// Must be called by the owner.
-    fn set_calls(&self, calls: u64) {
-        // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
-        // did.
-        self.calls.store(calls, order!(Release, "epoch_end_calls"));
-    }
-
-    /// Waits until the calls have ended that the owner has begun. The caller has held the lock of the
-    /// record's garbage: if the owner took objects out before, the lock made the start of its calls
-    /// visible.
-    pub(super) fn wait_for_calls(&self, platform: &impl Platform) {
-        let calls = || self.calls.load(order!(Acquire, "epoch_ended"));
-        let begun = calls();
-        // Waiting for an even number might never end, as the owner may begin again and again.
-        if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
-            platform.sleep_while(|| calls() == begun);
         }
     }
 }
@@ -245,15 +209,6 @@ impl Reader {
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn abandon(&self) {
         self.word.store(0, Relaxed);
-    }
-}
-
-/// While the owner frees objects.
-pub(super) struct Calling<'a>(&'a Watch);
-
-impl Drop for Calling<'_> {
-    fn drop(&mut self) {
-        self.0.end_calls();
     }
 }
 

@@ -1,0 +1,63 @@
+//! The calls of destructors and deferred functions that a thread makes, and waits for their end.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::mutant::{is_mutant, order};
+use crate::platform::Platform;
+use crate::primitive::{AtomicU64, constant};
+
+/// How often a thread has begun or ended to free objects: odd while it does.
+#[derive(Debug)]
+pub(crate) struct Calls(AtomicU64);
+
+/// While the owner frees objects.
+pub(crate) struct Calling<'a>(&'a Calls);
+
+impl Calls {
+    constant! {
+        pub(crate) fn new() -> Calls {
+            Calls(AtomicU64::new(0))
+        }
+    }
+
+    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if it does
+    /// already.
+    pub(crate) fn begin(&self) -> Option<Calling<'_>> {
+        let calls = self.0.load(Relaxed);
+        calls.is_multiple_of(2).then(|| {
+            self.set(calls + 1);
+            Calling(self)
+        })
+    }
+
+    /// Marks the end of the owner's calls, also if the owner is missing in the child of a fork.
+    pub(crate) fn end(&self) {
+        let calls = self.0.load(Relaxed);
+        self.set(calls + calls % 2);
+    }
+
+    /// Must be called by the owner.
+    fn set(&self, calls: u64) {
+        // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
+        // did.
+        self.0.store(calls, order!(Release, "epoch_end_calls"));
+    }
+
+    /// Waits until the calls have ended that the owner has begun. The caller has held the lock of the
+    /// owner's garbage: if the owner took objects out before, the lock made the start of its calls
+    /// visible.
+    pub(crate) fn wait(&self, platform: &impl Platform) {
+        let calls = || self.0.load(order!(Acquire, "epoch_ended"));
+        let begun = calls();
+        // Waiting for an even number might never end, as the owner may begin again and again.
+        if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
+            platform.sleep_while(|| calls() == begun);
+        }
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
