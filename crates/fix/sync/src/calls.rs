@@ -36,6 +36,12 @@ impl Calls {
         self.set(calls + calls % 2);
     }
 
+    /// Whether the owner, which calls this, frees objects.
+    #[cfg(all(feature = "std", not(loom)))]
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.0.load(Relaxed).is_multiple_of(2)
+    }
+
     /// Must be called by the owner.
     fn set(&self, calls: u64) {
         // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
@@ -43,9 +49,9 @@ impl Calls {
         self.0.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits until the calls have ended that the owner has begun. The caller has held the lock of the
-    /// owner's garbage: if the owner took objects out before, the lock made the start of its calls
-    /// visible.
+    /// Waits until the calls have ended that the owner has begun. The caller has made their start visible
+    /// to itself: by the lock of the owner's garbage, which the owner held after the start, or by a heavy
+    /// fence.
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.0.load(order!(Acquire, "epoch_ended"));
         let begun = calls();

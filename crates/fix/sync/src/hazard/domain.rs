@@ -1,22 +1,19 @@
-//! A domain, the handles of its threads, and their retired objects.
+//! A domain: the slots and the retired objects of its threads, scans and barriers.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::marker::PhantomData;
 use core::mem;
-use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
-use crate::primitive::{self, AtomicPtr};
+use crate::primitive::AtomicBool;
 use crate::registry::{Node, Registry};
 #[cfg(feature = "std")]
 use crate::system::System;
 
-use super::guard::{Guard, Record, SLOTS, leave, protect};
+use super::garbage::{Garbage, Retired};
+use super::guard::{Record, SLOTS};
 
 /// Retired objects of a thread at which it scans. A scan costs an interrupt on each CPU that runs the
 /// process, about 10 microseconds, so 1024 objects share it at 10 nanoseconds each. folly and haphazard
@@ -32,32 +29,12 @@ pub struct Domain<
 > {
     platform: P,
     records: Registry<Record>,
-    /// Objects that threads could not free before they unregistered.
-    orphans: AtomicPtr<Orphans>,
+    /// Apart from the slots, as a guard may keep those after its thread has unregistered.
+    garbage: Registry<Garbage>,
+    /// A barrier is in progress.
+    drains: AtomicBool,
     batch: usize,
 }
-
-/// The list of a thread that has unregistered.
-struct Orphans {
-    list: Vec<Retired>,
-    /// A `Cell`, so that loom checks how the list is handed over.
-    next: primitive::Guarded<*mut Orphans>,
-}
-
-/// An object that is unlinked.
-struct Retired {
-    pointer: *mut (),
-    free: unsafe fn(*mut ()),
-}
-
-// SAFETY: the contract of `Handle::retire` allows any thread to free it.
-unsafe impl Send for Retired {}
-
-// SAFETY: a platform is `Sync` and records are atomics. An exchange takes the orphans as a whole, and
-// their contents are `Send`.
-unsafe impl<P: Platform> Sync for Domain<P> {}
-// SAFETY: as for `Sync`; the platform is `Send`.
-unsafe impl<P: Platform + Send> Send for Domain<P> {}
 
 #[cfg(feature = "std")]
 impl Default for Domain {
@@ -78,43 +55,59 @@ impl<P: Platform> Domain<P> {
         Domain {
             platform,
             records: Registry::new(),
-            orphans: AtomicPtr::new(ptr::null_mut()),
+            garbage: Registry::new(),
+            drains: AtomicBool::new(false),
             batch: batch.max(1),
         }
     }
 
-    /// A handle for the calling thread, in a free record or in a new one. A thread should keep its
-    /// handle.
-    pub fn register(&self) -> Handle<'_, P> {
-        Handle {
-            domain: self,
-            node: self.record(),
-            more: RefCell::new(Vec::new()),
-            garbage: RefCell::new(Vec::new()),
-            limit: Cell::new(self.batch),
-            reclaiming: Cell::new(false),
-            thread: PhantomData,
-        }
+    /// The platform that the domain runs on.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Takes a free record of slots, or a new one.
+    pub(super) fn record(&self) -> &Node<Record> {
+        self.records.take_or_make(|| Record::new(self.platform.is_symmetric()))
+    }
+
+    /// Takes a free record of retired objects, or a new one. It may have objects already.
+    pub(super) fn garbage_record(&self) -> &Node<Garbage> {
+        self.garbage.take_or_make(Garbage::new)
     }
 
     /// Repairs the records in the child of a fork, whose only thread has `own`: other threads protect
-    /// nothing, and the objects that they had retired are leaked.
+    /// nothing, and the objects that they were retiring or freeing are leaked.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-    pub(super) fn forked(&self, own: Option<&Handle<'_, P>>) {
-        let is_own = |node: &Node<Record>| own.is_some_and(|own| own.has(node));
+    pub(super) fn forked(
+        &self,
+        is_own: impl Fn(&Node<Record>) -> bool,
+        own_garbage: Option<&Node<Garbage>>,
+    ) {
         for node in self.records.nodes().filter(|node| !is_own(node)) {
             node.value.forget();
             node.release();
         }
+        for node in self.garbage.nodes() {
+            // SAFETY: this is the only thread. It was not inside the lock, as nothing under that lock calls
+            // fork(2).
+            unsafe { node.value.list.forked(Vec::new()) };
+        }
+        for node in self.garbage.others(own_garbage) {
+            node.value.calls.end();
+            node.value.is_orphaned.store(true, Relaxed);
+            node.release();
+        }
+        self.drains.store(false, Relaxed);
     }
 
-    fn record(&self) -> &Node<Record> {
-        self.records.take_or_make(|| Record::new(self.platform.is_symmetric()))
-    }
-
-    /// The number of slots, and the pointers in them, sorted. A pointer that was unlinked before the call
-    /// cannot get into a slot any more.
-    fn protected(&self) -> (usize, Vec<*mut ()>) {
+    /// Scans the slots. Returns their number, the objects of `list` that are protected, and those that are
+    /// not. No guard protects the latter later either, as they were unlinked before the call.
+    pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
         // See `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
             self.platform.heavy();
@@ -126,228 +119,125 @@ impl<P: Platform> Domain<P> {
             protected.extend(record.protected());
         }
         protected.sort_unstable();
-        (slots, protected)
+        let is_protected = |object: &Retired| protected.binary_search(&object.pointer).is_ok();
+        let (kept, free) = list.into_iter().partition(is_protected);
+        (slots, kept, free)
     }
 
-    fn push_orphans(&self, list: Vec<Retired>) {
-        let orphans = Box::into_raw(Box::new(Orphans {
-            list,
-            next: primitive::Guarded::new(ptr::null_mut()),
-        }));
-        let mut first = self.orphans.load(Relaxed);
-        loop {
-            // SAFETY: only this thread has the list before the exchange succeeds.
-            unsafe { &*orphans }.next.with(|next| unsafe {
-                *next = if is_mutant!("hazard_loses_orphans") { ptr::null_mut() } else { first };
-            });
-            // Release: the thread that adopts them sees the list, and sees the objects unlinked.
-            let release = order!(Release, "hazard_leave");
-            match self.orphans.compare_exchange_weak(first, orphans, release, Relaxed) {
-                Ok(_) => return,
-                Err(other) => first = other,
+    /// Takes the objects that threads have left when they unregistered.
+    pub(super) fn adopt_orphans(&self, list: &mut Vec<Retired>) {
+        let orphaned = |node: &&Node<Garbage>| {
+            node.value.is_orphaned.load(Relaxed) && !is_mutant!("hazard_adopts_none")
+        };
+        for node in self.garbage.nodes().filter(orphaned) {
+            if node.try_take() {
+                // SAFETY: `try_take` made this thread the owner until `release`.
+                unsafe { node.value.list.lock_owner(&self.platform, |left| list.append(left)) };
+                node.value.is_orphaned.store(false, Relaxed);
+                node.release();
             }
         }
     }
 
-    fn adopt_orphans(&self, garbage: &mut Vec<Retired>) {
-        if self.orphans.load(Relaxed).is_null() {
-            return;
+    /// Waits until every object has been freed that any thread retired before the call, unless a guard
+    /// protects it. It does not wait for guards: an object that a guard protects at the call may be freed
+    /// later. Must not be called by the destructor of a retired object.
+    ///
+    /// It frees what it finds itself, with three heavy fences however many threads there are. Barriers of
+    /// one domain run one after the other. It sleeps while it waits for destructors that other threads call.
+    ///
+    /// ```
+    /// use knee_sync::hazard::Domain;
+    ///
+    /// let domain = Domain::default();
+    /// let handle = domain.register();
+    /// // SAFETY: no other thread has the box.
+    /// unsafe { handle.retire(Box::into_raw(Box::new(7))) };
+    /// domain.barrier();
+    /// assert_eq!(handle.garbage(), 0);
+    /// ```
+    ///
+    /// # Panics
+    /// If a destructor panics. Objects that were not freed by then are leaked.
+    pub fn barrier(&self) {
+        /// Ends the barrier, also when it panics.
+        struct Draining<'a>(&'a AtomicBool);
+
+        impl Drop for Draining<'_> {
+            fn drop(&mut self) {
+                // Release: the next barrier sees what this one has called.
+                self.0.store(false, order!(Release, "hazard_drained"));
+            }
         }
-        let mut next = self.orphans.swap(ptr::null_mut(), order!(Acquire, "hazard_adopt"));
-        while !next.is_null() {
-            // SAFETY: `push_orphans` made it from a `Box`, and the exchange gave it to this thread alone.
-            let orphans = unsafe { Box::from_raw(next) };
-            // SAFETY: only this thread has the list.
-            next = orphans.next.with(|next| unsafe { *next });
-            garbage.extend(orphans.list);
+
+        // Relaxed: the heavy fence acquires what the last barrier has called.
+        let take = || self.drains.compare_exchange(false, true, Relaxed, Relaxed);
+        self.platform.sleep_while(|| take().is_err());
+        let _draining = Draining(&self.drains);
+        // A thread that reclaims may have scanned before the call, and may keep an object whose guard was
+        // dropped since. With the heavy fence of its scan: either the loads of `calls` below see that the
+        // thread reclaims, or its scan sees that the guard was dropped. When its calls have ended, the
+        // objects that it keeps are in its list.
+        if !is_mutant!("hazard_barrier_no_fence") {
+            self.platform.heavy();
         }
+        if !is_mutant!("hazard_barrier_no_wait") {
+            self.wait_for_calls();
+        }
+        let (_, kept, free) = self.scan(self.take_all());
+        if !kept.is_empty() {
+            let node = self.garbage_record();
+            // SAFETY: `garbage_record` made this thread the owner until `release`.
+            unsafe { node.value.list.lock_owner(&self.platform, |list| list.extend(kept)) };
+            node.value.is_orphaned.store(true, Relaxed);
+            node.release();
+        }
+        // SAFETY: `scan` has found no guard of them.
+        free.into_iter().for_each(|object| unsafe { object.free() });
+        // Threads may still be freeing what they took before `take_all`.
+        if !is_mutant!("hazard_barrier_no_last_wait") {
+            self.wait_for_calls();
+        }
+    }
+
+    fn wait_for_calls(&self) {
+        self.garbage.values().for_each(|garbage| garbage.calls.wait(&self.platform));
+    }
+
+    /// Takes the retired objects of all threads, with one fence. A thread that uses its list meanwhile waits
+    /// from the request until its own lock is released. Only a barrier does this, one at a time, so no two
+    /// threads request locks in different orders.
+    fn take_all(&self) -> Vec<Retired> {
+        // A record that is added later has no objects from before the call.
+        let records = self.garbage.snapshot();
+        for record in records.clone() {
+            record.list.request(&self.platform);
+        }
+        if !is_mutant!("hazard_drain_no_fence") {
+            self.platform.heavy();
+        }
+        let mut all = Vec::new();
+        for record in records {
+            // SAFETY: the lock was requested above, and the heavy fence came after that.
+            unsafe { record.list.lock_requested(&self.platform, |list| all.append(list)) };
+        }
+        all
     }
 }
 
 impl<P: Platform> Drop for Domain<P> {
     fn drop(&mut self) {
-        let mut garbage = Vec::new();
-        self.adopt_orphans(&mut garbage);
-        // Guards borrow the domain, so none is left, and a leaked guard is not used.
-        garbage.into_iter().for_each(Retired::free);
+        for garbage in self.garbage.values() {
+            // SAFETY: `&mut self` excludes other users of the list.
+            let list = unsafe { garbage.list.unguarded(mem::take) };
+            // SAFETY: guards borrow the domain, so none is left, and a leaked guard is not used.
+            list.into_iter().for_each(|object| unsafe { object.free() });
+        }
     }
 }
 
 impl<P: Platform> fmt::Debug for Domain<P> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.debug_struct("Domain").field("batch", &self.batch).finish_non_exhaustive()
-    }
-}
-
-impl Retired {
-    fn free(self) {
-        // SAFETY: `retire_with` was given a `free` for this pointer. A scan has found no guard, and the
-        // object is unlinked, so there is no later one.
-        unsafe { (self.free)(self.pointer) };
-    }
-}
-
-/// A thread's registration in a [`Domain`]: its slots and its retired objects.
-///
-/// When it is dropped, it frees the objects that it can and leaves the rest to other threads.
-pub struct Handle<
-    'd,
-    #[cfg(feature = "std")] P: Platform = System,
-    #[cfg(not(feature = "std"))] P: Platform,
-> {
-    domain: &'d Domain<P>,
-    node: &'d Node<Record>,
-    /// Records for guards that found no free slot in the first record.
-    more: RefCell<Vec<&'d Node<Record>>>,
-    garbage: RefCell<Vec<Retired>>,
-    /// Retired objects at which to scan.
-    limit: Cell<usize>,
-    /// A caller further up the stack reclaims, and a destructor has called again.
-    reclaiming: Cell<bool>,
-    /// Neither `Send` nor `Sync`: guards use the record without a lock.
-    thread: PhantomData<*mut ()>,
-}
-
-impl<'d, P: Platform> Handle<'d, P> {
-    /// Protects the object that `source` points to. Returns `None` if `source` is null.
-    ///
-    /// It retries when `source` changes meanwhile, so it is lock-free and not wait-free: each failed
-    /// round is an update that succeeded.
-    ///
-    /// # Safety
-    /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
-    /// removes it from `source` retires it to this domain before it is freed, and nobody stores it in
-    /// `source` again after that.
-    ///
-    /// If `source` is a field of another object, `source` must change before the `T` is retired even if that
-    /// object is unlinked already: a reader that protects the object may follow it at any time. A list
-    /// therefore points the link of a removed node elsewhere, for example to the node itself, and a reader
-    /// that finds such a link starts again.
-    #[inline]
-    pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
-        let (node, slot) = match self.node.value.free() {
-            Some(slot) => (self.node, slot),
-            None => self.another(),
-        };
-        // SAFETY: the handle's thread owns the record, and `slot` is a free slot of it. The rest of the
-        // contract is the same.
-        unsafe { protect(node, slot, source) }
-    }
-
-    /// A free slot of another record, when the first record has none.
-    #[cold]
-    fn another(&self) -> (&'d Node<Record>, &'d AtomicPtr<()>) {
-        let mut more = self.more.borrow_mut();
-        let found = more.iter().find_map(|&node| Some((node, node.value.free()?)));
-        found.unwrap_or_else(|| {
-            let node = self.domain.record();
-            more.push(node);
-            (node, node.value.free().expect("a record that nobody had has no guards"))
-        })
-    }
-
-    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-    fn has(&self, node: &Node<Record>) -> bool {
-        ptr::eq(self.node, node) || self.more.borrow().iter().any(|more| ptr::eq(*more, node))
-    }
-
-    /// The handle's first record.
-    #[cfg(all(feature = "std", not(loom)))]
-    pub(super) fn node(&self) -> &'d Node<Record> {
-        self.node
-    }
-
-    /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
-    ///
-    /// # Safety
-    /// The pointer came from [`Box::into_raw`]. It is unlinked, so that no reader can protect it any more
-    /// unless it does already, and it is retired once. `T` is not zero-sized, as all zero-sized objects
-    /// have one address. Everything that `T` borrows lives as long as the domain.
-    pub unsafe fn retire<T: Send>(&self, object: *mut T) {
-        unsafe fn free<T>(pointer: *mut ()) {
-            // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
-            drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
-        }
-        // SAFETY: `free` frees a `Box` of `T`, which is `Send`. The rest of the contract is the same.
-        unsafe { self.retire_with(object.cast(), free::<T>) };
-    }
-
-    /// As [`retire`](Handle::retire), for objects that are not freed as a `Box` is.
-    ///
-    /// # Safety
-    /// That of `retire`, except that any thread may free the pointer with `free` as long as the domain
-    /// exists.
-    pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
-        let count = {
-            let mut garbage = self.garbage.borrow_mut();
-            garbage.push(Retired { pointer, free });
-            garbage.len()
-        };
-        if count >= self.limit.get() {
-            self.reclaim();
-        }
-    }
-
-    /// Scans once and frees the objects that no guard protects, of this thread and of threads that have
-    /// unregistered. It costs a heavy fence and a load of each slot.
-    #[cold]
-    pub fn reclaim(&self) {
-        if self.reclaiming.replace(true) {
-            return;
-        }
-        // A destructor may panic. The objects that were not freed by then are leaked.
-        let _done = Done(&self.reclaiming);
-        // Destructors may retire more objects.
-        loop {
-            let mut list = self.garbage.take();
-            self.domain.adopt_orphans(&mut list);
-            if list.is_empty() {
-                return;
-            }
-            let (slots, protected) = self.domain.protected();
-            self.limit.set(self.domain.batch.max(2 * slots));
-            let keep = |object: &Retired| protected.binary_search(&object.pointer).is_ok();
-            let (kept, free): (Vec<_>, Vec<_>) = list.into_iter().partition(keep);
-            self.garbage.borrow_mut().extend(kept);
-            let none = free.is_empty();
-            free.into_iter().for_each(Retired::free);
-            if none || self.garbage.borrow().len() < self.limit.get() {
-                return;
-            }
-        }
-    }
-
-    /// Objects that this thread has retired or adopted and not freed yet.
-    pub fn garbage(&self) -> usize {
-        self.garbage.borrow().len()
-    }
-}
-
-/// Resets the flag, also after a panic.
-struct Done<'a>(&'a Cell<bool>);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
-
-impl<P: Platform> Drop for Handle<'_, P> {
-    fn drop(&mut self) {
-        if self.garbage() != 0 {
-            self.reclaim();
-        }
-        let list = mem::take(self.garbage.get_mut());
-        if !list.is_empty() {
-            self.domain.push_orphans(list);
-        }
-        leave(self.node);
-        self.more.get_mut().drain(..).for_each(leave);
-    }
-}
-
-impl<P: Platform> fmt::Debug for Handle<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Handle").field("garbage", &self.garbage()).finish_non_exhaustive()
     }
 }

@@ -34,6 +34,9 @@
 //! them: each object costs a constant, and the garbage of each thread stays below that number, even if a
 //! reader sleeps with its guard for a day.
 //!
+//! A thread that unregisters leaves the objects that are still protected to other threads. [`barrier`] frees
+//! the retired objects of all threads, except those that a guard protects.
+//!
 //! # When to use them
 //! For objects that are held for long (across a system call, for a whole request), for structures in which a
 //! reader visits few objects at a time (a configuration, the head of a queue), and wherever memory must stay
@@ -54,7 +57,9 @@
 #[cfg(all(feature = "std", not(loom)))]
 mod atomic_box;
 mod domain;
+mod garbage;
 mod guard;
+mod handle;
 #[cfg(all(test, loom))]
 mod modelled;
 #[cfg(all(feature = "std", not(loom)))]
@@ -66,7 +71,8 @@ mod tests;
 
 #[cfg(all(feature = "std", not(loom)))]
 pub use atomic_box::AtomicBox;
-pub use domain::{Domain, Handle};
+pub use domain::Domain;
 pub use guard::Guard;
+pub use handle::Handle;
 #[cfg(all(feature = "std", not(loom)))]
-pub use process::{protect, reclaim, retire};
+pub use process::{barrier, protect, reclaim, retire};

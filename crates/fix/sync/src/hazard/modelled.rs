@@ -1,23 +1,24 @@
-//! Models of a reader and of threads that replace what it reads.
+//! Models of a reader, of threads that replace what it reads, and of barriers.
 
 use std::sync::Arc;
 
+use core::mem;
 use core::ptr;
-use core::sync::atomic::Ordering::AcqRel;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::model::{Model, check, interrupt, thread};
-use crate::primitive::{AtomicPtr, Guarded};
+use crate::model::{Model, check, check_symmetric, interrupt, thread};
+use crate::primitive::{AtomicBool, AtomicPtr, Guarded};
 
 use super::{Domain, Handle};
 
-/// What is shared: loom reports unordered accesses.
+/// A shared object: loom panics on unordered accesses.
 type Object = Guarded<u32>;
 
 const FREED: u32 = 0xdead;
 
 /// "Frees" by writing, so that loom detects a concurrent read.
 unsafe fn free(pointer: *mut ()) {
-    // SAFETY: it is an object of the model, which leaks it.
+    // SAFETY: it is an object of the model, which leaks its objects.
     unsafe { &*pointer.cast::<Object>() }.with(|value| {
         // SAFETY: loom panics on a concurrent access.
         let before = unsafe { value.replace(FREED) };
@@ -28,10 +29,22 @@ unsafe fn free(pointer: *mut ()) {
 struct Shared {
     domain: Domain<Model>,
     source: AtomicPtr<Object>,
+    /// The first object of `source` was retired.
+    is_retired: AtomicBool,
 }
 
+/// A domain whose threads scan when they have retired one object.
 fn shared() -> Arc<Shared> {
-    Arc::new(Shared { domain: Domain::with_batch(Model, 1), source: AtomicPtr::new(object()) })
+    shared_with(1)
+}
+
+/// A domain whose threads scan when they have retired `batch` objects.
+fn shared_with(batch: usize) -> Arc<Shared> {
+    Arc::new(Shared {
+        domain: Domain::with_batch(Model, batch),
+        source: AtomicPtr::new(object()),
+        is_retired: AtomicBool::new(false),
+    })
 }
 
 fn object() -> *mut Object {
@@ -48,12 +61,22 @@ fn read(shared: &Shared, handle: &Handle<Model>) {
 }
 
 fn replace(shared: &Shared, new: *mut Object) {
-    let handle = shared.domain.register();
+    retire(shared, &shared.domain.register(), new);
+}
+
+/// Replaces the object in `source` and retires it.
+fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     let old = shared.source.swap(new, AcqRel);
     if !old.is_null() {
         // SAFETY: the exchange took it out, and `free` may be called by any thread.
         unsafe { handle.retire_with(old.cast(), free) };
     }
+}
+
+/// Asserts that the object is freed, and that the caller has acquired that.
+fn assert_freed(object: &Object) {
+    // SAFETY: loom panics on a concurrent write.
+    object.with(|value| assert_eq!(unsafe { *value }, FREED));
 }
 
 #[test]
@@ -128,5 +151,89 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
         drop(guard);
         handle.reclaim();
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_frees_what_a_scan_before_has_kept_for_a_guard() {
+    check(2, || {
+        let shared = shared_with(2);
+        let handle = shared.domain.register();
+        // SAFETY: as in `read`.
+        let guard = unsafe { handle.protect(&shared.source) }.expect("there is an object");
+        // SAFETY: the model leaks its objects.
+        let object = unsafe { &*guard.as_ptr() };
+        let writer = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let handle = shared.domain.register();
+                retire(&shared, &handle, ptr::null_mut());
+                shared.is_retired.store(true, Release);
+                handle.reclaim();
+                // Not dropped, as that reclaims again.
+                mem::forget(handle);
+            }
+        });
+        thread::yield_now();
+        drop(guard);
+        if shared.is_retired.load(Acquire) {
+            shared.domain.barrier();
+            assert_freed(object);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A barrier frees an object that a thread has left, also while another thread runs `other`.
+fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
+    check_symmetric(2, move || {
+        let shared = shared();
+        let handle = shared.domain.register();
+        // SAFETY: as in `read`.
+        let guard = unsafe { handle.protect(&shared.source) }.expect("there is an object");
+        // SAFETY: the model leaks its objects.
+        let object = unsafe { &*guard.as_ptr() };
+        replace(&shared, ptr::null_mut());
+        drop(guard);
+        let other = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || other(&shared)
+        });
+        shared.domain.barrier();
+        assert_freed(object);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_barrier_waits_for_the_destructors_of_an_adopting_thread() {
+    a_barrier_frees_an_orphan_beside(|shared| shared.domain.register().reclaim());
+}
+
+#[test]
+fn a_barrier_waits_for_the_destructors_of_the_one_before() {
+    a_barrier_frees_an_orphan_beside(|shared| shared.domain.barrier());
+}
+
+#[test]
+fn a_barrier_and_a_thread_that_retires_exclude_each_other() {
+    check(2, || {
+        let shared = shared_with(2);
+        // SAFETY: the model leaks its objects.
+        let object = unsafe { &*shared.source.load(Relaxed) };
+        // The barrier finds the record that the writer takes.
+        shared.domain.register().reclaim();
+        let writer = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let handle = shared.domain.register();
+                retire(&shared, &handle, ptr::null_mut());
+                mem::forget(handle);
+            }
+        });
+        shared.domain.barrier();
+        writer.join().unwrap();
+        shared.domain.barrier();
+        assert_freed(object);
     });
 }

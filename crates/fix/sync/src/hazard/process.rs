@@ -48,7 +48,9 @@ fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
 extern "C" fn forked() {
     if let Some(domain) = DOMAIN.get() {
         // SAFETY: as in `with_handle`.
-        domain.forked(registered().map(|member| unsafe { member.handle.as_ref() }));
+        let own = registered().map(|member| unsafe { member.handle.as_ref() });
+        let is_own = |node: &Node<Record>| own.is_some_and(|own| own.has(node));
+        domain.forked(is_own, own.and_then(Handle::garbage_node));
     }
 }
 
@@ -91,4 +93,17 @@ pub unsafe fn retire<T: Send + 'static>(object: *mut T) {
 /// it is never necessary; before a long sleep it returns memory early.
 pub fn reclaim() {
     with_handle(Handle::reclaim);
+}
+
+/// Waits until every object of the process's domain has been freed that any thread retired before the call,
+/// unless a guard protects it; see [`Domain::barrier`].
+///
+/// # Panics
+/// If it is called by the destructor of a retired object, which would wait for itself.
+pub fn barrier() {
+    // SAFETY: as in `with_handle`.
+    let is_calling =
+        registered().is_some_and(|member| unsafe { member.handle.as_ref() }.is_calling());
+    assert!(!is_calling, "barrier in a destructor waits for itself");
+    DOMAIN.get_or_init(Domain::default).barrier();
 }

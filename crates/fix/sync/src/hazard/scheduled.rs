@@ -1,4 +1,4 @@
-//! Schedules of threads that protect, replace, retire and leave.
+//! Schedules of threads that register, protect, replace, retire, call barriers and unregister.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,16 +7,24 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object that stays when it is freed. Not part of the model: every access sees the latest value.
+/// An object that stays in memory when it is freed. Its state is not part of the model: each access sees the
+/// latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,
 }
 
 unsafe fn free(object: *mut ()) {
-    // SAFETY: it is an object of the world, which is there as long as its domain.
+    // SAFETY: it is an object of the world, which lives as long as the domain.
     let freed = &unsafe { &*object.cast::<Object>() }.freed;
     assert!(!freed.swap(true, Relaxed), "freed twice");
+}
+
+/// As `free`, but gives other threads time to miss that.
+unsafe fn free_slowly(object: *mut ()) {
+    thread::yield_now();
+    // SAFETY: the contract is the same.
+    unsafe { free(object) };
 }
 
 struct World {
@@ -27,17 +35,27 @@ struct World {
 }
 
 impl World {
-    /// A world with this many objects.
-    fn new(objects: usize) -> Arc<World> {
+    /// A world with `objects` objects, whose threads scan when they have retired `batch` of them.
+    fn new(objects: usize, batch: usize) -> Arc<World> {
         let objects: Vec<Object> = (0..objects).map(|_| Object::default()).collect();
         let source = |object: &Object| AtomicPtr::new(std::ptr::from_ref(object).cast_mut());
         let sources = [source(&objects[0]), source(&objects[1])];
-        Arc::new(World { domain: Domain::with_batch(Model, 2), objects, sources })
+        Arc::new(World { domain: Domain::with_batch(Model, batch), objects, sources })
     }
 
-    /// Replaces what a source points to by this object.
+    /// Replaces the object of a source.
     fn replace(&self, handle: &Handle<Model>, source: usize, object: usize) {
-        // By now readers have protected what is there.
+        self.replace_with(handle, source, object, free);
+    }
+
+    fn replace_with(
+        &self,
+        handle: &Handle<Model>,
+        source: usize,
+        object: usize,
+        free: unsafe fn(*mut ()),
+    ) {
+        // Lets readers protect the old object.
         thread::yield_now();
         let new = std::ptr::from_ref(&self.objects[object]).cast_mut();
         let old = self.sources[source].swap(new, Relaxed);
@@ -45,7 +63,7 @@ impl World {
         unsafe { handle.retire_with(old.cast(), free) };
     }
 
-    /// Protects what both point to, and looks at it.
+    /// Protects the objects of both sources and checks that they are not freed.
     fn read(&self, handle: &Handle<Model>) {
         // SAFETY: the thread that removes an object from its source retires it.
         let guards = self.sources.each_ref().map(|source| unsafe { handle.protect(source) });
@@ -61,7 +79,7 @@ impl World {
 #[test]
 fn objects_are_freed_once_and_not_under_a_guard() {
     check(|| {
-        let world = World::new(10);
+        let world = World::new(10, 2);
         let in_thread = |does: fn(&World)| {
             let world = Arc::clone(&world);
             thread::spawn(move || does(&world))
@@ -75,7 +93,7 @@ fn objects_are_freed_once_and_not_under_a_guard() {
         };
         let replace_first = |world: &World| {
             for object in 2..6 {
-                // It leaves what it cannot free.
+                // The thread leaves the objects that it cannot free.
                 world.replace(&world.domain.register(), 0, object);
             }
         };
@@ -92,6 +110,36 @@ fn objects_are_freed_once_and_not_under_a_guard() {
         last.reclaim();
         assert_eq!(last.garbage(), 0);
         let freed = world.objects.iter().filter(|object| object.freed.load(Relaxed)).count();
-        assert_eq!(freed, 8, "two can be found");
+        assert_eq!(freed, 8, "two are not retired");
+    });
+}
+
+#[test]
+fn a_barrier_returns_after_all_earlier_objects_are_freed() {
+    check(|| {
+        let world = World::new(6, 10);
+        let replace = |source: usize| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let reader = world.domain.register();
+                let mut old = source;
+                for new in [2 + source, 4 + source] {
+                    // SAFETY: the thread that removes an object from its source retires it.
+                    let guard = unsafe { reader.protect(&world.sources[source]) };
+                    // The guard keeps the object, so this handle leaves it to other threads.
+                    world.replace_with(&world.domain.register(), source, new, free_slowly);
+                    drop(guard);
+                    world.domain.barrier();
+                    assert!(world.objects[old].freed.load(Relaxed), "a barrier missed an object");
+                    old = new;
+                }
+            })
+        };
+        let reclaim = {
+            let world = Arc::clone(&world);
+            move || (0..4).for_each(|_| world.domain.register().reclaim())
+        };
+        let all = [replace(0), replace(1), thread::spawn(reclaim)];
+        all.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }

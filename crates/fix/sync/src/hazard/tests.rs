@@ -207,6 +207,43 @@ fn a_domain_frees_unadopted_orphans() {
 }
 
 #[test]
+fn a_barrier_frees_the_objects_of_all_threads_except_protected_ones() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
+    let (reader, writer) = (domain.register(), domain.register());
+    let guard = protect(&reader, &sources[0]).unwrap();
+    sources.iter().for_each(|source| replace(&writer, source, ptr::null_mut()));
+    assert_eq!(live.load(SeqCst), 2);
+    domain.barrier();
+    assert_eq!((live.load(SeqCst), guard.value, writer.garbage()), (1, 7, 0));
+    drop(guard);
+    domain.barrier();
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
+fn objects_of_a_thread_whose_guard_was_leaked_are_freed_by_another() {
+    let live = Arc::default();
+    let domain = Domain::default();
+    let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
+    let reader = domain.register();
+    let guard = protect(&reader, &sources[1]);
+    let leaks = domain.register();
+    std::mem::forget(protect(&leaks, &sources[0]));
+    replace(&leaks, &sources[1], ptr::null_mut());
+    drop(leaks);
+    drop(guard);
+    assert_eq!(live.load(SeqCst), 2);
+    reader.reclaim();
+    assert_eq!(live.load(SeqCst), 1);
+    replace(&reader, &sources[0], ptr::null_mut());
+    drop(reader);
+    drop(domain);
+    assert_eq!(live.load(SeqCst), 0);
+}
+
+#[test]
 fn a_destructor_may_retire_more() {
     struct Link<'d> {
         next: *mut Link<'d>,

@@ -79,8 +79,17 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hazard_no_recheck", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
     ("hazard_protect", Loom("hazard::modelled::a_reused_slot_releases_its_last_object")),
 
-    ("hazard_adopt", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
-    ("hazard_leave", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
+    ("registry_release", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
+
+    ("hazard_barrier_no_fence", Loom("hazard::modelled::a_barrier_frees_what_a_scan_before_has_kept_for_a_guard")),
+    ("hazard_barrier_no_wait", Loom("hazard::modelled::a_barrier_frees_what_a_scan_before_has_kept_for_a_guard")),
+
+    ("epoch_ended", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
+    ("hazard_barrier_no_last_wait", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
+
+    ("hazard_drained", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_the_one_before")),
+
+    ("hazard_drain_no_fence", Loom("hazard::modelled::a_barrier_and_a_thread_that_retires_exclude_each_other")),
 
     ("slots_begin", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
     ("slots_empty", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
@@ -172,7 +181,9 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("epoch_no_wait_for_calls", Shuttle("epoch::scheduled::a_barrier_returns_after_all_earlier_calls")),
 
-    ("hazard_loses_orphans", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
+    ("hazard_barrier_no_last_wait", Shuttle("hazard::scheduled::a_barrier_returns_after_all_earlier_objects_are_freed")),
+
+    ("hazard_adopts_none", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
     ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
     ("registry_gives_twice", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),

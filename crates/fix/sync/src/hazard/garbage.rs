@@ -1,0 +1,45 @@
+//! The retired objects of one thread.
+
+use alloc::vec::Vec;
+
+use crate::biased::Biased;
+use crate::calls::Calls;
+use crate::primitive::AtomicBool;
+
+/// An object that is unlinked.
+pub(super) struct Retired {
+    pub(super) pointer: *mut (),
+    pub(super) free: unsafe fn(*mut ()),
+}
+
+// SAFETY: the contract of `Handle::retire` allows any thread to free it.
+unsafe impl Send for Retired {}
+
+impl Retired {
+    /// # Safety
+    /// The object is unlinked, and no guard protects it.
+    pub(super) unsafe fn free(self) {
+        // SAFETY: `retire_with` was given a `free` for this pointer, and the caller guarantees that no
+        // guard protects it. As it is unlinked, no later guard does.
+        unsafe { (self.free)(self.pointer) };
+    }
+}
+
+/// The retired objects of a thread, which barriers of other threads take as well.
+pub(super) struct Garbage {
+    pub(super) list: Biased<Vec<Retired>>,
+    /// It has no owner, and there may be objects in the list.
+    pub(super) is_orphaned: AtomicBool,
+    /// The owner's calls of destructors.
+    pub(super) calls: Calls,
+}
+
+impl Garbage {
+    pub(super) fn new() -> Garbage {
+        Garbage {
+            list: Biased::new(Vec::new()),
+            is_orphaned: AtomicBool::new(false),
+            calls: Calls::new(),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Handles, which register a thread.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem;
+#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::platform::Platform;
+use crate::primitive::AtomicPtr;
+use crate::registry::Node;
+#[cfg(feature = "std")]
+use crate::system::System;
+
+use super::domain::Domain;
+use super::garbage::{Garbage, Retired};
+use super::guard::{Guard, Record, leave, protect};
+
+/// A thread's registration in a [`Domain`]: its slots and its retired objects.
+///
+/// When it is dropped, it frees the objects that it can and leaves the rest to other threads.
+pub struct Handle<
+    'd,
+    #[cfg(feature = "std")] P: Platform = System,
+    #[cfg(not(feature = "std"))] P: Platform,
+> {
+    domain: &'d Domain<P>,
+    node: &'d Node<Record>,
+    /// Records for guards that found no free slot in the first record.
+    more: RefCell<Vec<&'d Node<Record>>>,
+    /// The record of its retired objects, from the first of them on.
+    garbage: Cell<Option<&'d Node<Garbage>>>,
+    /// Retired objects at which to scan.
+    limit: Cell<usize>,
+    /// Neither `Send` nor `Sync`: guards use the record without a lock.
+    thread: PhantomData<*mut ()>,
+}
+
+impl<P: Platform> Domain<P> {
+    /// A handle for the calling thread, in free records or in new ones. A thread should keep its handle.
+    pub fn register(&self) -> Handle<'_, P> {
+        Handle {
+            domain: self,
+            node: self.record(),
+            more: RefCell::new(Vec::new()),
+            garbage: Cell::new(None),
+            limit: Cell::new(self.batch()),
+            thread: PhantomData,
+        }
+    }
+}
+
+impl<'d, P: Platform> Handle<'d, P> {
+    /// Protects the object that `source` points to. Returns `None` if `source` is null.
+    ///
+    /// It retries when `source` changes meanwhile, so it is lock-free and not wait-free: each failed
+    /// round is an update that succeeded.
+    ///
+    /// # Safety
+    /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
+    /// removes it from `source` retires it to this domain before it is freed, and nobody stores it in
+    /// `source` again after that.
+    ///
+    /// If `source` is a field of another object, `source` must change before the `T` is retired even if that
+    /// object is unlinked already: a reader that protects the object may follow it at any time. A list
+    /// therefore points the link of a removed node elsewhere, for example to the node itself, and a reader
+    /// that finds such a link starts again.
+    #[inline]
+    pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
+        let (node, slot) = match self.node.value.free() {
+            Some(slot) => (self.node, slot),
+            None => self.another(),
+        };
+        // SAFETY: the handle's thread owns the record, and `slot` is a free slot of it. The rest of the
+        // contract is the same.
+        unsafe { protect(node, slot, source) }
+    }
+
+    /// A free slot of another record, when the first record has none.
+    #[cold]
+    fn another(&self) -> (&'d Node<Record>, &'d AtomicPtr<()>) {
+        let mut more = self.more.borrow_mut();
+        let found = more.iter().find_map(|&node| Some((node, node.value.free()?)));
+        found.unwrap_or_else(|| {
+            let node = self.domain.record();
+            more.push(node);
+            (node, node.value.free().expect("a record that nobody had has no guards"))
+        })
+    }
+
+    /// Whether the handle has this record.
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+    pub(super) fn has(&self, node: &Node<Record>) -> bool {
+        ptr::eq(self.node, node) || self.more.borrow().iter().any(|more| ptr::eq(*more, node))
+    }
+
+    /// The record of the thread's retired objects.
+    #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
+    pub(super) fn garbage_node(&self) -> Option<&'d Node<Garbage>> {
+        self.garbage.get()
+    }
+
+    /// The handle's first record.
+    #[cfg(all(feature = "std", not(loom)))]
+    pub(super) fn node(&self) -> &'d Node<Record> {
+        self.node
+    }
+
+    /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
+    ///
+    /// # Safety
+    /// The pointer came from [`Box::into_raw`]. It is unlinked, so that no reader can protect it any more
+    /// unless it does already, and it is retired once. `T` is not zero-sized, as all zero-sized objects
+    /// have one address. Everything that `T` borrows lives as long as the domain.
+    pub unsafe fn retire<T: Send>(&self, object: *mut T) {
+        unsafe fn free<T>(pointer: *mut ()) {
+            // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
+            drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
+        }
+        // SAFETY: `free` frees a `Box` of `T`, which is `Send`. The rest of the contract is the same.
+        unsafe { self.retire_with(object.cast(), free::<T>) };
+    }
+
+    /// As [`retire`](Handle::retire), for objects that are not freed as a `Box` is.
+    ///
+    /// # Safety
+    /// That of `retire`, except that any thread may free the pointer with `free` as long as the domain
+    /// exists.
+    pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
+        let count = self.with_list(self.own_garbage(), |list| {
+            list.push(Retired { pointer, free });
+            list.len()
+        });
+        if count >= self.limit.get() {
+            self.reclaim();
+        }
+    }
+
+    /// Scans once and frees the objects that no guard protects, of this thread and of threads that have
+    /// unregistered. It costs a heavy fence and a load of each slot.
+    #[cold]
+    pub fn reclaim(&self) {
+        // A destructor may retire objects, and so call this function again. If one panics, the objects that
+        // were not freed by then are leaked.
+        let garbage = self.own_garbage();
+        let Some(_calls) = garbage.calls.begin() else { return };
+        loop {
+            let mut list = self.with_list(garbage, mem::take);
+            self.domain.adopt_orphans(&mut list);
+            if list.is_empty() {
+                return;
+            }
+            let (slots, kept, free) = self.domain.scan(list);
+            self.limit.set(self.domain.batch().max(2 * slots));
+            if !kept.is_empty() {
+                self.with_list(garbage, |list| list.extend(kept));
+            }
+            let none = free.is_empty();
+            // SAFETY: `scan` has found no guard of them.
+            free.into_iter().for_each(|object| unsafe { object.free() });
+            if none || self.garbage() < self.limit.get() {
+                return;
+            }
+        }
+    }
+
+    /// Objects that this thread has retired or adopted and not freed yet.
+    pub fn garbage(&self) -> usize {
+        self.garbage.get().map_or(0, |node| self.with_list(&node.value, |list| list.len()))
+    }
+
+    /// Whether this thread is calling destructors.
+    #[cfg(all(feature = "std", not(loom)))]
+    pub(super) fn is_calling(&self) -> bool {
+        self.garbage.get().is_some_and(|node| node.value.calls.is_begun())
+    }
+
+    /// The thread's retired objects. The record may have some of a thread that has unregistered.
+    #[inline]
+    fn own_garbage(&self) -> &'d Garbage {
+        let node = self.garbage.get().unwrap_or_else(|| {
+            let node = self.domain.garbage_record();
+            self.garbage.set(Some(node));
+            node
+        });
+        &node.value
+    }
+
+    /// Uses the list of the thread's record. `with` calls nothing of this domain.
+    #[inline]
+    fn with_list<R>(&self, garbage: &Garbage, with: impl FnOnce(&mut Vec<Retired>) -> R) -> R {
+        // SAFETY: the handle owns the record and stays on its thread, and `with` does not come here again.
+        unsafe { garbage.list.lock_owner(self.domain.platform(), with) }
+    }
+}
+
+impl<P: Platform> Drop for Handle<'_, P> {
+    fn drop(&mut self) {
+        if let Some(node) = self.garbage.get() {
+            let is_orphaned = self.garbage() != 0 && {
+                self.reclaim();
+                self.garbage() != 0
+            };
+            node.value.is_orphaned.store(is_orphaned, Relaxed);
+            node.release();
+        }
+        leave(self.node);
+        self.more.get_mut().drain(..).for_each(leave);
+    }
+}
+
+impl<P: Platform> fmt::Debug for Handle<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Handle").field("garbage", &self.garbage()).finish_non_exhaustive()
+    }
+}
