@@ -32,13 +32,19 @@ impl<'t> Setup<'t> {
         present.map(|(key, value)| (key, name(map, value))).collect()
     }
 
-    /// Returns the elements of a set of names.
+    /// Returns the names in a set, or the keys of a map whose values have fields. The fields of a value are
+    /// parts of the state: `setup.flag("pages[page0].writable")`.
     ///
     /// # Panics
     /// If an element is not a name.
     pub fn elements(self, set: &str) -> Vec<u64> {
-        let present = self.raw_entries(set).into_iter().filter(|(_, value)| !value.is_null());
-        present.map(|(key, _)| key).collect()
+        let key = |part: &'t str| part.strip_prefix(set)?.strip_prefix('[')?.split_once(']');
+        let present = self.parts().filter(|(_, value)| !value.is_null());
+        let keys = present.filter_map(|(part, _)| key(part));
+        let mut numbers: Vec<u64> = keys.map(|(key, _)| number_of(set, key)).collect();
+        // The fields of a value follow each other.
+        numbers.dedup();
+        numbers
     }
 
     fn raw_entries(self, map: &str) -> Vec<(u64, &'t Value)> {
@@ -79,6 +85,14 @@ impl<'t> Setup<'t> {
     pub fn name(self, part: &str) -> u64 {
         self.part(part).map_or(0, |value| name(part, value))
     }
+
+    /// A truth value.
+    ///
+    /// # Panics
+    /// If it is something else.
+    pub fn flag(self, part: &str) -> bool {
+        self.part(part).is_some_and(|value| flag(part, value))
+    }
 }
 
 /// A call of a test.
@@ -118,13 +132,16 @@ impl<'t> Call<'t> {
     /// # Panics
     /// If the argument is not a truth value.
     pub fn flag(self, argument: &str) -> bool {
-        let flag = |value: &Value| value.as_bool().unwrap_or_else(|| wrong(argument, value));
-        self.0.arguments.get(argument).is_some_and(flag)
+        self.0.arguments.get(argument).is_some_and(|value| flag(argument, value))
     }
 }
 
 fn name(of: &str, value: &Value) -> u64 {
     number_of(of, value.as_str().unwrap_or_else(|| wrong(of, value)))
+}
+
+fn flag(of: &str, value: &Value) -> bool {
+    value.as_bool().unwrap_or_else(|| wrong(of, value))
 }
 
 fn number(of: &str, value: &Value) -> i64 {
@@ -153,10 +170,16 @@ mod tests {
             json!({ "set": "tables", "to": 3 }),
             json!({ "set": "mail", "to": { "length": 2, "first": ["message7"] } }),
             json!({ "set": "used[address4]", "to": {} }),
+            json!({ "set": "pages[page2].writable", "to": true }),
+            json!({ "set": "pages[page2].content", "to": "datum5" }),
+            json!({ "set": "pages[page3]", "to": null }),
         ];
         let setup = Setup(&steps);
         assert_eq!(setup.entries("table"), [(1, 12)]);
         assert_eq!(setup.elements("used"), [4]);
+        assert_eq!(setup.elements("pages"), [2]);
+        assert!(setup.flag("pages[page2].writable") && !setup.flag("pages[page2].shared"));
+        assert_eq!(setup.name("pages[page2].content"), 5);
         assert_eq!(setup.sequence("mail"), [7, 0]);
         assert_eq!((setup.number("tables"), setup.number("nothing")), (3, 0));
     }
