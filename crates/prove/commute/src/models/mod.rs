@@ -4,6 +4,7 @@ pub mod counter;
 mod descriptors;
 pub mod directories;
 pub mod durability;
+pub mod independent;
 pub mod map;
 pub mod posix;
 pub mod processes;

@@ -7,40 +7,22 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use knee_bind::{Action, Binding, Call, Returned, Setup};
-use knee_commute::{Interface, Model, Operation, Outcome, Truth, state};
+use knee_commute::{Model, models::independent::independent};
 
-state! {
-    /// Nothing that anyone looks at.
-    struct Nothing {
-        nothing: Truth,
-    }
-}
-
-/// Nobody sees anything, so everything commutes.
-fn planted() -> Interface<Nothing> {
-    let operation = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
-    Interface {
-        name: "planted",
-        about: "operations of which nobody sees anything: all of them commute",
-        operations: vec![
-            operation("null", "(): does nothing"),
-            operation("own", "(): writes a line that is the caller's own"),
-            operation("count", "(): adds one to a variable of the program"),
-            operation(
-                "neighbour",
-                "(): writes a byte of a variable, next to that of the other caller",
-            ),
-            operation("add", "(): adds one to what the binding has allocated"),
-            operation("reset", "(): sets it to zero, in another function"),
-            operation("visit", "(): adds one to a thread-local variable of the first caller"),
-            operation("wrong", "(): returns what it should not"),
-            operation("missing", "(): is not there in the binding"),
-            operation("panics", "(): panics"),
-            operation("aborts", "(): ends the program"),
-        ],
-        ..Interface::default()
-    }
-}
+/// The operations, whose callers see nothing.
+const OPERATIONS: &[(&str, &str)] = &[
+    ("null", "(): does nothing"),
+    ("own", "(): writes a line that is the caller's own"),
+    ("count", "(): adds one to a variable of the program"),
+    ("neighbour", "(): writes a byte of a variable, next to that of the other caller"),
+    ("add", "(): adds one to what the binding has allocated"),
+    ("reset", "(): sets it to zero, in another function"),
+    ("visit", "(): adds one to a thread-local variable of the first caller"),
+    ("wrong", "(): returns what it should not"),
+    ("missing", "(): does not exist in the binding"),
+    ("panics", "(): panics"),
+    ("aborts", "(): ends the program"),
+];
 
 /// What all callers count in.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -91,7 +73,7 @@ struct Planted {
 
 impl Binding for Planted {
     fn model() -> impl Model {
-        planted()
+        independent("planted", "operations of which callers see nothing", OPERATIONS)
     }
 
     fn set_up(_: &Setup<'_>) -> Self {
