@@ -1,221 +1,217 @@
-//! `knee_vm::Space`: operations of two CPUs on pages that are apart, of which none has to wait for
-//! another or write what another writes.
+//! `knee_vm::Space`: every operation, each CPU on pages of its own.
 //!
-//! Each CPU has pages of its own, whatever it does. Small ranges of the two are in neighbouring tables,
-//! and large ones in neighbouring tables of tables; `beside_…` are in one table, whose lock both take.
-//! All is as it is when a program has run for a while: CPUs have frames, and the tree has nodes.
-//!
-//! CPUs remember nothing of tables here, so that nobody has to tell them what to forget: how that is done
-//! is the embedder's matter.
+//! Small ranges of two CPUs are in neighbouring leaf tables, large ones in neighbouring tables of tables.
+//! Operations called `near_…` use pages of one leaf table, whose lock both CPUs take. Spaces and pools are as
+//! they are after a program has run for a while: the tree has its nodes, and CPUs have frames.
 
-use std::mem::ManuallyDrop;
+mod machine;
+
 use std::process::ExitCode;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use knee_bind::{Action, Binding, Call, Returned, Setup};
-use knee_commute::{Interface, Model, Operation, Outcome, Truth, state};
-use knee_sync::epoch::Domain;
-use knee_vm::hosted::Hosted;
-use knee_vm::{
-    Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Page, Pages, Protection, Quota, Space, X86_64,
-};
+use knee_commute::{Model, models::independent::independent};
+use knee_vm::{Object, Page, Pages, Protection, Quota, Sharing, Space};
 
-state! {
-    /// Nothing that anyone looks at.
-    struct Nothing {
-        nothing: Truth,
-    }
-}
+use machine::{CPUS, Cpus, MAIN, TABLE, Uncached, load, store, warm_up};
 
-/// All of it commutes, as no two calls are about the same pages.
-fn own_pages() -> Interface<Nothing> {
-    let operation = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
-    Interface {
-        name: "own_pages",
-        about: "a space where each CPU has pages of its own: all of it commutes",
-        operations: vec![
-            operation("map", "(): maps pages of a table"),
-            operation("unmap", "(): unmaps pages of a table, which are present"),
-            operation("protect", "(): makes pages of a table read-only, which are present"),
-            operation("discard", "(): frees the frames of pages of a table"),
-            operation("fault", "(): makes a page present"),
-            operation("query", "(): what may be done with a page"),
-            operation("map_large", "(): maps pages of many tables"),
-            operation("unmap_large", "(): unmaps pages of many tables"),
-            operation("protect_large", "(): makes pages of many tables read-only"),
-            operation("map_anywhere", "(): maps pages wherever there is room"),
-            operation("unmap_anywhere", "(): unmaps such pages"),
-            operation("beside_fault", "(): makes a page present in a table of both CPUs"),
-        ],
-        ..Interface::default()
-    }
-}
+const OPERATIONS: &[(&str, &str)] = &[
+    ("map", "(): maps four pages"),
+    ("map_large", "(): maps pages of many tables"),
+    ("map_anywhere", "(): maps pages at an address that the space chooses"),
+    ("map_guarded", "(): maps a stack between guard pages"),
+    ("map_object", "(): maps pages of an object that is the CPU's own"),
+    ("map_object_anywhere", "(): maps such pages at an address that the space chooses"),
+    ("unmap", "(): unmaps four present pages"),
+    ("unmap_large", "(): unmaps pages of many tables"),
+    ("unmap_anywhere", "(): unmaps pages whose address the space has chosen"),
+    ("unmap_object", "(): unmaps present pages of an object"),
+    ("unmap_lazy", "(): unmaps present pages of a lazy space that both CPUs use"),
+    ("protect", "(): makes four present pages read-only"),
+    ("protect_large", "(): makes pages of many tables read-only"),
+    ("discard", "(): frees the frames of four pages"),
+    ("populate", "(): makes four pages present"),
+    ("fault", "(): handles a write fault on an absent page"),
+    ("fault_object", "(): handles a write fault on a page of an object"),
+    ("fault_private", "(): handles a write fault on a private page of an object: copies it"),
+    ("load", "(): loads from a present page"),
+    ("store", "(): stores to a present page"),
+    ("remap", "(): moves four present pages"),
+    ("remap_anywhere", "(): grows a mapping where there is no room, so that it moves"),
+    ("prune", "(): frees the table of unmapped pages"),
+    ("query", "(): the protection of a page"),
+    ("sharers", "(): the spaces that have the frame of a page"),
+    ("activate", "(): adds a CPU to the shootdown set that is in it already"),
+    ("switch", "(): removes a CPU from the shootdown set and adds it again"),
+    ("resident", "(): the number of present pages, exact only if it does not change"),
+    ("settle", "(): frees the frames of pages that were unmapped lazily"),
+    ("near_fault", "(): handles a write fault on a page in a table of both CPUs"),
+    ("near_map", "(): maps a page in a table of both CPUs"),
+    ("near_query", "(): the protection of a page in a table of both CPUs"),
+    ("near_load", "(): loads from a present page in a table of both CPUs"),
+];
 
-const CPUS: usize = 4;
-
-/// Pages of a table, and of one that has tables.
-const TABLE: u64 = 512;
+/// The pages of a table of tables.
 const TABLES: u64 = 512 * TABLE;
 
-/// A hosted machine's memory, and CPUs that remember nothing of tables.
-struct Forgetful(Hosted);
-
-// SAFETY: frames are the hosted machine's; CPUs look at tables at each access.
-unsafe impl Machine for Forgetful {
-    type Platform = <Hosted as Machine>::Platform;
-    type Format = X86_64;
-
-    fn epoch(&self) -> &Domain<Self::Platform> {
-        self.0.epoch()
-    }
-
-    fn cpus(&self) -> usize {
-        CPUS
-    }
-
-    fn allocate(&self, frames: &mut [Frame]) -> usize {
-        self.0.allocate(frames)
-    }
-
-    unsafe fn free(&self, frames: &[Frame]) {
-        // SAFETY: said by the caller.
-        unsafe { self.0.free(frames) }
-    }
-
-    fn address(&self, frame: Frame) -> NonNull<u8> {
-        self.0.address(frame)
-    }
-
-    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
-        self.0.frame_meta(frame)
-    }
-
-    unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, _: Flush) {
-        // Who is to be told is looked up in any case.
-        std::hint::black_box(on.iter().count());
-    }
-
-    unsafe fn flush_local(&self, _: usize, _: u64, _: Flush) {}
-}
-
-/// A CPU in lines of its own, which a thread is.
-#[repr(align(128))]
-struct Own(Cpu<'static, Forgetful>);
-
-/// A space and its machine, which is where it is for as long as anybody has the space.
 struct OwnPages {
-    cpus: ManuallyDrop<[Own; CPUS]>,
-    space: ManuallyDrop<Space<'static, Forgetful>>,
-    machine: NonNull<Forgetful>,
-}
-
-// SAFETY: the machine may be used by all threads, and each CPU is used by one, or while none makes calls.
-unsafe impl Send for OwnPages {}
-// SAFETY: as above.
-unsafe impl Sync for OwnPages {}
-
-impl Drop for OwnPages {
-    fn drop(&mut self) {
-        // SAFETY: nobody has the space and CPUs, and then the machine, any more.
-        unsafe {
-            ManuallyDrop::drop(&mut self.cpus);
-            ManuallyDrop::drop(&mut self.space);
-            drop(Box::from_raw(self.machine.as_ptr()));
-        }
-    }
+    cpus: Cpus,
+    space: Space<'static, Uncached>,
+    lazy: Space<'static, Uncached>,
+    objects: Vec<Object<'static, Uncached>>,
 }
 
 impl Binding for OwnPages {
     fn model() -> impl Model {
-        own_pages()
+        independent("own_pages", "a space where each CPU uses pages of its own", OPERATIONS)
     }
 
     fn set_up(_: &Setup<'_>) -> Self {
-        let machine = Box::new(Forgetful(Hosted::new(1024, CPUS)));
-        let machine = NonNull::from(Box::leak(machine));
-        // SAFETY: it stays until it is dropped above.
-        let of: &'static Forgetful = unsafe { machine.as_ref() };
-        // SAFETY: each is there once.
-        let cpus = std::array::from_fn(|number| Own(unsafe { Cpu::new(of, number) }));
-        let quota = Arc::new(Quota::new(of, 1 << 30).unwrap());
-        let space = Space::with_quota(&cpus[CPUS - 1].0, quota).unwrap();
-        Self { cpus: ManuallyDrop::new(cpus), space: ManuallyDrop::new(space), machine }
+        let cpus = Cpus::start();
+        let main = cpus.get(MAIN);
+        let quota = Arc::new(Quota::new(main.machine(), 1 << 30).unwrap());
+        let space = Space::with_quota(main, Arc::clone(&quota)).unwrap();
+        let lazy = Space::with_quota(main, quota).unwrap();
+        lazy.set_lazy(true);
+        for cpu in (0..CPUS).map(|number| cpus.get(number)) {
+            space.activate(cpu);
+            lazy.activate(cpu);
+        }
+        let objects = (0..CPUS).map(|_| Object::new(main, 8).unwrap()).collect();
+        Self { cpus, space, lazy, objects }
     }
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
-        let (number, space) = (call.thread() as u64, &*self.space);
-        let cpu = &self.cpus[call.thread()].0;
+        let (number, space, lazy) = (call.thread() as u64, &self.space, &self.lazy);
+        let (cpu, object) = (self.cpus.get(call.thread()), &self.objects[call.thread()]);
         let (read, write) = (Protection::READ, Protection::READ_WRITE);
         let small = Pages::new(Page((number + 1) * TABLE + 7), 4);
+        let other = Pages::new(Page((number + 8) * TABLE + 7), 4);
         let large = Pages::new(Page((number + 1) * TABLES + 7), 64 * TABLE);
-        let beside = Pages::new(Page(TABLE / 2 + 64 * number), 1);
-        let spare = Pages::new(Page((number + 8) * TABLE), 4);
-        let touch = |pages: Pages| space.populate(cpu, pages).unwrap();
-        // Nodes, frames, lists and a share of the quota: nothing of the following is left.
-        for pages in [spare, small, beside, large] {
-            for _ in 0..3 {
-                space.map(cpu, pages, write).unwrap();
-                space.protect(cpu, pages, read).unwrap();
-                touch(Pages::new(pages.start, pages.count().min(4)));
-                space.unmap(cpu, pages).unwrap();
-            }
-        }
-        let found = space.map_anywhere(cpu, 4, write).unwrap();
-        touch(found);
-        space.unmap(cpu, found).unwrap();
-
-        let nothing = |result: Result<(), knee_vm::MapError>| {
-            result.unwrap();
-            Returned::Nothing
+        let near = Pages::new(Page(TABLE / 2 + 64 * number), 1);
+        let touch = |pages: Pages| {
+            pages.iter().for_each(|page| store(cpu, space, page, 1).unwrap());
         };
-        Some(match call.operation() {
-            "map" => Box::new(move || nothing(space.map(cpu, small, write))),
-            "map_large" => Box::new(move || nothing(space.map(cpu, large, write))),
-            operation @ ("unmap" | "protect" | "discard" | "fault" | "query") => {
-                space.map(cpu, small, write).unwrap();
-                if operation != "fault" {
-                    touch(small);
-                }
-                match operation {
-                    "unmap" => Box::new(move || nothing(space.unmap(cpu, small))),
-                    "protect" => Box::new(move || nothing(space.protect(cpu, small, read))),
-                    "discard" => Box::new(move || nothing(space.discard(cpu, small))),
-                    "query" => Box::new(move || {
-                        assert_eq!(space.query(cpu, small.start), Some(write));
-                        Returned::Nothing
-                    }),
-                    _ => Box::new(move || {
-                        space.fault(cpu, small.start, write).unwrap();
-                        Returned::Nothing
-                    }),
-                }
+        let map_object = |pages, sharing| space.map_object(cpu, pages, object, 0, write, sharing);
+
+        // Fills the pools: nodes, frames, lists, backings, and a share of the quota.
+        for first in [small, other, near].map(|pages| pages.start) {
+            warm_up(cpu, space, first);
+            warm_up(cpu, lazy, first);
+        }
+        (0..3).for_each(|_| {
+            space.map(cpu, large, write).unwrap();
+            space.protect(cpu, large, read).unwrap();
+            space.unmap(cpu, large).unwrap();
+            let found = space.map_anywhere(cpu, 4, write).unwrap();
+            touch(found);
+            space.unmap(cpu, found).unwrap();
+            for sharing in [Sharing::Shared, Sharing::Private] {
+                map_object(other, sharing).unwrap();
+                touch(other);
+                space.unmap(cpu, other).unwrap();
             }
-            operation @ ("unmap_large" | "protect_large") => {
+        });
+        lazy.settle(cpu);
+
+        // What the operation needs.
+        match call.operation() {
+            "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers" => {
+                space.map(cpu, small, write).unwrap();
+                touch(small);
+            }
+            "fault" | "populate" => space.map(cpu, small, write).unwrap(),
+            "unmap_large" | "protect_large" => {
                 space.map(cpu, large, write).unwrap();
                 touch(Pages::new(large.start, 4));
-                match operation {
-                    "unmap_large" => Box::new(move || nothing(space.unmap(cpu, large))),
-                    _ => Box::new(move || nothing(space.protect(cpu, large, read))),
-                }
             }
-            "map_anywhere" => {
-                Box::new(move || nothing(space.map_anywhere(cpu, 4, write).map(drop)))
+            "unmap_object" => {
+                map_object(small, Sharing::Shared).unwrap();
+                touch(small);
             }
-            "unmap_anywhere" => {
-                let pages = space.map_anywhere(cpu, 4, write).unwrap();
-                touch(pages);
-                Box::new(move || nothing(space.unmap(cpu, pages)))
+            "fault_object" => map_object(small, Sharing::Shared).unwrap(),
+            "fault_private" => map_object(small, Sharing::Private).unwrap(),
+            "remap_anywhere" => {
+                space.map(cpu, Pages::new(small.start, 8), write).unwrap();
+                touch(small);
             }
-            "beside_fault" => {
-                space.map(cpu, beside, write).unwrap();
-                Box::new(move || {
-                    space.fault(cpu, beside.start, write).unwrap();
-                    Returned::Nothing
-                })
+            "unmap_lazy" => {
+                lazy.map(cpu, small, write).unwrap();
+                lazy.populate(cpu, small).unwrap();
             }
-            _ => return None,
-        })
+            "near_fault" | "near_query" | "near_load" => space.map(cpu, near, write).unwrap(),
+            _ => {}
+        }
+        if call.operation() == "near_load" {
+            touch(near);
+        }
+        let found = match call.operation() {
+            "unmap_anywhere" => Some(space.map_anywhere(cpu, 4, write).unwrap()),
+            _ => None,
+        };
+        found.into_iter().for_each(touch);
+
+        /// An action that returns nothing, and must succeed.
+        fn succeeds<'a, T, E: std::fmt::Debug>(
+            mut call: impl FnMut() -> Result<T, E> + 'a,
+        ) -> Option<Action<'a>> {
+            Some(Box::new(move || {
+                call().unwrap();
+                Returned::Nothing
+            }))
+        }
+        /// An action that returns nothing.
+        fn does<'a, T>(mut call: impl FnMut() -> T + 'a) -> Option<Action<'a>> {
+            Some(Box::new(move || {
+                call();
+                Returned::Nothing
+            }))
+        }
+        let (page, shared) = (small.start, Sharing::Shared);
+        match call.operation() {
+            "map" => succeeds(move || space.map(cpu, small, write)),
+            "map_large" => succeeds(move || space.map(cpu, large, write)),
+            "map_anywhere" => succeeds(move || space.map_anywhere(cpu, 4, write)),
+            "map_guarded" => succeeds(move || space.map_guarded(cpu, 4, 1, write)),
+            "map_object" => {
+                succeeds(move || space.map_object(cpu, small, object, 0, write, shared))
+            }
+            "map_object_anywhere" => {
+                succeeds(move || space.map_object_anywhere(cpu, 4, object, 0, write, shared))
+            }
+            "unmap" | "unmap_object" => succeeds(move || space.unmap(cpu, small)),
+            "unmap_large" => succeeds(move || space.unmap(cpu, large)),
+            "unmap_anywhere" => succeeds(move || space.unmap(cpu, found.unwrap())),
+            "unmap_lazy" => succeeds(move || lazy.unmap(cpu, small)),
+            "protect" => succeeds(move || space.protect(cpu, small, read)),
+            "protect_large" => succeeds(move || space.protect(cpu, large, read)),
+            "discard" => succeeds(move || space.discard(cpu, small)),
+            "populate" => succeeds(move || space.populate(cpu, small)),
+            "fault" | "fault_object" | "fault_private" => {
+                succeeds(move || space.fault(cpu, page, write))
+            }
+            "load" => succeeds(move || load(cpu, space, page)),
+            "store" => succeeds(move || store(cpu, space, page, 2)),
+            "remap" => succeeds(move || space.remap(cpu, small, other)),
+            // Four of eight mapped pages cannot grow in place.
+            "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
+            "prune" => does(move || space.prune(cpu, Pages::new(Page(page.0 - 7), TABLE))),
+            "query" => does(move || space.query(cpu, page)),
+            "sharers" => does(move || space.sharers(cpu, page, |_, _| {})),
+            "activate" => does(move || space.activate(cpu)),
+            "switch" => does(move || {
+                // SAFETY: CPUs cache no translations.
+                unsafe { space.deactivate(cpu) };
+                space.activate(cpu);
+            }),
+            "resident" => does(move || space.resident()),
+            "settle" => does(move || lazy.settle(cpu)),
+            "near_fault" => succeeds(move || space.fault(cpu, near.start, write)),
+            "near_map" => succeeds(move || space.map(cpu, near, write)),
+            "near_query" => does(move || space.query(cpu, near.start)),
+            "near_load" => succeeds(move || load(cpu, space, near.start)),
+            _ => None,
+        }
     }
 }
 

@@ -1,0 +1,179 @@
+//! `knee_sync::epoch` and the fences below it: a domain whose threads retire objects of their own.
+//!
+//! No section is open when a call begins, so that no call waits for another thread.
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::time::Duration;
+
+use knee_bind::{Action, Binding, Call, Returned, Setup};
+use knee_commute::{Model, models::independent::independent};
+use knee_sync::epoch::{Domain, Entry, Handle, Protect, QsbrHandle};
+use knee_sync::{Platform, System};
+
+const OPERATIONS: &[(&str, &str)] = &[
+    ("pin", "(): begins and ends a section"),
+    ("pin_twice", "(): the same with a section inside"),
+    ("refresh", "(): ends a section and begins another"),
+    ("load", "(): loads a pointer that both threads load, in a section"),
+    ("section", "(): begins and ends a section that may be sent"),
+    ("quiescent", "(): reports a quiescent state"),
+    ("offline", "(): goes offline and online again"),
+    ("retire", "(): retires an object"),
+    ("retire_entry", "(): retires an object that contains its entry"),
+    ("retire_full", "(): retires as many objects as fill the thread's bag"),
+    ("replace", "(): replaces a value of the thread's own"),
+    ("defer", "(): defers a call"),
+    ("reclaim", "(): frees what is ready of 32 retired objects"),
+    ("synchronize", "(): waits for a grace period"),
+    ("cookie", "(): the current point in time"),
+    ("poll", "(): whether a grace period is over, and it is"),
+    ("barrier", "(): waits until everything retired is freed"),
+    ("register", "(): registers and unregisters"),
+    ("garbage", "(): about how many objects are retired"),
+    ("stalls", "(): the sections that last long"),
+    ("set_scan_backoff", "(): sets the pause between scans"),
+    ("heavy", "(): the fence of reclaimers"),
+    ("light", "(): the fence of readers, and a clock"),
+];
+
+/// Objects that fill a bag.
+const BAG: usize = 64;
+
+/// The threads that make calls.
+const THREADS: usize = 2;
+
+/// What a thread uses, on cache lines of its own.
+#[repr(align(128))]
+struct Own {
+    handle: Handle<'static, System>,
+    qsbr: RefCell<QsbrHandle<'static, System>>,
+    value: AtomicPtr<u64>,
+}
+
+struct Threads {
+    domain: &'static Domain<System>,
+    own: [Own; THREADS],
+    shared: AtomicPtr<u64>,
+}
+
+// SAFETY: each handle is used by one thread, or by the main thread while no thread makes a call.
+unsafe impl Send for Threads {}
+// SAFETY: as above.
+unsafe impl Sync for Threads {}
+
+/// An object on cache lines of its own, whatever the allocator does.
+#[repr(align(128))]
+struct Line {
+    _entry: Entry,
+}
+
+// SAFETY: an entry that is not retired yet is bound to no thread.
+unsafe impl Send for Line {}
+
+/// An object for a thread to retire.
+fn object() -> *mut Line {
+    Box::into_raw(Box::new(Line { _entry: Entry::new() }))
+}
+
+unsafe fn free(entry: NonNull<Entry>) {
+    // SAFETY: the entry is the only field of an object from a box, which is freed once.
+    drop(unsafe { Box::from_raw(entry.as_ptr().cast::<Line>()) });
+}
+
+/// Retires objects.
+fn retire(handle: &Handle<'_, System>, count: usize) {
+    let guard = handle.pin();
+    // SAFETY: no thread can find the object, and it is retired once.
+    (0..count).for_each(|_| unsafe { guard.retire(object()) });
+}
+
+impl Binding for Threads {
+    fn model() -> impl Model {
+        let about = "threads that enter sections and retire objects of their own";
+        independent("epoch", about, OPERATIONS)
+    }
+
+    fn set_up(_: &Setup<'_>) -> Self {
+        let domain: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::detect())));
+        // These threads are in a section all the time, so the other domain's grace periods must not wait.
+        let always: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::detect())));
+        let own = || Own {
+            handle: domain.register(),
+            qsbr: RefCell::new(QsbrHandle::new(always.register())),
+            value: AtomicPtr::new(Box::leak(Box::new(0))),
+        };
+        let own: [Own; THREADS] = std::array::from_fn(|_| own());
+        for own in &own {
+            retire(&own.handle, 2 * BAG);
+            own.handle.reclaim();
+        }
+        // Each handle remembers the record of its last section. These exist at the same time.
+        let _sections = own.each_ref().map(|own| own.handle.section());
+        Self { domain, own, shared: AtomicPtr::new(Box::leak(Box::new(1))) }
+    }
+
+    fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
+        /// An action that returns nothing.
+        fn does<'a, T>(mut call: impl FnMut() -> T + 'a) -> Option<Action<'a>> {
+            Some(Box::new(move || {
+                call();
+                Returned::Nothing
+            }))
+        }
+        let (domain, shared) = (self.domain, &self.shared);
+        let Own { handle, qsbr, value } = &self.own[call.thread()];
+        let own = AtomicPtr::new(object());
+        match call.operation() {
+            "pin" => does(|| handle.pin()),
+            "pin_twice" => does(|| (handle.pin(), handle.pin())),
+            "refresh" => does(|| handle.pin().refresh()),
+            // SAFETY: the value is never freed.
+            "load" => does(|| unsafe { handle.pin().load(shared).copied() }),
+            "section" => does(|| handle.section()),
+            "quiescent" => does(|| qsbr.borrow_mut().quiescent()),
+            "offline" => does(|| qsbr.borrow_mut().offline(|| ())),
+            // SAFETY: no thread can find the object, and the action runs once.
+            "retire" => does(move || unsafe { handle.pin().retire(own.load(Relaxed)) }),
+            "retire_entry" => does(move || {
+                let entry = NonNull::new(own.load(Relaxed).cast::<Entry>()).unwrap();
+                // SAFETY: no thread can find the object, and the action runs once.
+                unsafe { handle.pin().retire_entry(entry, free) }
+            }),
+            "retire_full" => does(|| retire(handle, 2 * BAG)),
+            // SAFETY: the pointer came from a box, and only this thread uses it.
+            "replace" => {
+                does(move || unsafe { handle.pin().replace(value, Some(Box::new(2))).copied() })
+            }
+            "defer" => does(|| handle.pin().defer(|| ())),
+            "reclaim" => {
+                retire(handle, BAG / 2);
+                does(|| handle.reclaim())
+            }
+            "synchronize" => does(|| handle.synchronize()),
+            "cookie" => does(|| domain.cookie()),
+            "poll" => {
+                let cookie = domain.cookie();
+                domain.wait(cookie);
+                does(move || assert!(domain.poll(cookie)))
+            }
+            "barrier" => does(|| domain.barrier()),
+            "register" => does(|| domain.register()),
+            "garbage" => does(|| domain.garbage()),
+            "stalls" => does(|| domain.stalls(Duration::from_secs(1)).count()),
+            "set_scan_backoff" => does(|| domain.set_scan_backoff(16)),
+            "heavy" => does(|| domain.platform().heavy()),
+            "light" => does(|| {
+                domain.platform().light();
+                domain.platform().now()
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    knee_bind::main::<Threads>()
+}
