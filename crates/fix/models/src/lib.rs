@@ -33,6 +33,7 @@ macro_rules! suite {
             target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
             mutants: $mutants,
             of_dependencies: &[],
+            torture: "torture",
         }
     };
 }

@@ -23,8 +23,8 @@ pub enum Detector {
     Unit(&'static str),
     /// A test of `tests/`, by its target and its path.
     Integration(&'static str, &'static str),
-    /// The example `torture` in this mode, with these arguments. It notices a mutant only on a machine whose
-    /// CPUs see each other's stores late.
+    /// The torture, an example of the crate, in this mode and with these arguments. It notices a mutant only on
+    /// a machine whose CPUs see each other's stores late.
     Torture(&'static str, &'static [&'static str]),
     /// A unit test that Miri runs, by its path.
     Miri(&'static str),
@@ -43,6 +43,9 @@ pub struct Suite {
     pub mutants: &'static [(&'static str, Detector)],
     /// Those of the mutants that a dependency marks.
     pub of_dependencies: &'static [&'static str],
+    /// The name of the example that is the torture. All crates of a workspace build their examples into one
+    /// directory, so each name is unique in it.
+    pub torture: &'static str,
 }
 
 /// The torture writes here: its threads have to meet, and need two CPUs for themselves.
@@ -208,7 +211,7 @@ impl Suite {
     /// If the real code fails, or a mutant survives on a machine where stores are late.
     pub fn check_torture(&self) {
         let example = |workspace: &[&str]| {
-            let targets = &["build", "--example", "torture"];
+            let targets = &["build", "--example", self.torture];
             build(self, &Build { workspace, package: &[], is_loom: false, optimised: 3, targets })
         };
         let (real, mutants) = (example(&[]), example(&["mutants"]));
@@ -228,7 +231,7 @@ impl Suite {
         let listed: Vec<_> = listed.collect();
         let modes: BTreeSet<_> = listed.iter().map(|&(_, mode)| mode).collect();
         for mode in modes {
-            let output = run(&real["torture"], None, mode, short);
+            let output = run(&real[self.torture], None, mode, short);
             assert!(output.is_success, "the real code fails {mode:?}: {}", output.printed);
         }
 
@@ -236,7 +239,7 @@ impl Suite {
         let mut survivors = Vec::new();
         for (mutant, mode) in listed {
             let attempts = if late == Some(false) { 1 } else { ATTEMPTS };
-            let survives = |_| run(&mutants["torture"], Some(mutant), mode, long).is_success;
+            let survives = |_| run(&mutants[self.torture], Some(mutant), mode, long).is_success;
             if (0..attempts).all(survives) {
                 late.get_or_insert_with(|| litmus::stores_are_late(Duration::from_secs(30)));
                 survivors.push(format!("{mutant} survives {attempts} × {long} s of {mode:?}"));

@@ -5,7 +5,11 @@ mod list;
 
 use knee_models::{Suite, suite};
 
-const SUITE: Suite = Suite { of_dependencies: list::OF_DEPENDENCIES, ..suite!(list::MUTANTS) };
+const SUITE: Suite = Suite {
+    of_dependencies: list::OF_DEPENDENCIES,
+    torture: "torture_epoch",
+    ..suite!(list::MUTANTS)
+};
 
 #[test]
 fn every_marked_place_is_in_the_list() {
@@ -33,8 +37,7 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Orderings of what a process's threads share, which loom does not model:
-/// `crates/fix/baselines/sanitize miri`.
+/// Orderings of process-wide data, which loom does not model. `scripts/sanitize baselines miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

@@ -1,5 +1,5 @@
-//! A reader and a writer of an epoch of 2018 as fast as they can: `torture epoch [SECONDS]` ends with status 1 as
-//! soon as the reader finds what was freed. See the example `torture` of knee-sync.
+//! Runs a reader and a writer of the epoch form of 2018 as fast as possible: `torture_epoch epoch [SECONDS]` exits with
+//! status 1 as soon as the reader finds a freed object. See the example `torture` of knee-sync.
 
 #[path = "../../sync/examples/torture/duel.rs"]
 #[allow(dead_code, reason = "knee-sync's torture uses the rest")]
