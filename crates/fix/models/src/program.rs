@@ -1,6 +1,7 @@
 //! Programs that are a crate with planted mutants, and runs of them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -153,11 +154,17 @@ fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
     path
 }
 
-/// Has Miri run a unit test with some seeds, as this mutant or as it is; returns what it prints if the test
-/// fails.
-pub(crate) fn interpret(suite: &Suite, mutant: Option<&str>, test: &str) -> Result<(), String> {
+/// Runs a unit test under the Miri of a toolchain with some seeds, as this mutant or as it is. Returns what Miri
+/// prints if the test fails.
+pub(crate) fn interpret(
+    suite: &Suite,
+    toolchain: &OsStr,
+    mutant: Option<&str>,
+    test: &str,
+) -> Result<(), String> {
     let mut rustup = Command::new("rustup");
-    rustup.args(["run", "nightly", "cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
+    rustup.arg("run").arg(toolchain);
+    rustup.args(["cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
     rustup.args(["--", "--exact", test]);
     rustup.current_dir(suite.manifest_dir);
     rustup.env("RUSTFLAGS", "--cfg mutants");

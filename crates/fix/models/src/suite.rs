@@ -256,24 +256,24 @@ impl Suite {
     }
 
     /// The real code passes the tests that are listed under Miri, and each mutant has a data race there. Only
-    /// with `KNEE_MIRI` in the environment, as it takes minutes and a nightly compiler.
+    /// if `KNEE_MIRI` in the environment names a nightly toolchain that has Miri, as it takes minutes.
     ///
     /// # Panics
     /// If the real code fails, or a mutant survives.
     pub fn check_miri(&self) {
-        if env::var_os("KNEE_MIRI").is_none() {
-            eprintln!("skipped: it takes minutes; the script `sanitize miri` runs it");
+        let Some(toolchain) = env::var_os("KNEE_MIRI") else {
+            eprintln!("skipped: it takes minutes; scripts/sanitize miri runs it");
             return;
-        }
+        };
         let (mut held, mut failures) = (BTreeSet::new(), Vec::new());
         for &(mutant, detector) in self.mutants {
             let Detector::Miri(test) = detector else { continue };
             if held.insert(test)
-                && let Err(printed) = interpret(self, None, test)
+                && let Err(printed) = interpret(self, &toolchain, None, test)
             {
                 failures.push(format!("the real code fails {test}: {printed}"));
             }
-            match interpret(self, Some(mutant), test) {
+            match interpret(self, &toolchain, Some(mutant), test) {
                 Err(printed) if printed.contains("Undefined Behavior: Data race") => {}
                 Err(printed) => failures.push(format!("{mutant} fails without a race: {printed}")),
                 Ok(()) => failures.push(format!("{mutant} survives {test}")),

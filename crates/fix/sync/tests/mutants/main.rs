@@ -33,7 +33,7 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Orderings of what a process's threads share, which loom does not model: `crates/fix/sync/sanitize miri`.
+/// Orderings of what a process's threads share, which loom does not model: `scripts/sanitize sync miri`.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

@@ -24,7 +24,7 @@ fn tests_pass_and_notice_each_mutant() {
     SUITE.check_integration();
 }
 
-/// Orderings of objects, which loom does not model: `crates/fix/vm/sanitize miri`.
+/// Orderings of objects, which loom does not model: `scripts/sanitize vm miri`.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();
