@@ -28,6 +28,11 @@ use crate::tree::Tree;
 /// [`Attachments::visit_all`] throttles forks after this many passes that concurrent forks have outdated.
 const PASSES: u32 = 4;
 
+/// [`Attachments::visit_all`] looks for concurrent forks after this many visits of a pass, and throttles them if
+/// there are any. Copies that are attached ahead of the cursor would otherwise keep a pass from ending, as they do
+/// if the allocator returns ascending addresses.
+const VISITS: usize = 32;
+
 /// Beyond this many shards, walks take longer and contention hardly drops.
 const MOST_SHARDS: usize = 16;
 
@@ -392,7 +397,14 @@ impl Attachments {
     ) {
         let mut before = self.copies(machine);
         for pass in 1.. {
-            self.visit_once(machine, indexes, &mut visit);
+            let mut visits = 0;
+            self.visit_once(machine, indexes, |found| {
+                visit(found);
+                visits += 1;
+                if visits % VISITS == 0 && self.copies(machine) != before {
+                    self.forks_throttled.store(true, Relaxed);
+                }
+            });
             let after = self.copies(machine);
             if before == after || is_mutant!("visits_once") {
                 break;
