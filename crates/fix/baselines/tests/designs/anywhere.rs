@@ -1,4 +1,4 @@
-//! Where spaces map what is to be mapped anywhere.
+//! The ranges that `map_anywhere` chooses.
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;
@@ -13,7 +13,7 @@ enum Operation {
     Anywhere(u64),
     At(Pages),
     Unmap(Pages),
-    /// One of those that were mapped anywhere.
+    /// Unmaps one of the ranges that were mapped anywhere.
     UnmapOne(usize),
 }
 
@@ -29,7 +29,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 const LOWEST: u64 = 16;
 
-fn what_is_mapped_anywhere_was_free<D: Design>() {
+fn map_anywhere_uses_an_unmapped_range<D: Design>() {
     let operations = prop::collection::vec(operation(), 1..100);
     let config = ProptestConfig { cases: 100, ..ProptestConfig::default() };
     let result = TestRunner::new(config).run(&operations, |operations| {
@@ -38,7 +38,7 @@ fn what_is_mapped_anywhere_was_free<D: Design>() {
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
         let (read, mut known) = (Protection::READ, Vec::new());
-        // Beyond that nothing is mapped but anywhere.
+        // Which pages are mapped. Beyond these, only `map_anywhere` maps pages.
         let mut used = vec![false; 2000];
         for operation in operations {
             let (pages, is_mapped) = match operation {
@@ -78,9 +78,9 @@ fn what_is_mapped_anywhere_was_free<D: Design>() {
     result.unwrap();
 }
 
-for_each_design!(what_is_mapped_anywhere_was_free);
+for_each_design!(map_anywhere_uses_an_unmapped_range);
 
-fn too_much_or_nothing_has_no_range<D: Design>() {
+fn map_anywhere_rejects_empty_and_too_large_ranges<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
@@ -95,7 +95,7 @@ fn too_much_or_nothing_has_no_range<D: Design>() {
     assert_eq!(map(2), Err(MapError::NoAddressSpace));
     assert_eq!(map(1), Ok(Pages::new(Page(100), 1)));
     space.unmap(&cpu, all).unwrap();
-    assert_eq!(D::used(&shared), 0, "what has no range is not charged");
+    assert_eq!(D::used(&shared), 0, "a range that was not found is not charged");
 }
 
-for_each_design!(too_much_or_nothing_has_no_range);
+for_each_design!(map_anywhere_rejects_empty_and_too_large_ranges);

@@ -1,4 +1,4 @@
-//! What tests choose at random.
+//! Random choices of tests.
 
 use knee_vm::Protection;
 
@@ -13,7 +13,7 @@ impl Random {
         [NONE, READ, READ | WRITE, READ | WRITE][self.below(4) as usize]
     }
 
-    /// A place among so many, and one that is not before it: mostly near.
+    /// Two places below `count`, in order. The second is usually near the first.
     pub(crate) fn places(&mut self, count: usize) -> (usize, usize) {
         let first = self.below(count as u64) as usize;
         let most = if self.below(4) == 0 { count } else { 4 };
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// How much longer than usual.
+/// Returns the factor by which a test runs longer than usual.
 pub(crate) fn patience() -> u64 {
     random::patience(500)
 }

@@ -1,4 +1,4 @@
-//! Spaces that were forked from each other, against maps of what was stored in each.
+//! Forked spaces, compared with a map of the stored words for each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 use crate::random::Random;
 use crate::storm::storm;
 
-/// Pages that are mapped at first: in two tables, and in one that an extent covers.
+/// The initially mapped pages: some in two tables, and a range that one extent covers.
 const ALL: [Pages; 2] = [Pages::new(Page(500), 24), Pages::new(Page(4000), 4000)];
 
 fn page(number: u64) -> Page {
@@ -66,7 +66,7 @@ fn check<'m, D: Design>(cpu: &ProcessorOf<'m, D>, space: &D::Space<'m>, words: &
     }
 }
 
-fn each_of_a_family_has_what_it_has_stored<D: Design>() {
+fn each_space_of_a_family_contains_what_it_stored<D: Design>() {
     let config = ProptestConfig { cases: D::rounds(200, 25) as u32, ..ProptestConfig::default() };
     let operations = prop::collection::vec((0..FAMILY, operation()), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
@@ -75,14 +75,14 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
         {
             let cpu = machine.cpu(0);
             let shared = D::shared(&machine, u64::MAX);
-            let adam = D::space(&shared, &cpu);
+            let first = D::space(&shared, &cpu);
             for pages in ALL {
-                adam.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+                first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
             }
             let mut family: [Option<(D::Space<'_>, Words)>; FAMILY] = Default::default();
-            family[0] = Some((adam, Words::new()));
-            for (who, operation) in operations {
-                let Some((space, words)) = &mut family[who] else { continue };
+            family[0] = Some((first, Words::new()));
+            for (member, operation) in operations {
+                let Some((space, words)) = &mut family[member] else { continue };
                 match operation {
                     Operation::Store(page, value) => {
                         cpu.store(space, page.address(), value).unwrap();
@@ -96,7 +96,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
                         space.discard(&cpu, pages).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    // And back: what was taken away comes again.
+                    // And back, so that the rights are granted again.
                     Operation::Protect(pages, protection) => {
                         space.protect(&cpu, pages, protection).unwrap();
                         space.protect(&cpu, pages, Protection::READ_WRITE).unwrap();
@@ -106,7 +106,7 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
                         space.map(&cpu, pages, Protection::READ_WRITE).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    Operation::End if who > 0 => family[who] = None,
+                    Operation::End if member > 0 => family[member] = None,
                     Operation::End => (),
                 }
                 for (space, words) in family.iter().flatten() {
@@ -123,9 +123,9 @@ fn each_of_a_family_has_what_it_has_stored<D: Design>() {
     result.unwrap();
 }
 
-for_each_design!(each_of_a_family_has_what_it_has_stored, Lazy);
+for_each_design!(each_space_of_a_family_contains_what_it_stored, Lazy);
 
-/// Says that it is over when it goes.
+/// Sets a flag when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -134,9 +134,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Two CPUs write to a space, each to pages of its own, and read those of the other; a third forks it. In
-/// the fork nothing changes, and nobody sees a page go back.
-fn a_space_is_forked_while_others_write_to_it<D: Design>() {
+/// Two CPUs write to a space, each to its own pages, and read the pages of the other. A third CPU forks the space. The
+/// fork does not change, and no CPU sees an older value after a newer one.
+fn a_space_is_forked_during_writes<D: Design>() {
     const PAGES: u64 = 40;
     const FORKS: usize = 60;
     let machine = MachineOf::<D>::with_architecture(8192, 3);
@@ -166,13 +166,13 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
                             } else {
                                 let word = cpu.load(space, address).unwrap();
                                 let before = seen.insert(page, word).unwrap_or(0);
-                                assert!(word >= before, "page {page:#x} went back");
+                                assert!(word >= before, "page {page:#x} has an older value");
                             }
                         }
                     }
                 });
             }
-            // Also if we panic: the others would go on for ever.
+            // Also on panic: the other CPUs would otherwise never stop.
             let _over = Over(&over);
             for _ in 0..FORKS {
                 let fork = space.fork(&cpu).unwrap();
@@ -180,7 +180,7 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
                 let first: Vec<u64> = pages.iter().map(load).collect();
                 let again: Vec<u64> = pages.iter().map(load).collect();
                 assert_eq!(first, again);
-                // What the fork writes is its own.
+                // The fork's writes are private.
                 for page in pages.iter().step_by(3) {
                     cpu.store(&fork, page.address(), u64::MAX).unwrap();
                 }
@@ -191,10 +191,10 @@ fn a_space_is_forked_while_others_write_to_it<D: Design>() {
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-for_each_design!(a_space_is_forked_while_others_write_to_it, Lazy);
+for_each_design!(a_space_is_forked_during_writes, Lazy);
 
-/// A copy that has what a CPU wrote last has what it wrote before, to a page where nobody was yet.
-fn a_fork_is_the_space_of_one_moment<D: Design>() {
+/// A fork that contains a CPU's last store also contains the store before it, which was to a page that was absent.
+fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);
     let all = Pages::new(Page(0), 2 * TABLE + rounds);
@@ -218,7 +218,7 @@ fn a_fork_is_the_space_of_one_moment<D: Design>() {
                     let copy = space.fork(&cpu).unwrap();
                     let last = cpu.load(&copy, VirtAddr(0)).unwrap();
                     let before = cpu.load(&copy, Page(TABLE + last).address()).unwrap();
-                    assert_eq!(before, last, "of two stores the copy has the second");
+                    assert_eq!(before, last, "the copy contains only the second of two stores");
                     D::audit(&copy, &cpu);
                 }
             },
@@ -227,11 +227,10 @@ fn a_fork_is_the_space_of_one_moment<D: Design>() {
     }
 }
 
-for_each_design!(a_fork_is_the_space_of_one_moment);
+for_each_design!(a_fork_is_a_snapshot_of_one_moment);
 
-/// Each CPU changes a space of its own and goes to those of the others, which all have the same pages
-/// at first.
-fn a_family_comes_apart_on_all_cpus<D: Design>() {
+/// Each CPU changes its own space and accesses those of the others. At first, all spaces share the same pages.
+fn a_family_diverges_on_all_cpus<D: Design>() {
     const PAGES: u64 = 24;
     let pages = Pages::new(Page(505), PAGES);
     for round in 0..10 * patience() {
@@ -241,13 +240,13 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
             let shared = D::shared(&machine, u64::MAX);
             let family: Vec<_> = {
                 let cpu = machine.cpu(0);
-                let adam = D::space(&shared, &cpu);
-                adam.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+                let first = D::space(&shared, &cpu);
+                first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
                 for page in pages.iter() {
-                    cpu.store(&adam, page.address(), page.0).unwrap();
+                    cpu.store(&first, page.address(), page.0).unwrap();
                 }
-                let [one, other] = [0, 1].map(|_| adam.fork(&cpu).unwrap());
-                vec![adam, one, other]
+                let [one, other] = [0, 1].map(|_| first.fork(&cpu).unwrap());
+                vec![first, one, other]
             };
             thread::scope(|scope| {
                 for number in 0..3 {
@@ -266,7 +265,10 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
                                 _ => {
                                     let other = &family[random.below(3) as usize];
                                     if let Ok(word) = cpu.load(other, page.address()) {
-                                        assert!(word == 0 || word == page.0, "{page:?} has {word}");
+                                        assert!(
+                                            word == 0 || word == page.0,
+                                            "{page:?} contains {word}"
+                                        );
                                     }
                                 }
                             }
@@ -282,4 +284,4 @@ fn a_family_comes_apart_on_all_cpus<D: Design>() {
     }
 }
 
-for_each_design!(a_family_comes_apart_on_all_cpus, Lazy);
+for_each_design!(a_family_diverges_on_all_cpus, Lazy);

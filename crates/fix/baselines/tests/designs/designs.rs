@@ -1,4 +1,4 @@
-//! Designs by name, for tests that are written once.
+//! The designs, for tests that are written once.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use knee_vm::{Audit, Quota, Space, X86_64};
 /// The machine of a design.
 pub(crate) type MachineOf<D> = Hosted<<D as Design>::Architecture>;
 
-/// A CPU of it.
+/// A CPU of a design's machine.
 pub(crate) type ProcessorOf<'m, D> = Processor<'m, <D as Design>::Architecture>;
 
-/// A design of spaces.
+/// A design of address spaces.
 pub(crate) trait Design: Sized + 'static {
-    /// Whether what is mapped anywhere is in the first gap that has room.
+    /// Whether `map_anywhere` uses the first gap that is large enough.
     const IS_FIRST_FIT: bool;
-    /// Whether no CPU goes to what is unmapped.
-    const FORGETS_AT_ONCE: bool = true;
-    /// Of the machine that it runs on.
+    /// Whether no CPU can access a page after `unmap` returns.
+    const FLUSHES_AT_ONCE: bool = true;
+    /// The architecture of the machine.
     type Architecture: Architecture;
-    /// What its spaces have together.
+    /// The shared state of its spaces.
     type Shared<'m>: Sync;
     type Space<'m>: AddressSpace<'m, MachineOf<Self>>;
 
-    /// So many rounds of a test are for it, of which the older designs have fewer.
+    /// Returns the number of rounds of a test: fewer for the older designs.
     fn rounds(_default: u64, older: u64) -> u64 {
         older
     }
 
-    /// `limit` is the most that all may have mapped.
+    /// Creates the shared state. All spaces together may map `limit` pages.
     fn shared(machine: &MachineOf<Self>, limit: u64) -> Self::Shared<'_>;
     fn space<'m>(shared: &Self::Shared<'m>, cpu: &ProcessorOf<'m, Self>) -> Self::Space<'m>;
-    /// Pages that are charged.
+    /// Returns the number of charged pages.
     fn used(shared: &Self::Shared<'_>) -> u64;
     fn audit<'m>(space: &Self::Space<'m>, cpu: &ProcessorOf<'m, Self>) -> Audit;
-    /// Compares whatever there is of a reverse map with all tables, while all is quiet.
+    /// Compares the reverse map, if there is one, with all tables. There must be no concurrent changes.
     fn audit_all<'m>(
         shared: &Self::Shared<'m>,
         spaces: &[&Self::Space<'m>],
@@ -80,12 +80,12 @@ impl<A: Architecture> Design for Default<A> {
     fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted<A>>], _: &Processor<'m, A>) {}
 }
 
-/// The default design, lazy.
+/// The default design with lazy unmapping.
 pub(crate) struct Lazy<A = X86_64>(PhantomData<A>);
 
 impl<A: Architecture> Design for Lazy<A> {
     const IS_FIRST_FIT: bool = false;
-    const FORGETS_AT_ONCE: bool = false;
+    const FLUSHES_AT_ONCE: bool = false;
     type Architecture = A;
     type Shared<'m> = Arc<Quota>;
     type Space<'m> = Space<'m, Hosted<A>>;
@@ -111,120 +111,99 @@ impl<A: Architecture> Design for Lazy<A> {
     fn audit_all<'m>(_: &Arc<Quota>, _: &[&Space<'m, Hosted<A>>], _: &Processor<'m, A>) {}
 }
 
-/// An older one.
-pub(crate) struct Classic<S>(PhantomData<S>);
+/// An older design.
+pub(crate) struct Classic<S, A = X86_64>(PhantomData<(S, A)>);
 
-/// The form of delayed invalidation that such spaces have.
+/// Returns the form of delayed invalidation of these strategies.
 pub(crate) fn form<S: Strategies>() -> S::Invalidation {
     S::Invalidation::supported().expect("the CPU compares and exchanges 128 bits")
 }
 
-/// More frames than any test's machine has.
+/// At least as many frames as any test's machine has.
 pub(crate) const FRAMES: usize = 1 << 13;
 
-impl<S: Strategies> Design for Classic<S> {
+impl<S: Strategies, A: Architecture> Design for Classic<S, A> {
     const IS_FIRST_FIT: bool = true;
-    type Architecture = X86_64;
-    type Shared<'m> = Arc<Memory<'m, Hosted, S>>;
-    type Space<'m> = classic::Space<'m, Hosted, S>;
+    type Architecture = A;
+    type Shared<'m> = Arc<Memory<'m, Hosted<A>, S>>;
+    type Space<'m> = classic::Space<'m, Hosted<A>, S>;
 
-    fn shared(machine: &Hosted, limit: u64) -> Arc<Memory<'_, Hosted, S>> {
+    fn shared(machine: &Hosted<A>, limit: u64) -> Arc<Memory<'_, Hosted<A>, S>> {
         Arc::new(Memory::new(machine, FRAMES, limit, form::<S>()).unwrap())
     }
 
     fn space<'m>(
-        shared: &Arc<Memory<'m, Hosted, S>>,
-        cpu: &Processor<'m>,
-    ) -> classic::Space<'m, Hosted, S> {
+        shared: &Arc<Memory<'m, Hosted<A>, S>>,
+        cpu: &Processor<'m, A>,
+    ) -> classic::Space<'m, Hosted<A>, S> {
         classic::Space::new(shared, cpu).unwrap()
     }
 
-    fn used(shared: &Arc<Memory<'_, Hosted, S>>) -> u64 {
+    fn used(shared: &Arc<Memory<'_, Hosted<A>, S>>) -> u64 {
         shared.used()
     }
 
-    fn audit<'m>(space: &classic::Space<'m, Hosted, S>, cpu: &Processor<'m>) -> Audit {
+    fn audit<'m>(space: &classic::Space<'m, Hosted<A>, S>, cpu: &Processor<'m, A>) -> Audit {
         space.audit(cpu)
     }
 
     fn audit_all<'m>(
-        shared: &Arc<Memory<'m, Hosted, S>>,
-        spaces: &[&classic::Space<'m, Hosted, S>],
-        cpu: &Processor<'m>,
+        shared: &Arc<Memory<'m, Hosted<A>, S>>,
+        spaces: &[&classic::Space<'m, Hosted<A>, S>],
+        cpu: &Processor<'m, A>,
     ) {
         shared.audit(cpu, spaces);
     }
 }
 
-// Each strategy is in one of these, and maps and reverse maps come in all combinations.
-pub(crate) type FreeBsd2016 = Classic<(Tree, PerPage, Locked, OneCounter)>;
-pub(crate) type FreeBsd2019 = Classic<(Tree, PerPage, LockFree, OneCounter)>;
-pub(crate) type DragonFly = Classic<(Tree, PerBacking, Epoch, OneCounter)>;
-pub(crate) type NewLinux = Classic<(RcuTree, PerBacking, Slots, PerCpu)>;
-pub(crate) type Mixed = Classic<(RcuTree, PerPage, Slots, PerCpu)>;
+// Each strategy occurs in at least one design, and each kind of map is combined with each reverse map.
+pub(crate) type FreeBsd2016<A = X86_64> = Classic<(Tree, PerPage, Locked, OneCounter), A>;
+pub(crate) type FreeBsd2019<A = X86_64> = Classic<(Tree, PerPage, LockFree, OneCounter), A>;
+pub(crate) type DragonFly<A = X86_64> = Classic<(Tree, PerBacking, Epoch, OneCounter), A>;
+pub(crate) type NewLinux<A = X86_64> = Classic<(RcuTree, PerBacking, Slots, PerCpu), A>;
+pub(crate) type Mixed<A = X86_64> = Classic<(RcuTree, PerPage, Slots, PerCpu), A>;
 
-/// Runs a test for each design, and for the lazy one as well if it is named; these two on each architecture.
+/// Runs a test for each design on each architecture. The lazy design is included if it is named.
 macro_rules! for_each_design {
     ($test:ident $(, $lazy:ident)?) => {
         mod $test {
-            $(
-                #[test]
-                fn lazy() {
-                    super::$test::<crate::designs::$lazy>();
-                }
+            use crate::designs;
 
-                #[test]
-                fn lazy_on_aarch64() {
-                    super::$test::<crate::designs::$lazy<knee_vm::AArch64>>();
-                }
-
-                #[test]
-                fn lazy_on_sv48() {
-                    super::$test::<crate::designs::$lazy<knee_vm::Sv48>>();
-                }
-            )?
-
-            #[test]
-            fn default() {
-                super::$test::<crate::designs::Default>();
-            }
-
-            #[test]
-            fn default_on_aarch64() {
-                super::$test::<crate::designs::Default<knee_vm::AArch64>>();
-            }
-
-            #[test]
-            fn default_on_sv48() {
-                super::$test::<crate::designs::Default<knee_vm::Sv48>>();
-            }
-
-            #[test]
-            fn freebsd_2016() {
-                super::$test::<crate::designs::FreeBsd2016>();
-            }
-
-            #[test]
-            fn freebsd_2019() {
-                super::$test::<crate::designs::FreeBsd2019>();
-            }
-
-            #[test]
-            fn dragonfly() {
-                super::$test::<crate::designs::DragonFly>();
-            }
-
-            #[test]
-            fn new_linux() {
-                super::$test::<crate::designs::NewLinux>();
-            }
-
-            #[test]
-            fn mixed() {
-                super::$test::<crate::designs::Mixed>();
-            }
+            designs::on_each_architecture!($test:
+                $(lazy = $lazy,)?
+                default = Default,
+                freebsd_2016 = FreeBsd2016,
+                freebsd_2019 = FreeBsd2019,
+                dragonfly = DragonFly,
+                new_linux = NewLinux,
+                mixed = Mixed,
+            );
         }
     };
 }
 
-pub(crate) use for_each_design;
+/// Runs a test for these designs on each architecture, in a module for each design.
+macro_rules! on_each_architecture {
+    ($test:ident: $($name:ident = $design:ident,)+) => {
+        $(mod $name {
+            use crate::designs::$design;
+
+            #[test]
+            fn x86_64() {
+                super::super::$test::<$design<knee_vm::X86_64>>();
+            }
+
+            #[test]
+            fn aarch64() {
+                super::super::$test::<$design<knee_vm::AArch64>>();
+            }
+
+            #[test]
+            fn sv48() {
+                super::super::$test::<$design<knee_vm::Sv48>>();
+            }
+        })+
+    };
+}
+
+pub(crate) use {for_each_design, on_each_architecture};

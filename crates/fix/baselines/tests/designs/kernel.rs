@@ -1,4 +1,4 @@
-//! What a machine has written into the kernel's half of tables stays.
+//! The entries of the kernel's half of root tables are preserved.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use knee_vm::{
     Cpu, CpuSet, Flush, Frame, FrameMeta, Machine, Page, Pages, Protection, Sv48, X86_64,
 };
 
-/// The kernel's entry in all uppermost tables: of a table that no space frees.
+/// The kernel's entry in all root tables. It points to a table that no space may free.
 const KERNEL: u64 = 0x7777_7003;
 
-/// Its place.
+/// The index of the entry.
 const LAST: usize = 511;
 
-/// A hosted machine whose kernel has something in all uppermost tables.
+/// A hosted machine whose kernel has an entry in all root tables.
 struct WithKernel<A: Architecture>(Hosted<A>);
 
 impl<A: Architecture> WithKernel<A> {
     fn entry(&self, table: Frame) -> &AtomicU64 {
-        // SAFETY: it is within the frame, which is used by atomics.
+        // SAFETY: the entry is within the frame, and all accesses to the frame are atomic.
         unsafe { self.0.address(table).cast::<AtomicU64>().add(LAST).as_ref() }
     }
 }
 
-// SAFETY: the hosted machine does all of it, and the entry is in the kernel's half.
+// SAFETY: the hosted machine implements each function, and `begin_root` writes only to the kernel's half.
 unsafe impl<A: Architecture> Machine for WithKernel<A> {
     type Platform = System;
     type Format = A;
@@ -52,7 +52,7 @@ unsafe impl<A: Architecture> Machine for WithKernel<A> {
     }
 
     unsafe fn free(&self, frames: &[Frame]) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligations are the same.
         unsafe { self.0.free(frames) };
     }
 
@@ -65,22 +65,22 @@ unsafe impl<A: Architecture> Machine for WithKernel<A> {
     }
 
     unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligations are the same.
         unsafe { self.0.shoot_down(caller, on, space, pages) };
     }
 
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's obligations are the same.
         unsafe { self.0.flush_local(cpu, space, pages) };
     }
 }
 
-fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
+fn kernel_entries_are_preserved<A: Architecture>() {
     type Design = (Tree, PerBacking, Slots, PerCpu);
     let machine = WithKernel(Hosted::<A>::with_architecture(512, 1));
     let all = machine.0.free_frames();
     {
-        // SAFETY: there is no other, and it stays on this thread.
+        // SAFETY: there is no other `Cpu` of this machine, and it stays on this thread.
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let memory = Memory::<_, Design>::new(&machine, 512, 100, Slots).unwrap();
         let space = classic::Space::new(&Arc::new(memory), &cpu).unwrap();
@@ -91,18 +91,18 @@ fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
         for one in [&space, &copy] {
             assert_eq!(machine.entry(one.table()).load(Relaxed), KERNEL);
         }
-        // Tables that nobody has made would be no frames of the machine.
+        // Freeing the kernel's table would panic, because the machine has no such frame.
         drop((space, copy));
     }
     assert_eq!(machine.0.free_frames(), all, "all frames come back");
 }
 
 #[test]
-fn what_the_kernel_has_in_tables_of_x86_64_stays() {
-    what_the_kernel_has_in_tables_stays::<X86_64>();
+fn kernel_entries_of_x86_64_are_preserved() {
+    kernel_entries_are_preserved::<X86_64>();
 }
 
 #[test]
-fn what_the_kernel_has_in_tables_of_sv48_stays() {
-    what_the_kernel_has_in_tables_stays::<Sv48>();
+fn kernel_entries_of_sv48_are_preserved() {
+    kernel_entries_are_preserved::<Sv48>();
 }

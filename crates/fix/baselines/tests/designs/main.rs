@@ -1,4 +1,4 @@
-//! All designs do the same: the same tests for the default one, and for the older.
+//! Tests of the behavior that all designs share, for the default design and the older ones.
 
 mod anywhere;
 mod choices;
@@ -9,7 +9,7 @@ mod model;
 #[path = "../../../vm/tests/random/mod.rs"]
 mod random;
 #[path = "../../../vm/tests/reference/mod.rs"]
-#[allow(dead_code, reason = "the fuzzer's part is for others")]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod reference;
 mod storm;
 #[path = "../../../vm/tests/reference/strategies.rs"]

@@ -1,4 +1,4 @@
-//! A space against a map of pages: what is mapped, what may be done, and what was stored.
+//! A space compared with a model, a map of pages: which pages are mapped, their protection and their contents.
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;
@@ -11,10 +11,10 @@ use crate::random::Random;
 use crate::reference::{Model, Operation, READ, WRITE, apply};
 use crate::strategies::operation;
 
-/// So many pages may be mapped: more than most ranges, and less than the largest.
+/// The limit of mapped pages: more than most ranges have, and fewer than the largest.
 const LIMIT: u64 = 1 << 19;
 
-fn a_space_does_what_a_map_of_pages_does<D: Design>() {
+fn a_space_behaves_like_a_map_of_pages<D: Design>() {
     let config = ProptestConfig { cases: 60, ..ProptestConfig::default() };
     let operations = prop::collection::vec(operation(), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
@@ -49,11 +49,11 @@ fn a_space_does_what_a_map_of_pages_does<D: Design>() {
     result.unwrap();
 }
 
-for_each_design!(a_space_does_what_a_map_of_pages_does);
+for_each_design!(a_space_behaves_like_a_map_of_pages);
 
-/// Single pages that differ from their neighbours: as many entries as pages, where a tree has several
-/// levels. They come and go in stretches, so that nodes become empty from either end and are filled again.
-fn entries_by_the_hundred_are_found<D: Design>() {
+/// Each page differs from its neighbors, so there is an entry for each page, and trees have several levels. Runs of
+/// pages are mapped and unmapped, so that nodes become empty from either end and are filled again.
+fn hundreds_of_entries_are_found<D: Design>() {
     const COUNT: u64 = 700;
     let machine = MachineOf::<D>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
@@ -90,10 +90,10 @@ fn entries_by_the_hundred_are_found<D: Design>() {
     assert_eq!(D::used(&shared), 0);
 }
 
-for_each_design!(entries_by_the_hundred_are_found);
+for_each_design!(hundreds_of_entries_are_found);
 
-/// Frames end in the middle: what is there stays, and can be gone to.
-fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
+/// The machine runs out of frames. Pages that are present stay accessible.
+fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(100, 1);
     let all = machine.free_frames();
     {
@@ -106,7 +106,7 @@ fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
         let end = pages.iter().find(|page| store(*page).is_err()).unwrap();
         assert_eq!(store(end), Err(Fault::OutOfMemory));
         assert_eq!(space.resident(), end - pages.start);
-        // A fork needs tables, and leaves all as it was.
+        // A fork needs tables. When it fails, it changes nothing.
         assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
         assert_eq!(D::used(&shared), 200);
         for page in (Pages { end, ..pages }).iter() {
@@ -116,16 +116,16 @@ fn who_has_no_frame_left_keeps_what_is_there<D: Design>() {
         }
         D::audit_all(&shared, &[&space], &cpu);
         space.discard(&cpu, Pages::new(pages.start, 10)).unwrap();
-        assert_eq!(store(end), Ok(()), "there are frames again");
+        assert_eq!(store(end), Ok(()), "the discard has freed frames");
         assert_eq!(D::audit(&space, &cpu).present, space.resident());
     }
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-for_each_design!(who_has_no_frame_left_keeps_what_is_there);
+for_each_design!(a_space_without_free_frames_keeps_its_present_pages);
 
-/// As Linux' `MADV_POPULATE_READ`.
-fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>() {
+/// Like Linux' `MADV_POPULATE_READ`.
+fn populate_stops_at_the_first_page_that_cannot_be_read<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
     let shared = D::shared(&machine, u64::MAX);
@@ -139,4 +139,4 @@ fn who_populates_has_the_pages_before_the_first_that_cannot_be_read<D: Design>()
     assert_eq!((populate(10, 2), space.resident()), (Ok(()), 2));
 }
 
-for_each_design!(who_populates_has_the_pages_before_the_first_that_cannot_be_read);
+for_each_design!(populate_stops_at_the_first_page_that_cannot_be_read);

@@ -1,6 +1,6 @@
-//! Several CPUs at once in one space: on pages that are apart, with a model for each CPU; on pages of one
-//! CPU to which others go; and on the same pages. The machine itself notices who goes to a frame that it
-//! should have forgotten.
+//! Several CPUs in one space at the same time: on disjoint pages, with a model for each CPU; on pages that one CPU
+//! changes and all CPUs access; and on the same pages. The machine itself panics if a CPU accesses a frame through a
+//! stale TLB entry.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -20,18 +20,17 @@ const WRITE: Protection = Protection::WRITE;
 
 const CPUS: u64 = 3;
 
-/// Pages of one table, of one that has tables, and of one that has those.
+/// The number of pages that a table of level 0 covers, and one of level 1.
 const LEAF: u64 = 512;
 const BRANCH: u64 = 512 * LEAF;
 
-/// Runs `work` on each CPU of a machine, in a space where `before` has done something and which `after`
-/// looks at. All frames come back.
+/// Runs `before` in a new space, then `work` on each CPU, then `after`. Checks that all frames are freed.
 pub(crate) fn storm<D: Design>(
     before: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // To make a machine takes as long as many operations.
+    // Creating a machine takes as long as many operations, so it is small.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -64,7 +63,7 @@ pub(crate) fn storm<D: Design>(
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-/// What CPUs do now and then between operations.
+/// Occasionally does between operations what CPUs do: goes offline, ticks or leaves the space.
 fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, random: &mut Random) {
     match random.below(200) {
         0..3 => cpu.offline(thread::yield_now),
@@ -75,7 +74,7 @@ fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, rand
     }
 }
 
-/// Pages of one CPU, and what it knows of each: what may be done, and its first word.
+/// The pages of one CPU, with the expected protection and first word of each.
 struct Own {
     first: Page,
     pages: Vec<Option<(Protection, u64)>>,
@@ -151,7 +150,7 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// CPUs with so many pages of their own each, from `first` on. `mapped` is mapped before they come.
+/// Each CPU changes its own `each` pages, from `first` on. `mapped` is mapped before the CPUs start.
 fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {
         let counted = AtomicU64::new(0);
@@ -180,46 +179,45 @@ fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) 
     }
 }
 
-fn cpus_with_parts_of_one_leaf_do_not_notice_each_other<D: Design>() {
+fn cpus_with_parts_of_one_leaf_do_not_interfere<D: Design>() {
     apart::<D>(Page(7 * LEAF), LEAF / CPUS, None, D::rounds(15, 3));
 }
 
-fn cpus_with_leaves_of_one_branch_do_not_notice_each_other<D: Design>() {
+fn cpus_with_leaves_of_one_branch_do_not_interfere<D: Design>() {
     apart::<D>(Page(BRANCH - 600), 400, None, D::rounds(15, 3));
 }
 
-/// It is handed down two levels, and the ends of what each CPU has are in the same leaves.
-fn cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other<D: Design>() {
+/// The extent is split down two levels, and the ranges of two CPUs end in the same leaf.
+fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
     let mapped = Pages { start: Page(3 * LEAF), end: Page(2 * BRANCH + 5) };
     apart::<D>(Page(9 * LEAF + 100), 1300, Some(mapped), D::rounds(30, 4));
     apart::<D>(Page(BRANCH - 100), 70, Some(mapped), D::rounds(15, 3));
 }
 
-/// The place of a CPU's pages: ranges begin and end there, and others go there.
+/// The pages of a CPU where ranges begin and end, and which other CPUs access.
 type Places = Vec<Page>;
 
-/// What one CPU says of a page that it alone changes: its state, and how often it has said so. Odd while
-/// it is changing it.
+/// The state of a page as published by the only CPU that changes it, with a version that is odd during a change.
 #[derive(Default)]
-struct Said(AtomicU64);
+struct Published(AtomicU64);
 
 const STATES: [Option<Protection>; 3] = [None, Some(NONE), Some(READ)];
 
-impl Said {
-    fn state(said: u64) -> Option<Protection> {
-        STATES.get(said as usize % 4).copied().unwrap_or(Some(READ | WRITE))
+impl Published {
+    fn state(published: u64) -> Option<Protection> {
+        STATES.get(published as usize % 4).copied().unwrap_or(Some(READ | WRITE))
     }
 
-    /// None while it changes.
+    /// Returns the version and state, or `None` during a change.
     fn now(&self) -> Option<u64> {
-        let said = self.0.load(Acquire);
+        let published = self.0.load(Acquire);
         fence(SeqCst);
-        (said >> 2).is_multiple_of(2).then_some(said)
+        (published >> 2).is_multiple_of(2).then_some(published)
     }
 
-    fn is_still(&self, said: u64) -> bool {
+    fn is_still(&self, published: u64) -> bool {
         fence(SeqCst);
-        self.0.load(Acquire) == said
+        self.0.load(Acquire) == published
     }
 
     fn begin(&self) {
@@ -229,23 +227,25 @@ impl Said {
 
     fn end(&self, state: impl FnOnce(Option<Protection>) -> Option<Protection>) {
         fence(SeqCst);
-        let said = self.0.load(Acquire);
-        let state = match state(Said::state(said)) {
+        let published = self.0.load(Acquire);
+        let state = match state(Published::state(published)) {
             None => 0,
             Some(NONE) => 1,
             Some(READ) => 2,
             Some(_) => 3,
         };
-        self.0.store((said / 4 + 1) * 4 + state, Release);
+        self.0.store((published / 4 + 1) * 4 + state, Release);
     }
 }
 
-/// Each CPU changes pages of its own, and all go to all of them: whoever goes to a page while nobody
-/// changes it has to find it as its owner has said that it is.
+/// Each CPU changes its own pages, and all CPUs access all pages. An access without a concurrent change must find the
+/// page in the state that its owner has published.
 fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) {
     for round in 0..rounds * patience() {
-        let said: Vec<Vec<Said>> =
-            places.iter().map(|places| places.iter().map(|_| Said::default()).collect()).collect();
+        let published: Vec<Vec<Published>> = places
+            .iter()
+            .map(|places| places.iter().map(|_| Published::default()).collect())
+            .collect();
         storm::<D>(
             |_, _| (),
             |mut cpu, space| {
@@ -253,13 +253,13 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
                 let mut random = Random::new(1 + round * CPUS + number as u64);
                 for step in 0..steps {
                     if random.below(4) == 0 {
-                        change::<D>(&cpu, space, &mut random, &places[number], &said[number]);
+                        change::<D>(&cpu, space, &mut random, &places[number], &published[number]);
                     }
                     let owner = random.below(CPUS) as usize;
                     let place = random.below(places[owner].len() as u64) as usize;
-                    let (page, said) = (places[owner][place], &said[owner][place]);
-                    let Some(now) = said.now() else { continue };
-                    let state = Said::state(now);
+                    let (page, published) = (places[owner][place], &published[owner][place]);
+                    let Some(now) = published.now() else { continue };
+                    let state = Published::state(now);
                     let (found, expected) = match random.below(3) {
                         0 => (cpu.load(space, page.address()).map(drop), allows(state, READ)),
                         1 => (cpu.store(space, page.address(), step), allows(state, WRITE)),
@@ -268,16 +268,16 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
                             (found.map(drop).ok_or(Fault::Unmapped), allows(state, NONE))
                         }
                     };
-                    if said.is_still(now) {
+                    if published.is_still(now) {
                         assert_eq!(found, expected, "page {page:#x}, which is {state:?}");
                     }
                     pause::<D>(&mut cpu, space, &mut random);
                 }
             },
             |cpu, space| {
-                for (page, said) in places.iter().flatten().zip(said.iter().flatten()) {
-                    let now = said.now().expect("nobody changes it");
-                    assert_eq!(space.query(cpu, *page), Said::state(now), "page {page:#x}");
+                for (page, published) in places.iter().flatten().zip(published.iter().flatten()) {
+                    let now = published.now().expect("all changes are complete");
+                    assert_eq!(space.query(cpu, *page), Published::state(now), "page {page:#x}");
                 }
                 D::audit(space, cpu);
             },
@@ -285,42 +285,42 @@ fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) 
     }
 }
 
-/// Changes some of one's own pages.
+/// Changes some of a CPU's own pages.
 fn change<'m, D: Design>(
     cpu: &ProcessorOf<'m, D>,
     space: &D::Space<'m>,
     random: &mut Random,
     places: &[Page],
-    said: &[Said],
+    published: &[Published],
 ) {
     let (first, last) = random.places(places.len());
-    let (pages, said) =
-        (Pages { start: places[first], end: places[last] + 1 }, &said[first..=last]);
+    let (pages, published) =
+        (Pages { start: places[first], end: places[last] + 1 }, &published[first..=last]);
     let protection = random.protection();
-    // What is between places was mapped with some of them, and goes with others.
-    said.iter().for_each(Said::begin);
+    // The pages between two places are mapped and unmapped with them.
+    published.iter().for_each(Published::begin);
     match random.below(4) {
         0 | 1 => {
             let result = space.map(cpu, pages, protection);
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
-            said.iter().for_each(|said| {
-                said.end(|old| if result.is_ok() { Some(protection) } else { old })
+            published.iter().for_each(|page| {
+                page.end(|old| if result.is_ok() { Some(protection) } else { old })
             });
         }
         2 => {
             let result = space.protect(cpu, pages, protection);
             assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
-            said.iter().for_each(|said| {
-                said.end(|old| if result.is_ok() { Some(protection) } else { old })
+            published.iter().for_each(|page| {
+                page.end(|old| if result.is_ok() { Some(protection) } else { old })
             });
         }
         _ => {
             space.unmap(cpu, pages).unwrap();
-            said.iter().for_each(|said| said.end(|_| None));
+            published.iter().for_each(|page| page.end(|_| None));
         }
     }
     if protection == READ {
-        // Nobody writes where it is forbidden.
+        // No CPU can write to a read-only page.
         let words = || places.iter().map(|&page| cpu.load(space, page.address()).ok());
         let before: Vec<_> = words().collect();
         for ((word, before), page) in words().zip(before).zip(places) {
@@ -330,7 +330,7 @@ fn change<'m, D: Design>(
     }
 }
 
-fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
+fn pages_of_one_leaf_are_found_as_published<D: Design>() {
     visited::<D>(
         [0, 1, 2].map(|cpu| (0..20).map(|page| Page(5 * LEAF + 20 * cpu + page)).collect()),
         D::rounds(5, 3),
@@ -338,24 +338,24 @@ fn pages_of_one_leaf_are_found_as_their_owners_say<D: Design>() {
     );
 }
 
-/// Ranges that are said by one branch, by the one above, and by leaves that CPUs share.
-fn pages_of_what_is_handed_down_are_found_as_their_owners_say<D: Design>() {
+/// Ranges that are extents of one branch, of the branch above, and of leaves that CPUs share.
+fn pages_of_split_extents_are_found_as_published<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
     visited::<D>([0, 1, 2].map(places), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
-/// What is known of a page that all change, for each CPU.
+/// The history of a page that all CPUs change, with one element for each CPU.
 #[derive(Default)]
 struct Stores {
-    /// The last value that it has stored, once that is over.
+    /// The last value whose store has completed.
     done: [AtomicU64; CPUS as usize],
-    /// Values up to this one were gone when somebody had unmapped the page.
+    /// An `unmap` has discarded the values up to this one.
     gone: [AtomicU64; CPUS as usize],
 }
 
 impl Stores {
-    /// Calls `with`, after which these are pages of zeros or were in between, if it succeeds.
+    /// Calls `with`, which discards the contents of these pages if it succeeds.
     fn clear(all: &[Stores], with: impl FnOnce() -> Result<(), MapError>) -> Result<(), MapError> {
         let read = |stores: &Stores| stores.done.each_ref().map(|done| done.load(Acquire));
         let before: Vec<_> = all.iter().map(read).collect();
@@ -369,8 +369,8 @@ impl Stores {
     }
 }
 
-/// All CPUs change all pages: what was in a page before it was unmapped is never seen again, and what is
-/// in a page was stored there.
+/// All CPUs change all pages. A value that was stored before an unmap is never found after it, and each value that is
+/// found was stored to this page.
 fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
     for round in 0..rounds * patience() {
         let all: Vec<_> = places.iter().map(|_| Stores::default()).collect();
@@ -385,7 +385,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                     let (at, stores) = (pages.start.address(), &all[first]);
                     match random.below(16) {
                         0..3 => {
-                            // Before that nothing was mapped.
+                            // If this succeeds, the pages were unmapped before.
                             let protection = random.protection();
                             let result = Stores::clear(&all[first..=last], || {
                                 space.map(&cpu, pages, protection)
@@ -397,8 +397,8 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                             assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
                         }
                         4 => {
-                            // Who is lazy has it gone when it is mapped again.
-                            let all = if D::FORGETS_AT_ONCE { &all[first..=last] } else { &[] };
+                            // A lazy space discards the contents when the pages are mapped again.
+                            let all = if D::FLUSHES_AT_ONCE { &all[first..=last] } else { &[] };
                             Stores::clear(all, || space.unmap(&cpu, pages)).unwrap();
                         }
                         5 => {
@@ -406,7 +406,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                                 .unwrap();
                         }
                         6..10 => {
-                            // The CPU, the place, and the how manieth.
+                            // The CPU, the place and the step.
                             let value = (number as u64) << 56 | (first as u64) << 40 | step;
                             if cpu.store(space, at, value).is_ok() {
                                 stores.done[number].store(step, Release);
@@ -416,11 +416,15 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                             let gone = stores.gone.each_ref().map(|gone| gone.load(SeqCst));
                             let Ok(value @ 1..) = cpu.load(space, at) else { continue };
                             let (by, of) = (value >> 56, value >> 40 & 0xffff);
-                            assert_eq!(of, first as u64, "page {:#x} has another's", pages.start);
+                            assert_eq!(
+                                of, first as u64,
+                                "page {:#x} contains another page's value",
+                                pages.start
+                            );
                             let (stored, gone) = (value & 0xff_ffff_ffff, gone[by as usize]);
                             assert!(
                                 stored > gone,
-                                "page {:#x}: {stored} of CPU {by} was gone at {gone}",
+                                "page {:#x}: value {stored} of CPU {by} was discarded with {gone}",
                                 pages.start
                             );
                         }
@@ -432,52 +436,52 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                 let found = D::audit(space, cpu);
                 let mapped = places.iter().filter(|page| space.query(cpu, **page).is_some());
                 assert!(mapped.count() as u64 <= found.mapped);
-                // What lingers is present, and not mapped any more.
-                assert!(found.present <= found.mapped || !D::FORGETS_AT_ONCE);
+                // Lazily unmapped pages are present but not mapped.
+                assert!(found.present <= found.mapped || !D::FLUSHES_AT_ONCE);
             },
         );
     }
 }
 
-fn pages_of_one_leaf_have_what_was_stored_since_they_were_mapped<D: Design>() {
+fn pages_of_one_leaf_contain_stores_since_they_were_mapped<D: Design>() {
     shared::<D>((LEAF - 8..LEAF + 8).map(Page).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
-fn pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped<D: Design>() {
+fn pages_of_split_extents_contain_stores_since_they_were_mapped<D: Design>() {
     let near = (0..4).map(|page| 2 * LEAF + page);
     let far = [9 * LEAF + 3, BRANCH - 1, BRANCH, BRANCH + LEAF, 2 * BRANCH, 3 * BRANCH + 7];
     shared::<D>(near.chain(far).map(Page).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
-/// A fault looks at what branches say while another CPU moves it from one to the next.
-fn what_is_handed_down_meanwhile_is_found<D: Design>() {
+/// A fault reads extents while another CPU splits them, which moves them down a level.
+fn a_fault_finds_an_extent_that_is_split_meanwhile<D: Design>() {
     let (all, page, other) = (Pages::new(Page(100), BRANCH), Page(101), Page(5 * LEAF));
-    let (said, is_over) = (Said::default(), AtomicU64::new(0));
+    let (published, is_over) = (Published::default(), AtomicU64::new(0));
     storm::<D>(
         |_, _| (),
         |cpu, space| {
             if cpu.number() == 0 {
                 for _ in 0..D::rounds(2000, 200) * patience() {
-                    said.begin();
+                    published.begin();
                     space.map(&cpu, all, READ).unwrap();
-                    said.end(|_| Some(READ));
+                    published.end(|_| Some(READ));
                     space.protect(&cpu, Pages::new(other, 1), NONE).unwrap();
-                    said.begin();
+                    published.begin();
                     space.unmap(&cpu, all).unwrap();
-                    said.end(|_| None);
+                    published.end(|_| None);
                 }
                 is_over.store(1, Release);
             }
             while is_over.load(Acquire) == 0 {
                 cpu.handle_ipis();
-                let Some(now) = said.now() else { continue };
+                let Some(now) = published.now() else { continue };
                 let faults = cpu.number() == 1;
                 let found = match faults {
                     true => space.fault(&cpu, page, READ).is_ok(),
                     false => space.query(&cpu, page).is_some(),
                 };
-                if said.is_still(now) {
-                    assert_eq!(found, Said::state(now).is_some(), "fault: {faults}");
+                if published.is_still(now) {
+                    assert_eq!(found, Published::state(now).is_some(), "fault: {faults}");
                 }
             }
         },
@@ -485,11 +489,11 @@ fn what_is_handed_down_meanwhile_is_found<D: Design>() {
     );
 }
 
-for_each_design!(cpus_with_parts_of_one_leaf_do_not_notice_each_other, Lazy);
-for_each_design!(cpus_with_leaves_of_one_branch_do_not_notice_each_other, Lazy);
-for_each_design!(cpus_with_parts_of_what_was_mapped_at_once_do_not_notice_each_other, Lazy);
-for_each_design!(pages_of_one_leaf_are_found_as_their_owners_say);
-for_each_design!(pages_of_what_is_handed_down_are_found_as_their_owners_say);
-for_each_design!(pages_of_one_leaf_have_what_was_stored_since_they_were_mapped, Lazy);
-for_each_design!(pages_of_what_is_handed_down_have_what_was_stored_since_they_were_mapped, Lazy);
-for_each_design!(what_is_handed_down_meanwhile_is_found);
+for_each_design!(cpus_with_parts_of_one_leaf_do_not_interfere, Lazy);
+for_each_design!(cpus_with_leaves_of_one_branch_do_not_interfere, Lazy);
+for_each_design!(cpus_with_parts_of_one_extent_do_not_interfere, Lazy);
+for_each_design!(pages_of_one_leaf_are_found_as_published);
+for_each_design!(pages_of_split_extents_are_found_as_published);
+for_each_design!(pages_of_one_leaf_contain_stores_since_they_were_mapped, Lazy);
+for_each_design!(pages_of_split_extents_contain_stores_since_they_were_mapped, Lazy);
+for_each_design!(a_fault_finds_an_extent_that_is_split_meanwhile);

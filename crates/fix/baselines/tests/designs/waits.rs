@@ -1,4 +1,4 @@
-//! A page has left the tables, and a CPU has not forgotten it yet: who has to wait for that.
+//! Operations that must wait while a page is out of the tables and still in some CPU's TLB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,21 +10,21 @@ use knee_baselines::classic::{
     Memory, OneCounter, PerBacking, PerCpu, PerPage, RcuTree, Space, Strategies, Tree,
 };
 use knee_baselines::invalidation::{Epoch, LockFree, Locked, Slots};
-use knee_vm::hosted::{Hosted, Processor};
-use knee_vm::{Page, Pages, Protection, VirtAddr};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
+use knee_vm::{AArch64, Page, Pages, Protection, Sv48, VirtAddr, X86_64};
 
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design, form};
 
 const PAGE_7: Pages = Pages::new(Page(7), 1);
 const ADDRESS: VirtAddr = Page(7).address();
 
-/// CPU 0 takes a page out of one of two spaces that have its frame, and waits for CPU 2 to forget it.
-/// What CPU 1 does with the page in the other meanwhile, as the last that has the frame, must wait as well:
-/// CPU 2 could read what comes into the frame.
-fn who_has_a_frame_last_waits<S: Strategies>(
-    what: impl for<'m> Fn(&Processor<'m>, &Space<'m, Hosted, S>) + Sync,
+/// Two spaces map one frame. CPU 0 unmaps it from the first space and waits until CPU 2 flushes the page. The
+/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. This must wait too:
+/// CPU 2 could otherwise read what is written to the frame next.
+fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
+    operation: impl for<'m> Fn(&Processor<'m, A>, &Space<'m, Hosted<A>, S>) + Sync,
 ) {
-    let machine = Hosted::new(1024, 3);
+    let machine = Hosted::<A>::with_architecture(1024, 3);
     let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());
     let memory = Arc::new(memory.unwrap());
     let [one, other] = {
@@ -37,8 +37,8 @@ fn who_has_a_frame_last_waits<S: Strategies>(
     };
     let (is_unmapped, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        let knows = machine.cpu(2);
-        assert_eq!(knows.load(&one, ADDRESS), Ok(42));
+        let stale = machine.cpu(2);
+        assert_eq!(stale.load(&one, ADDRESS), Ok(42));
         scope.spawn(|| {
             one.unmap(&machine.cpu(0), PAGE_7).unwrap();
             is_unmapped.store(true, SeqCst);
@@ -48,33 +48,51 @@ fn who_has_a_frame_last_waits<S: Strategies>(
             while !one.present().is_empty() {
                 cpu.handle_ipis();
             }
-            what(&cpu, &other);
+            operation(&cpu, &other);
             is_over.store(true, SeqCst);
         });
-        // Long enough for who does not wait.
+        // Long enough for an operation that does not wait.
         thread::sleep(Duration::from_millis(20));
         let early = (is_unmapped.load(SeqCst), is_over.load(SeqCst));
         while !is_unmapped.load(SeqCst) || !is_over.load(SeqCst) {
-            knows.handle_ipis();
+            stale.handle_ipis();
         }
-        assert_eq!(early, (false, false), "CPU 2 has not forgotten the frame");
+        assert_eq!(early, (false, false), "CPU 2 has not flushed the page");
     });
 }
 
-/// It would free the frame.
-fn who_unmaps_it_waits<S: Strategies>() {
-    who_has_a_frame_last_waits::<S>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
+/// Unmapping frees the frame.
+fn unmapping_the_last_mapping_waits<S: Strategies>() {
+    fn on<S: Strategies, A: Architecture>() {
+        the_last_mapping_of_a_frame_waits::<S, A>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
+    }
+    on::<S, X86_64>();
+    on::<S, AArch64>();
+    on::<S, Sv48>();
 }
 
-/// It would write there, as nobody else has it.
-fn who_writes_to_it_waits<S: Strategies>() {
-    who_has_a_frame_last_waits::<S>(|cpu, space| cpu.store(space, ADDRESS, 43).unwrap());
+/// A write fault does not copy a frame that only this space maps.
+fn writing_to_the_last_mapping_waits<S: Strategies>() {
+    fn on<S: Strategies, A: Architecture>() {
+        the_last_mapping_of_a_frame_waits::<S, A>(|cpu, space| {
+            cpu.store(space, ADDRESS, 43).unwrap();
+        });
+    }
+    on::<S, X86_64>();
+    on::<S, AArch64>();
+    on::<S, Sv48>();
 }
 
-/// CPU 0 takes a page out of the tables and waits for CPU 2 to forget it. CPU 1, which is to take out the
-/// same, finds nothing, and must wait as well: when it returns no CPU may have the page.
-fn who_finds_nothing_to_discard_waits<S: Strategies>() {
-    let machine = Hosted::new(1024, 3);
+fn discarding_an_absent_page_waits<S: Strategies>() {
+    discarding_an_absent_page_waits_for_its_flush::<S, X86_64>();
+    discarding_an_absent_page_waits_for_its_flush::<S, AArch64>();
+    discarding_an_absent_page_waits_for_its_flush::<S, Sv48>();
+}
+
+/// CPU 0 discards a page and waits until CPU 2 flushes it. CPU 1 discards the same page and finds it absent. It
+/// must wait too: when it returns, no TLB may contain the page.
+fn discarding_an_absent_page_waits_for_its_flush<S: Strategies, A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(1024, 3);
     let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());
     let memory = Arc::new(memory.unwrap());
     let space = {
@@ -86,8 +104,8 @@ fn who_finds_nothing_to_discard_waits<S: Strategies>() {
     };
     let is_over = [0, 1].map(|_| AtomicBool::new(false));
     thread::scope(|scope| {
-        let knows = machine.cpu(2);
-        assert_eq!(knows.load(&space, ADDRESS), Ok(42));
+        let stale = machine.cpu(2);
+        assert_eq!(stale.load(&space, ADDRESS), Ok(42));
         for (number, is_over) in is_over.iter().enumerate() {
             let (machine, space) = (&machine, &space);
             scope.spawn(move || {
@@ -102,21 +120,23 @@ fn who_finds_nothing_to_discard_waits<S: Strategies>() {
         thread::sleep(Duration::from_millis(20));
         let early = is_over.each_ref().map(|is_over| is_over.load(SeqCst));
         while !is_over.iter().all(|is_over| is_over.load(SeqCst)) {
-            knows.handle_ipis();
+            stale.handle_ipis();
         }
-        assert_eq!(early, [false, false], "CPU 2 has not forgotten the page");
+        assert_eq!(early, [false, false], "CPU 2 has not flushed the page");
     });
 }
 
-/// Until the CPU that knows a page has forgotten it, or that it may write there.
-fn who_changes_a_page_waits<D: Design>() {
-    who_changes_waits::<D>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
-    who_changes_waits::<D>(|cpu, space| space.discard(cpu, PAGE_7).unwrap());
-    who_changes_waits::<D>(|cpu, space| space.protect(cpu, PAGE_7, Protection::READ).unwrap());
-    who_changes_waits::<D>(|cpu, space| drop(space.fork(cpu).unwrap()));
+/// The other CPU's TLB contains the page as writable until that CPU flushes it.
+fn an_operation_that_revokes_access_waits_for_the_flush<D: Design>() {
+    waits_for_the_flush::<D>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
+    waits_for_the_flush::<D>(|cpu, space| space.discard(cpu, PAGE_7).unwrap());
+    waits_for_the_flush::<D>(|cpu, space| space.protect(cpu, PAGE_7, Protection::READ).unwrap());
+    waits_for_the_flush::<D>(|cpu, space| drop(space.fork(cpu).unwrap()));
 }
 
-fn who_changes_waits<D: Design>(what: impl for<'m> Fn(&ProcessorOf<'m, D>, &D::Space<'m>) + Sync) {
+fn waits_for_the_flush<D: Design>(
+    operation: impl for<'m> Fn(&ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
+) {
     let machine = MachineOf::<D>::with_architecture(1024, 2);
     let shared = D::shared(&machine, u64::MAX);
     let space = {
@@ -127,52 +147,52 @@ fn who_changes_waits<D: Design>(what: impl for<'m> Fn(&ProcessorOf<'m, D>, &D::S
     };
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let knows = machine.cpu(1);
-        knows.store(&space, ADDRESS, 42).unwrap();
+        let stale = machine.cpu(1);
+        stale.store(&space, ADDRESS, 42).unwrap();
         scope.spawn(|| {
-            what(&machine.cpu(0), &space);
+            operation(&machine.cpu(0), &space);
             is_over.store(true, SeqCst);
         });
         thread::sleep(Duration::from_millis(10));
         let is_early = is_over.load(SeqCst);
         while !is_over.load(SeqCst) {
-            knows.handle_ipis();
+            stale.handle_ipis();
         }
-        assert!(!is_early, "CPU 1 has not forgotten the page");
+        assert!(!is_early, "CPU 1 has not flushed the page");
     });
 }
 
-for_each_design!(who_changes_a_page_waits);
+for_each_design!(an_operation_that_revokes_access_waits_for_the_flush);
 
 #[test]
-fn for_flushes_of_others() {
-    who_finds_nothing_to_discard_waits::<(Tree, PerPage, Slots, OneCounter)>();
-    who_finds_nothing_to_discard_waits::<(Tree, PerBacking, Slots, OneCounter)>();
-    who_finds_nothing_to_discard_waits::<(RcuTree, PerBacking, Slots, OneCounter)>();
+fn a_discard_waits_for_flushes_of_other_cpus() {
+    discarding_an_absent_page_waits::<(Tree, PerPage, Slots, OneCounter)>();
+    discarding_an_absent_page_waits::<(Tree, PerBacking, Slots, OneCounter)>();
+    discarding_an_absent_page_waits::<(RcuTree, PerBacking, Slots, OneCounter)>();
 }
 
 #[test]
-fn for_sections_with_a_mutex() {
-    who_unmaps_it_waits::<(Tree, PerPage, Locked, OneCounter)>();
-    who_writes_to_it_waits::<(RcuTree, PerBacking, Locked, PerCpu)>();
+fn the_last_mapping_waits_for_sections_with_a_mutex() {
+    unmapping_the_last_mapping_waits::<(Tree, PerPage, Locked, OneCounter)>();
+    writing_to_the_last_mapping_waits::<(RcuTree, PerBacking, Locked, PerCpu)>();
 }
 
 #[test]
-fn for_sections_of_an_epoch() {
-    who_unmaps_it_waits::<(Tree, PerBacking, Epoch, OneCounter)>();
-    who_writes_to_it_waits::<(RcuTree, PerPage, Epoch, OneCounter)>();
+fn the_last_mapping_waits_for_sections_of_an_epoch() {
+    unmapping_the_last_mapping_waits::<(Tree, PerBacking, Epoch, OneCounter)>();
+    writing_to_the_last_mapping_waits::<(RcuTree, PerPage, Epoch, OneCounter)>();
 }
 
 #[test]
-fn for_sections_in_a_lock_free_list() {
-    who_unmaps_it_waits::<(Tree, PerBacking, LockFree, OneCounter)>();
-    who_writes_to_it_waits::<(Tree, PerPage, LockFree, PerCpu)>();
+fn the_last_mapping_waits_for_sections_in_a_lock_free_list() {
+    unmapping_the_last_mapping_waits::<(Tree, PerBacking, LockFree, OneCounter)>();
+    writing_to_the_last_mapping_waits::<(Tree, PerPage, LockFree, PerCpu)>();
 }
 
 #[test]
-fn for_sections_with_slots() {
-    who_unmaps_it_waits::<(RcuTree, PerPage, Slots, OneCounter)>();
-    who_unmaps_it_waits::<(RcuTree, PerBacking, Slots, OneCounter)>();
-    who_writes_to_it_waits::<(Tree, PerPage, Slots, OneCounter)>();
-    who_writes_to_it_waits::<(Tree, PerBacking, Slots, OneCounter)>();
+fn the_last_mapping_waits_for_sections_with_slots() {
+    unmapping_the_last_mapping_waits::<(RcuTree, PerPage, Slots, OneCounter)>();
+    unmapping_the_last_mapping_waits::<(RcuTree, PerBacking, Slots, OneCounter)>();
+    writing_to_the_last_mapping_waits::<(Tree, PerPage, Slots, OneCounter)>();
+    writing_to_the_last_mapping_waits::<(Tree, PerBacking, Slots, OneCounter)>();
 }

@@ -1,9 +1,9 @@
-//! The planted mutants of knee-baselines, each with the test that has to notice it, and some of knee-sync and
-//! knee-vm that tests of this crate notice as well.
+//! The planted mutants of knee-baselines, each with the test that must notice it, and some mutants of knee-sync and
+//! knee-vm that tests of this crate also notice.
 
 use knee_models::Detector::{self, Integration, Loom, Miri, Shuttle, Torture};
 
-/// Marked in knee-sync and knee-vm.
+/// Mutants that are marked in knee-sync and knee-vm.
 pub(crate) const OF_DEPENDENCIES: &[&str] =
     &["own_fence", "hosted_answers_only", "hosted_leaves_knowing"];
 
@@ -30,14 +30,14 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("link_close", Loom("invalidation::modelled::two_sections_that_are_linked_are_waited_for")),
 
-    ("hosted_answers_only", Integration("designs", "storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
-    ("hosted_leaves_knowing", Integration("designs", "storm::pages_of_one_leaf_have_what_was_stored_since_they_were_mapped::default")),
+    ("hosted_answers_only", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),
+    ("hosted_leaves_knowing", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),
 
-    ("conn_find", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
-    ("conn_insert", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
-    ("conn_remove", Miri("conn_table::tests::a_connection_is_found_whole_whatever_led_to_it")),
+    ("conn_find", Miri("conn_table::tests::a_lookup_sees_a_complete_connection_on_any_path")),
+    ("conn_insert", Miri("conn_table::tests::a_lookup_sees_a_complete_connection_on_any_path")),
+    ("conn_remove", Miri("conn_table::tests::a_lookup_sees_a_complete_connection_on_any_path")),
 
-    ("di_epoch_early", Shuttle("invalidation::scheduled::an_epoch_waits_for_who_marked")),
-    ("locked_keeps", Shuttle("invalidation::scheduled::the_locked_form_waits_for_who_marked")),
-    ("link_stays_open", Shuttle("invalidation::scheduled::the_lock_free_form_waits_for_who_marked")),
+    ("di_epoch_early", Shuttle("invalidation::scheduled::an_epoch_waits_for_marks")),
+    ("locked_keeps", Shuttle("invalidation::scheduled::the_locked_form_waits_for_marks")),
+    ("link_stays_open", Shuttle("invalidation::scheduled::the_lock_free_form_waits_for_marks")),
 ];
