@@ -1,5 +1,5 @@
-//! Lookups per second in a table of connections under a read lock and under an epoch, at 1 to N
-//! threads, with and without a thread that opens and closes connections. See `--help`.
+//! Measures lookups per second in the connection tables with a read lock and with an epoch, for 1 to N threads, with
+//! and without a thread that opens and closes connections. See `--help`.
 
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Write};
@@ -25,18 +25,18 @@ to one core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-baselines --example conn_table 4";
 
-/// Beyond it a mistyped number is likelier than a machine that large.
+/// A larger number is more likely mistyped than a real machine.
 const MOST_THREADS: u32 = 1024;
 
-/// Connections of each thread; they fit into the first cache of a core.
+/// The connections of each thread. They fit into a core's L1 cache.
 const CONNECTIONS: u32 = 64;
 
-/// From one connection that is opened and closed to the next.
+/// The pause after each connection that is opened and closed.
 const PAUSE: Duration = Duration::from_micros(100);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let said = if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+    let printed = if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         writeln!(io::stdout(), "{HELP}")
     } else if let Some((most, seconds)) = parse(&arguments) {
         compare(&mut io::stdout(), most, seconds)
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
         eprintln!("conn_table: 1 to {MOST_THREADS} threads, and 0.001 to 3600 seconds; see --help");
         return ExitCode::from(2);
     };
-    match said {
-        // A reader such as `head` has what it wanted.
+    match printed {
+        // A reader such as `head` has closed the pipe.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("conn_table: cannot write to standard output: {error}");
             ExitCode::FAILURE
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what each table does at 1, 2, 4 … threads, line by line.
+/// Prints the throughput of each table for 1, 2, 4 … threads, one line each.
 fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
     writeln!(out, "million lookups per second, all threads together\n")?;
     writeln!(out, "{:>21}{:>26}", "alone", "with a writer")?;
@@ -80,7 +80,7 @@ fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
     Ok(())
 }
 
-/// Threads at most, and seconds.
+/// Parses the maximum number of threads, and the seconds.
 fn parse(arguments: &[String]) -> Option<(u32, f64)> {
     let cpus = || thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let (threads, seconds) = match arguments {
@@ -93,7 +93,7 @@ fn parse(arguments: &[String]) -> Option<(u32, f64)> {
     is_sane.then_some((threads, seconds))
 }
 
-/// Connection `number` of thread `thread`.
+/// Returns the key of connection `number` of thread `thread`.
 fn id(thread: u32, number: u32) -> FourTuple {
     FourTuple {
         local: SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443),
@@ -101,7 +101,7 @@ fn id(thread: u32, number: u32) -> FourTuple {
     }
 }
 
-/// Million lookups per second of all threads.
+/// Measures the million lookups per second of all threads.
 fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds: f64) -> f64 {
     let begin = Barrier::new(threads as usize);
     let over = AtomicBool::new(false);
@@ -124,7 +124,7 @@ fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds
         lookups as f64 / begin.elapsed().as_secs_f64()
     };
     let open_and_close = || {
-        // Of a thread that is none of those that look up.
+        // A connection that no lookup thread uses.
         let id = id(threads, 0);
         while !over.load(Relaxed) {
             table.insert(id, 0).expect("it is closed");

@@ -1,13 +1,13 @@
-//! What an address space does, whatever its design.
+//! The operations of an address space of any design.
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 
-/// An address space of a machine, of any design: [`Space`], or one of the [older](crate::classic::Space).
+/// An address space of any design: [`Space`], or one of the [older designs](crate::classic::Space).
 ///
-/// Tests, benchmarks and workloads are written once for this. A program that chooses a design when it runs
-/// has a `dyn AddressSpace`. All operations may be called by any CPU at any time; what each does and its
-/// errors are those of [`Space`]'s of the same name. Older designs have no guards.
+/// Tests, benchmarks and workloads are written once, for this trait. A program that chooses a design at run
+/// time uses `dyn AddressSpace`. Any CPU may call any operation at any time. Each operation behaves and fails
+/// like the operation of [`Space`] with the same name. The older designs have no guard pages.
 ///
 /// ```
 /// use knee_baselines::AddressSpace;
@@ -30,16 +30,16 @@ use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 /// # Panics
 /// All operations, if the CPU is one of another machine.
 pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
-    /// How many pages are present. Exact if nobody changes that meanwhile.
+    /// Returns the number of present pages. The number is exact only if there are no concurrent changes.
     fn resident(&self) -> u64;
 
-    /// Maps memory of the space's own at these pages, where nothing is mapped.
+    /// Maps private memory at `pages`, which must be unmapped.
     ///
     /// # Errors
     /// See [`MapError`].
     fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError>;
 
-    /// Maps so many pages where nothing is mapped, and says where.
+    /// Maps `count` pages in an unmapped range, and returns the range.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -50,13 +50,13 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
         protection: Protection,
     ) -> Result<Pages, MapError>;
 
-    /// Unmaps these pages, of which some or all may not be mapped. When it returns no CPU can go there.
+    /// Unmaps `pages`; some or all of them may be unmapped already. When this returns, no CPU can access them.
     ///
     /// # Errors
     /// See [`MapError`].
     fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
 
-    /// Changes what may be done with these pages, all of which are mapped.
+    /// Changes the protection of `pages`, which must all be mapped.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -67,25 +67,24 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
         protection: Protection,
     ) -> Result<(), MapError>;
 
-    /// Frees the frames of these pages, which are zero when somebody goes there again.
+    /// Frees the frames of `pages`. The next access finds zeros.
     ///
     /// # Errors
     /// See [`MapError`].
     fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
 
-    /// Makes these pages present, all of which are mapped, as if somebody had read each from the first on.
+    /// Makes `pages` present, as if each was read, in order. All of them must be mapped.
     ///
     /// # Errors
-    /// Those of the first page that cannot be read: pages before it are present.
+    /// The fault of the first page that cannot be read. The pages before it are present.
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         pages.iter().try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }
 
-    /// What may be done with a page; none if it is not mapped.
+    /// Returns the protection of a page, or `None` if it is unmapped.
     fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection>;
 
-    /// A copy of the space as it is at one moment during the call, whose pages are copied when somebody
-    /// writes to them.
+    /// Returns a copy of the space at one moment during the call. Pages are copied on write.
     ///
     /// # Errors
     /// See [`MapError`].

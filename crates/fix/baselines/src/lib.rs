@@ -17,7 +17,7 @@ pub mod classic;
 pub mod conn_table;
 pub mod invalidation;
 
-/// What the models run on: that of knee-sync's own models.
+/// The platform of the models: that of knee-sync's own models.
 #[cfg(all(test, any(loom, shuttle)))]
 mod model {
     pub(crate) use crate::lock::RawLock;
@@ -32,7 +32,7 @@ mod lock;
 #[cfg(all(test, shuttle))]
 #[path = "../../sync/src/model/schedules.rs"]
 mod schedules;
-/// Where the models look for the platform.
+/// The models import the platform from here.
 #[cfg(all(test, shuttle))]
 mod platform {
     pub(crate) use knee_sync::Platform;

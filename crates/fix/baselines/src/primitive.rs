@@ -14,7 +14,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU64};
 #[cfg(all(test, any(loom, shuttle)))]
 pub(crate) use {crate::model::RawLock as RawMutex, wide::AtomicU128};
 
-/// A mutex: parking_lot's, or in models one that the model knows.
+/// A mutex: parking_lot's, or in models the model's.
 pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
 
 /// Words of 128 bits, which neither loom nor shuttle has.
@@ -25,16 +25,16 @@ mod wide {
 
     use super::AtomicU64;
 
-    /// A word of 64 bits that says which of the values it is that any word ever had: equal ones are the
-    /// same, so exchanges compare them.
+    /// A 64-bit index into the list of all values that any word ever had. Equal values have one index, so an
+    /// exchange can compare indexes.
     #[derive(Debug)]
     pub(crate) struct AtomicU128(AtomicU64);
 
-    /// All values. They are no part of the model.
+    /// All values. The model does not include this list.
     static VALUES: Mutex<Vec<u128>> = Mutex::new(Vec::new());
 
     fn number(value: u128) -> u64 {
-        let mut values = VALUES.lock().expect("nobody panics with it");
+        let mut values = VALUES.lock().expect("no thread panics while it holds the lock");
         let known = values.iter().position(|&known| known == value);
         known.unwrap_or_else(|| {
             values.push(value);
@@ -43,7 +43,7 @@ mod wide {
     }
 
     fn value(number: u64) -> u128 {
-        VALUES.lock().expect("nobody panics with it")[number as usize]
+        VALUES.lock().expect("no thread panics while it holds the lock")[number as usize]
     }
 
     impl AtomicU128 {

@@ -1,4 +1,4 @@
-//! Delayed invalidation in each form, after any sequence of operations of several threads.
+//! Delayed invalidation in each form, for random sequences of operations of several threads.
 
 #![cfg(not(miri))]
 
@@ -16,21 +16,21 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn a_wait_is_over_when_every_section_is_that_has_marked(
+    fn a_wait_returns_after_every_section_that_has_marked(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
-        wait_is_over(Slots, &operations)?;
-        wait_is_over(Epoch::new(), &operations)?;
-        wait_is_over(Locked::new(), &operations)?;
+        waits_for_marks(Slots, &operations)?;
+        waits_for_marks(Epoch::new(), &operations)?;
+        waits_for_marks(Locked::new(), &operations)?;
         if let Some(form) = LockFree::new() {
-            wait_is_over(form, &operations)?;
+            waits_for_marks(form, &operations)?;
         }
     }
 }
 
-/// Sections begin, mark pages and end; for each wait there is a thread, which looks whether those have
-/// ended that had marked the page before.
-fn wait_is_over<F: Invalidation>(
+/// Sections begin, mark pages and end. Each wait runs on its own thread, which then checks that the sections that had
+/// marked the page before have ended.
+fn waits_for_marks<F: Invalidation>(
     form: F,
     operations: &[(u8, usize, usize)],
 ) -> Result<(), TestCaseError> {
@@ -51,7 +51,8 @@ fn wait_is_over<F: Invalidation>(
                 1 => {
                     if let Some((section, is_over)) = section {
                         let (stamp, marked_by) = &pages[page];
-                        let mut marked_by = marked_by.lock().expect("nobody panics with it");
+                        let mut marked_by =
+                            marked_by.lock().expect("no thread panics while it holds the lock");
                         marked_by.push(Arc::clone(is_over));
                         section.mark(stamp);
                     }
@@ -64,7 +65,8 @@ fn wait_is_over<F: Invalidation>(
                 }
                 _ => {
                     let (stamp, marked_by) = &pages[page];
-                    let marked_by = marked_by.lock().expect("nobody panics with it").clone();
+                    let marked_by =
+                        marked_by.lock().expect("no thread panics while it holds the lock").clone();
                     scope.spawn(move || {
                         tracker.wait(stamp);
                         let is_early = |is_over: &Arc<AtomicBool>| !is_over.load(SeqCst);
@@ -73,7 +75,7 @@ fn wait_is_over<F: Invalidation>(
                             SeqCst,
                         );
                     });
-                    // A wait that is too short ends now.
+                    // Lets a wait that is too short return now.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }
@@ -85,6 +87,6 @@ fn wait_is_over<F: Invalidation>(
             }
         }
     });
-    prop_assert_eq!(early.load(SeqCst), 0, "a wait was over before a section");
+    prop_assert_eq!(early.load(SeqCst), 0, "a wait returned before a section ended");
     Ok(())
 }

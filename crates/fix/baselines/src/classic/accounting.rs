@@ -1,4 +1,4 @@
-//! What is counted, and where.
+//! Accounting of mapped and present pages.
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicU64;
@@ -8,44 +8,44 @@ use crossbeam_utils::CachePadded;
 use knee_sync::Platform;
 use knee_vm::{Machine, MapError, OutOfMemory, Quota};
 
-/// How pages that are mapped are counted for all spaces of a [`Memory`](super::Memory), up to a limit, and
-/// those that are present for each.
+/// Counts the mapped pages of all spaces of a [`Memory`](super::Memory), up to a limit, and the present pages of each
+/// space.
 pub trait Accounting: Debug + Send + Sync + Sized + 'static {
-    /// Pages of a space that are present.
+    /// The count of a space's present pages.
     type Resident: Debug + Send + Sync;
 
-    /// A limit of so many pages.
+    /// Creates an account with a limit of `limit` pages.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If there is no memory.
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<Self, OutOfMemory>;
 
-    /// Takes so many pages.
+    /// Charges `pages` pages.
     ///
     /// # Errors
     /// [`MapError::QuotaExceeded`].
     fn charge(&self, cpu: usize, pages: u64, platform: &impl Platform) -> Result<(), MapError>;
 
-    /// Gives pages back, on a CPU or on none's behalf.
+    /// Uncharges pages, on a CPU if there is one.
     fn give_back(&self, cpu: Option<usize>, pages: u64, platform: &impl Platform);
 
-    /// Pages that are taken. Exact if nobody takes or gives meanwhile.
+    /// Returns the number of charged pages. The number is exact only if there are no concurrent changes.
     fn used(&self) -> u64;
 
-    /// No page is present.
+    /// Creates a count of zero present pages.
     ///
     /// # Errors
-    /// There is no memory.
+    /// If there is no memory.
     fn resident(&self, cpus: usize) -> Result<Self::Resident, OutOfMemory>;
 
-    /// So many pages more are present, modulo 2⁶⁴; on the calling CPU.
+    /// Adds to the present pages, modulo 2⁶⁴, on the calling CPU.
     fn add(resident: &Self::Resident, cpu: usize, pages: u64);
 
-    /// How many are present. Exact if nobody changes that meanwhile.
+    /// Returns the number of present pages. The number is exact only if there are no concurrent changes.
     fn count(resident: &Self::Resident) -> u64;
 }
 
-/// One number for all CPUs: FreeBSD's `swap_reserved`, and `mm_struct`'s counts before Linux 6.2.
+/// One counter for all CPUs, as FreeBSD's `swap_reserved` and `mm_struct`'s counters before Linux 6.2.
 #[derive(Debug)]
 pub struct OneCounter {
     limit: u64,
@@ -93,12 +93,13 @@ impl Accounting for OneCounter {
     }
 }
 
-/// A share for each CPU: [`Quota`], and Linux' `percpu_counter` of what is resident since 6.2.
+/// A share for each CPU: [`Quota`], and for present pages a counter like Linux' `percpu_counter` since 6.2.
 #[derive(Debug)]
 pub struct PerCpu(Quota);
 
 impl Accounting for PerCpu {
-    /// Pages that came on a CPU without those that went there, modulo 2⁶⁴: each CPU changes only its own.
+    /// For each CPU, the pages that it made present minus those that it removed, modulo 2⁶⁴. Each CPU changes only
+    /// its own.
     type Resident = Box<[CachePadded<AtomicU64>]>;
 
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<PerCpu, OutOfMemory> {
@@ -134,7 +135,7 @@ impl Accounting for PerCpu {
 
     fn count(resident: &Self::Resident) -> u64 {
         let sum = resident.iter().fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)));
-        // A reader may see a page go that it has not seen come.
+        // A reader may see the removal of a page without its addition.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a space is what it has to be: for tests.
+//! Consistency checks for tests.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Acquire;
@@ -13,11 +13,11 @@ use super::space::{Space, for_each};
 use super::strategies::Strategies;
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
-    /// Counts what there is, while nobody changes it.
+    /// Counts tables and pages. There must be no concurrent changes.
     ///
     /// # Panics
-    /// If entries overlap, tables have what is not mapped or allow more than they may, or the reverse map
-    /// does not have what tables have.
+    /// If entries overlap, if tables contain pages that are not mapped or grant more than the map, or if the reverse
+    /// map differs from the tables.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         let mut entries = self.map.write(cpu);
@@ -55,10 +55,10 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
 }
 
 impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
-    /// Compares the reverse map with what all tables have, where nobody changes either.
+    /// Compares the reverse map with all tables. There must be no concurrent changes.
     ///
     /// # Panics
-    /// If they differ, or these are not all spaces.
+    /// If they differ, or if `spaces` does not contain all spaces.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>, spaces: &[&Space<'m, M, S>]) {
         let mut walked: Vec<BTreeSet<(u64, Page)>> = Vec::new();

@@ -1,10 +1,10 @@
-//! A structure for each operation that maps: DragonFly's backings, Linux' `anon_vma`.
+//! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux' `anon_vma`.
 //!
-//! A frame knows its *object* and its page number; an object knows the parts of spaces where its frames
-//! may be. Whether a frame is there, the table's entry says: so what backings say may be more than
-//! what is, and nothing is kept for a page. An object comes with the first fault. A fork adds its backings to the
-//! objects of those that it copies, and frames that are copied later belong to the same object, as with Linux'
-//! `anon_vma` until 2.6.33: no chains, and a walk looks at all spaces of the family.
+//! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may be
+//! mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more than is
+//! mapped, and nothing is stored for each page. The first fault creates the object. A fork adds its backings to the
+//! objects of the backings that it copies, and frames that are copied later belong to the same object, as with
+//! Linux' `anon_vma` until 2.6.33: there are no chains, and a walk visits all spaces of the family.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -24,18 +24,18 @@ use super::pmap::Pmap;
 use super::reverse::{Mapping, Reverse};
 use crate::invalidation::Stamp;
 
-/// What is behind an entry of a map. Those that are made of one have the same.
+/// The backing of a map entry. Entries that are split from one entry share it.
 pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
-    /// Whether two entries have the same.
+    /// Returns whether two entries share a backing.
     fn is_same(&self, other: &Self) -> bool;
 
-    /// Whether it is behind these pages as well, from now on.
+    /// Extends the backing to these pages if possible. Returns whether it was extended.
     fn extend(&self, pages: Pages) -> bool;
 
-    /// What is behind an entry of a copy of the space.
+    /// Returns the backing for the entry of a forked space.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
-    /// An entry is gone, after its pages' frames.
+    /// Drops an entry's reference, after the frames of its pages were removed.
     fn end(self, guard: &Guard<'_, impl Platform>);
 }
 
@@ -53,50 +53,50 @@ impl<R: Reverse> Backing<R> for () {
     fn end(self, _: &Guard<'_, impl Platform>) {}
 }
 
-/// Where frames are mapped: by the operation that has mapped. Each table has a lock, as Linux' do.
+/// A reverse map with one structure for each mapping operation. Each page table has a lock, as in Linux.
 #[derive(Debug)]
 pub enum PerBacking {}
 
-/// Pages of a space where frames of an object may be.
+/// Pages of a space where frames of an object may be mapped.
 #[derive(Debug)]
 pub struct Part {
     pmap: Arc<Pmap<PerBacking>>,
-    /// They grow and never shrink, under the map's lock.
+    /// The range grows, under the map's lock, and never shrinks.
     start: AtomicU64,
     end: AtomicU64,
-    /// Null until the first fault.
+    /// The object, or null until the first fault.
     object: AtomicPtr<Object>,
-    /// Its place in the object's list, whose lock guards it.
+    /// Its position in the object's list. The list's lock guards it.
     place: AtomicUsize,
 }
 
-/// What frames belong to.
+/// An object, to which frames belong.
 #[derive(Debug)]
 struct Object {
-    /// Parts; the object is there as long as there is one, and an epoch longer.
+    /// The parts. The object exists as long as it has one, and an epoch longer.
     parts: Lock<Vec<NonNull<Part>>>,
 }
 
-// SAFETY: parts are in the list as long as they are there.
+// SAFETY: a part is removed from the list before it is freed.
 unsafe impl Send for Object {}
 // SAFETY: as above.
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Adds a part to the list. The object has one already, or nobody else knows it.
+    /// Adds a part to the list. The list is not empty, or no other thread knows the object.
     fn add(&self, part: &Part) {
         let mut parts = self.parts.lock_briefly();
         part.place.store(parts.len(), Relaxed);
         parts.push(NonNull::from(part));
     }
 
-    /// Whether the list is empty now.
+    /// Removes a part. Returns whether the list is now empty.
     fn remove(&self, part: &Part) -> bool {
         let mut parts = self.parts.lock_briefly();
         let place = part.place.load(Relaxed);
         parts.swap_remove(place);
         if let Some(moved) = parts.get(place) {
-            // SAFETY: it is in the list.
+            // SAFETY: the part is in the list, and is freed only after its removal.
             unsafe { moved.as_ref() }.place.store(place, Relaxed);
         }
         parts.is_empty()
@@ -118,7 +118,7 @@ impl Part {
         Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
     }
 
-    /// The object of its frames.
+    /// Returns the object, and creates it at the first fault.
     fn object(&self) -> *mut Object {
         let object = self.object.load(Acquire);
         if object.is_null() { self.new_object() } else { object }
@@ -132,7 +132,8 @@ impl Part {
         match self.object.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: we have just made it, and nobody knows it. The part's place is 0 in both.
+                // SAFETY: this thread has just made the object, and no other thread knows it. The part's position
+                // is 0 in both objects.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -153,7 +154,7 @@ impl Backing<PerBacking> for Arc<Part> {
 
     fn fork(&self, pmap: &Arc<Pmap<PerBacking>>) -> Arc<Part> {
         let part = Part::new(pmap, self.pages());
-        // SAFETY: we are a part of it, and so it is there.
+        // SAFETY: this part is in the object's list, so the object exists.
         if let Some(object) = unsafe { self.object.load(Acquire).as_ref() } {
             part.object.store(ptr::from_ref(object).cast_mut(), Release);
             object.add(&part);
@@ -162,21 +163,22 @@ impl Backing<PerBacking> for Arc<Part> {
     }
 
     fn end(self, guard: &Guard<'_, impl Platform>) {
-        // Its address stays until it is in no list any more; only the map has it, whose lock we have.
+        // Its address does not change while it is in a list. Only the map refers to it, and the caller holds the
+        // map's lock.
         if Arc::strong_count(&self) > 1 {
             return;
         }
         let object = self.object.load(Acquire);
-        // SAFETY: we are a part of it, and so it is there.
+        // SAFETY: this part is in the object's list, so the object exists.
         if unsafe { object.as_ref() }.is_some_and(|object| object.remove(&self)) {
-            // SAFETY: it came from a box. No part leads to it, nor does a frame; who has found it by a
-            // frame is in a section.
+            // SAFETY: the object came from a box. No part and no frame refers to it any more, and a thread that
+            // found it through a frame is in a section.
             unsafe { guard.retire(object) };
         }
     }
 }
 
-/// What a frame belongs to.
+/// The object and the page number of a frame.
 #[derive(Debug, Default)]
 pub struct Owner {
     object: AtomicPtr<Object>,
@@ -242,7 +244,7 @@ impl Reverse for PerBacking {
             mark(&frames.bucket(frame).stamp);
             record.count.fetch_sub(1, Release) == 1
         } else {
-            // Nobody else has had it, or will: our entry was the only way to it.
+            // No other thread had the frame or can get it: this entry was the only path to it.
             record.count.store(0, Relaxed);
             true
         };
@@ -260,12 +262,12 @@ impl Reverse for PerBacking {
     ) {
         let _guard = cpu.pin();
         let owner = &frames.record(frame).of;
-        // SAFETY: an object that a frame has lost is there until our section ends.
+        // SAFETY: an object that a frame belonged to in this section exists until the section ends.
         let Some(object) = (unsafe { owner.object.load(Acquire).as_ref() }) else { return };
         let page = Page(owner.page.load(Relaxed));
         let parts = object.parts.lock_briefly();
         for part in parts.iter() {
-            // SAFETY: it is in the list.
+            // SAFETY: the part is in the list, and is freed only after its removal.
             let part = unsafe { part.as_ref() };
             if !part.pages().contains(page) {
                 continue;

@@ -1,12 +1,12 @@
-//! Entries of a map, and what is done with them whatever they are kept in: clipping and merging, as
-//! FreeBSD's `vm_map.c` and Linux' `mm/vma.c` do it.
+//! Entries of a map, and operations on them for any data structure: clipping and merging, as in FreeBSD's
+//! `vm_map.c` and Linux' `mm/vma.c`.
 
 use knee_vm::{MapError, Page, Pages, Protection};
 
 use super::backing::Backing;
 use super::reverse::Reverse;
 
-/// A map's entry, Linux' VMA.
+/// A map entry: Linux' VMA.
 #[derive(Debug)]
 pub struct Entry<R: Reverse> {
     pub(super) pages: Pages,
@@ -14,15 +14,15 @@ pub struct Entry<R: Reverse> {
     pub(super) backing: R::Backing,
 }
 
-/// Entries in the order of their pages, held for changes. None overlap.
+/// The entries of a map that is locked for writing, ordered by page. Entries do not overlap.
 ///
-/// Changes to an entry exclude faults on its pages until the map is let go of, or
+/// A change to an entry excludes faults on its pages until the map is unlocked or
 /// [downgraded](Entries::downgrade).
 pub trait Entries<R: Reverse> {
-    /// The last that begins at this page or before.
+    /// Returns the last entry that begins at or before this page.
     fn up_to(&self, page: Page) -> Option<View<'_, R>>;
 
-    /// The first that begins at this page or after.
+    /// Returns the first entry that begins at or after this page.
     fn from(&self, page: Page) -> Option<View<'_, R>>;
 
     /// The last that begins before this page.
@@ -30,35 +30,35 @@ pub trait Entries<R: Reverse> {
         self.up_to(Page(page.0.checked_sub(1)?))
     }
 
-    /// Adds one where none is.
+    /// Inserts an entry, which must not overlap another one.
     fn insert(&mut self, entry: Entry<R>);
 
-    /// Removes the one that begins there, and returns what is behind it.
+    /// Removes the entry that begins at `start`, and returns its backing.
     fn remove(&mut self, start: Page) -> R::Backing;
 
-    /// Has the one that begins at `start` end elsewhere.
+    /// Changes the end of the entry that begins at `start`.
     fn set_end(&mut self, start: Page, end: Page);
 
-    /// Has the one that begins at `start` begin elsewhere.
+    /// Changes the start of the entry that begins at `start`.
     fn set_start(&mut self, start: Page, new: Page);
 
-    /// Changes what may be done with the one that begins at `start`.
+    /// Changes the protection of the entry that begins at `start`.
     fn set_protection(&mut self, start: Page, protection: Protection);
 
-    /// The first page of the first gap of at least `count` pages among these.
+    /// Returns the start of the first gap of at least `count` pages in this range.
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
-    /// Pages from `start` on have been unmapped.
+    /// Reports that pages from `start` on were unmapped.
     fn unmapped(&mut self, start: Page);
 
-    /// Excludes faults on all pages.
+    /// Excludes faults on all pages of the space.
     fn exclude_faults(&mut self);
 
-    /// Calls `with` while others may read the map and none may change it.
+    /// Calls `with` while other threads may read the map, but not change it.
     fn downgrade<T>(self, with: impl FnOnce() -> T) -> T;
 }
 
-/// An entry as it is.
+/// A view of an entry.
 #[derive(Debug)]
 pub struct View<'a, R: Reverse> {
     pub(super) pages: Pages,
@@ -66,7 +66,7 @@ pub struct View<'a, R: Reverse> {
     pub(super) backing: &'a R::Backing,
 }
 
-/// Maps pages where nothing is, with their own backing unless a neighbour's does.
+/// Maps unmapped pages. They get a new backing, unless a neighbor's backing can be extended.
 pub(super) fn map<R: Reverse>(
     entries: &mut impl Entries<R>,
     pages: Pages,
@@ -102,7 +102,7 @@ pub(super) fn map<R: Reverse>(
     Ok(())
 }
 
-/// Unmaps pages; returns how many were mapped. `end` is called with what entries had that are gone.
+/// Unmaps pages and returns how many were mapped. Calls `end` with the backing of each removed entry.
 pub(super) fn unmap<R: Reverse>(
     entries: &mut impl Entries<R>,
     pages: Pages,
@@ -143,7 +143,7 @@ pub(super) fn unmap<R: Reverse>(
     count
 }
 
-/// Changes what may be done with pages; whether all were mapped, or else nothing has changed.
+/// Changes the protection of pages. If not all are mapped, it changes nothing and returns false.
 pub(super) fn protect<R: Reverse>(
     entries: &mut impl Entries<R>,
     pages: Pages,
@@ -185,7 +185,7 @@ fn is_all_mapped<R: Reverse>(entries: &impl Entries<R>, pages: Pages) -> bool {
     end >= pages.end
 }
 
-/// Makes two entries of the one that goes across a page's beginning.
+/// Splits the entry that contains a page at the page's start: FreeBSD's clipping.
 fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     let Some(found) = entries.before(at) else { return };
     if found.pages.end > at {
@@ -197,7 +197,7 @@ fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     }
 }
 
-/// Makes one entry of the two that meet at a page's beginning, if they are alike.
+/// Merges the two entries that meet at a page's start, if they differ only in their pages.
 fn merge<R: Reverse>(entries: &mut impl Entries<R>, at: Page) -> bool {
     let Some(left) = entries.before(at) else {
         return false;

@@ -1,4 +1,5 @@
-//! What is known of each frame, beside the embedder's [`FrameMeta`](knee_vm::FrameMeta): `vm_page`, `struct page`.
+//! The metadata of each frame, in addition to the embedder's [`FrameMeta`](knee_vm::FrameMeta): `vm_page`,
+//! `struct page`.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -11,36 +12,36 @@ use super::pools::Pools;
 use super::reverse::Reverse;
 use crate::invalidation::Stamp;
 
-/// A frame. In a line of its own, as `struct page` is: locks of tables are not to disturb each other.
+/// The record of a frame, in its own cache line like `struct page`, so that the locks of tables do not share lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record<R: Reverse> {
-    /// Of a table, if tables have locks.
+    /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
-    /// Whether more than one entry of tables had it since it was allocated, and others may still
-    /// have to forget that they had. Changed by whoever alone has it, or with its bucket.
+    /// Whether more than one page-table entry has contained it since it was allocated, so that TLBs may still
+    /// contain it for a previous one. Changed by its only owner, or under its bucket's lock.
     pub(super) was_shared: AtomicBool,
-    /// Entries of tables that have it.
+    /// The number of page-table entries that contain it.
     pub(super) count: AtomicU32,
-    /// The next in a list of frames that are on their way back.
+    /// The next frame in a list of frames to free.
     pub(super) next: AtomicU64,
-    /// Where it is mapped.
+    /// Its part of the reverse map.
     pub(super) of: R::OfFrame,
 }
 
-/// What some frames have together: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
+/// The shared state of some frames: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Bucket {
     pub(super) lock: Lock<()>,
-    /// Marked by sections that have taken a frame of the bucket out of a table.
+    /// Marked by sections that have removed a frame of the bucket from a table.
     pub(super) stamp: Stamp,
 }
 
-/// Buckets. FreeBSD has as many as CPUs, 256 at most.
+/// The bucket count. FreeBSD has one bucket for each CPU, at most 256.
 const BUCKETS: usize = 64;
 
-/// The entries of a table.
+/// The entries of a page table.
 type Table = [AtomicU64; ENTRIES];
 
 /// The frames of a machine.
@@ -53,7 +54,7 @@ pub struct Frames<'m, M: Machine, R: Reverse> {
 }
 
 impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
-    /// Those with smaller numbers than `end`.
+    /// Creates the records of the frames with numbers less than `end`.
     pub(super) fn new(machine: &'m M, end: usize) -> Result<Frames<'m, M, R>, OutOfMemory> {
         let mut records = Vec::new();
         records.try_reserve_exact(end)?;
@@ -76,12 +77,12 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         &self.records[frame.0 as usize]
     }
 
-    /// All records, by frames' numbers.
+    /// Returns all records, indexed by frame number.
     pub(super) fn records(&self) -> &[Record<R>] {
         &self.records
     }
 
-    /// Frames of 2 MiB have the same, as on FreeBSD.
+    /// The frames of 2 MiB share a bucket, as on FreeBSD.
     #[inline]
     pub(super) fn bucket(&self, frame: Frame) -> &Bucket {
         &self.buckets[(frame.0 >> 9) as usize % BUCKETS]
@@ -92,22 +93,23 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         self.bucket(frame).lock.lock_briefly()
     }
 
-    /// Whether other entries of tables have a frame that one has, which stays so if not.
+    /// Returns whether more than one page-table entry contains a frame. False is stable, because the caller's entry
+    /// is then the only one.
     #[inline]
     pub(super) fn is_shared(&self, frame: Frame) -> bool {
         let record = self.record(frame);
         if !record.was_shared.load(Relaxed) {
             return false;
         }
-        // With the bucket: who is told no sees the marks of those that had it.
+        // Under the bucket's lock: after false, the caller sees the marks of the previous owners' sections.
         let _bucket = self.lock_bucket(frame);
         record.count.load(Acquire) > 1
     }
 
-    /// The entries of a table, which stays as long as its space.
+    /// Returns the entries of a table. The table exists as long as its space.
     #[inline]
     pub(super) fn table(&self, frame: Frame) -> &Table {
-        // SAFETY: tables are freed with their space, which the caller has; their entries are atomics.
+        // SAFETY: tables are freed with their space, which the caller borrows. All accesses to entries are atomic.
         unsafe { self.machine.address(frame).cast::<Table>().as_ref() }
     }
 }

@@ -1,9 +1,9 @@
-//! Where to begin to look for room.
+//! A cache of where the search for a gap begins.
 
 use knee_vm::{Page, Pages};
 
-/// There is no gap of more than `hole` pages before `from`. Linux' `free_area_cache` and
-/// `cached_hole_size`, until its trees knew their gaps in 3.8.
+/// The invariant: there is no gap of more than `hole` pages before `from`. These are Linux' `free_area_cache` and
+/// `cached_hole_size`, which Linux used until its trees recorded gaps in 3.8.
 #[derive(Debug, Default)]
 pub(super) struct GapCache {
     from: Page,
@@ -11,13 +11,13 @@ pub(super) struct GapCache {
 }
 
 impl GapCache {
-    /// Pages have been unmapped, and are in a gap that begins at `start`.
+    /// Reports that pages were unmapped, in a gap that begins at `start`.
     pub(super) fn unmapped(&mut self, start: Page) {
         self.from = self.from.min(start);
     }
 
-    /// The beginning of the first gap among these pages that has `count`. `entries` calls what it is given
-    /// with entries in order, from the last that begins before a page on, as long as that says so.
+    /// Returns the start of the first gap of `count` pages in this range. `entries` calls its argument with the
+    /// entries in order, from the last one that begins before a page, until the argument returns false.
     pub(super) fn find(
         &mut self,
         pages: Pages,

@@ -1,8 +1,8 @@
-//! Locks that some holders have while they wait for other CPUs.
+//! Locks that a thread may hold while it waits for other CPUs.
 //!
-//! A kernel's CPU that spins for a lock takes interrupts meanwhile. So must one of ours: the holder may be
-//! waiting for it to forget pages. Whoever waits for a lock of this file waits as the platform says that
-//! it is given, see [`OnCpu`](super::on_cpu::OnCpu).
+//! In a kernel, a CPU that spins for a lock still takes interrupts. A CPU here must also handle requests, because
+//! the lock's holder may wait for it to flush pages. So all waits for these locks go through the platform that the
+//! caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
 
-/// What one at a time has.
+/// A spin lock.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one at a time has the value.
+// SAFETY: the lock gives one thread at a time access to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -34,7 +34,7 @@ impl<T> Lock<T> {
         Held(self)
     }
 
-    /// For a lock whose holders wait for nobody.
+    /// Takes a lock whose holders never wait for other CPUs.
     #[inline]
     pub(super) fn lock_briefly(&self) -> Held<'_, T> {
         let mut round = 0_u32;
@@ -50,16 +50,16 @@ impl<T> Lock<T> {
     }
 }
 
-/// A moment of a short wait.
+/// One round of a short wait.
 fn relax(round: u32) {
-    // A thread that holds a lock may have lost its CPU; a kernel's CPU has not.
+    // The holder may have been preempted, which cannot happen to a kernel's spin lock.
     if round.is_multiple_of(64) {
         return std::thread::yield_now();
     }
     std::hint::spin_loop();
 }
 
-/// The value of a [`Lock`] that is held.
+/// The guard of a [`Lock`].
 #[derive(Debug)]
 pub(super) struct Held<'a, T>(&'a Lock<T>);
 
@@ -68,7 +68,7 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we have the lock.
+        // SAFETY: this guard holds the lock.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -76,7 +76,7 @@ impl<T> Deref for Held<'_, T> {
 impl<T> DerefMut for Held<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: we have the lock.
+        // SAFETY: this guard holds the lock.
         unsafe { &mut *self.0.value.get() }
     }
 }
@@ -88,10 +88,10 @@ impl<T> Drop for Held<'_, T> {
     }
 }
 
-/// What one writes or many read: `mmap_lock`. Readers let writers that wait go first.
+/// A read-write lock: `mmap_lock`. Readers let waiting writers go first.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
-    /// Readers; [`WAITING`] for each writer that waits; [`WRITER`].
+    /// The number of readers, plus [`WAITING`] for each waiting writer, plus [`WRITER`] if a writer holds the lock.
     state: AtomicU64,
     value: UnsafeCell<T>,
 }
@@ -99,7 +99,7 @@ pub(super) struct Shared<T> {
 const WAITING: u64 = 1 << 32;
 const WRITER: u64 = 1 << 63;
 
-// SAFETY: one has the value, or many read it.
+// SAFETY: either one thread writes the value, or any number of threads read it.
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -111,7 +111,7 @@ impl<T> Shared<T> {
     pub(super) fn read(&self, platform: &impl Platform) -> Reading<'_, T> {
         let try_read = || {
             let state = self.state.load(Relaxed);
-            // A state from `WAITING` on has a writer, or one that waits.
+            // A state of at least `WAITING` has a writer or a waiting writer.
             state < WAITING
                 && self.state.compare_exchange_weak(state, state + 1, Acquire, Relaxed).is_ok()
         };
@@ -140,7 +140,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// A [`Shared`] that is held for reading.
+/// The guard of a [`Shared`] that is locked for reading.
 #[derive(Debug)]
 pub(super) struct Reading<'a, T>(&'a Shared<T>);
 
@@ -149,7 +149,7 @@ impl<T> Deref for Reading<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: nobody writes.
+        // SAFETY: this guard holds the lock for reading, so no thread writes.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -161,16 +161,16 @@ impl<T> Drop for Reading<'_, T> {
     }
 }
 
-/// A [`Shared`] that is held for writing.
+/// The guard of a [`Shared`] that is locked for writing.
 #[derive(Debug)]
 pub(super) struct Writing<'a, T>(&'a Shared<T>);
 
 impl<'a, T> Writing<'a, T> {
-    /// Others may read from now on, and we do: `mmap_write_downgrade`.
+    /// Turns the write lock into a read lock, so that other threads can read too: `mmap_write_downgrade`.
     pub(super) fn downgrade(self) -> Reading<'a, T> {
         let shared = self.0;
         std::mem::forget(self);
-        // From a writer to a reader; those who wait stay. Release: readers see what was written.
+        // Replaces the writer by a reader and keeps waiting writers. Release: readers see the writes.
         shared.state.fetch_sub(WRITER - 1, Release);
         Reading(shared)
     }
@@ -181,7 +181,7 @@ impl<T> Deref for Writing<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we have it alone.
+        // SAFETY: this guard holds the lock for writing.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -189,7 +189,7 @@ impl<T> Deref for Writing<'_, T> {
 impl<T> DerefMut for Writing<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: we have it alone.
+        // SAFETY: this guard holds the lock for writing.
         unsafe { &mut *self.0.value.get() }
     }
 }

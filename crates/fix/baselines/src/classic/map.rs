@@ -1,4 +1,4 @@
-//! What maps do, and how they are locked.
+//! The interface of maps, and their locking.
 
 use std::fmt::Debug;
 
@@ -7,19 +7,19 @@ use knee_vm::{Cpu, Machine, Page, Protection};
 use super::entries::Entries;
 use super::reverse::Reverse;
 
-/// Entries of a space, and their locks.
+/// The map of a space: its entries and their locks.
 pub trait Map<R: Reverse>: Debug + Send + Sync {
-    /// The map, held for changes.
+    /// The map, locked for writing.
     type Writing<'a, 'm: 'a, M: Machine>: Entries<R>
     where
         Self: 'a,
         M: 'm;
 
-    /// A map without entries.
+    /// Creates an empty map.
     fn new() -> Self;
 
-    /// Calls `with` with the entry that a page is in, which does not change meanwhile. None if it is in
-    /// none.
+    /// Calls `with` with the entry that contains a page. The entry does not change during the call. Returns `None`
+    /// if no entry contains the page.
     fn with_entry<M: Machine, T>(
         &self,
         cpu: &Cpu<'_, M>,
@@ -27,19 +27,18 @@ pub trait Map<R: Reverse>: Debug + Send + Sync {
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T>;
 
-    /// Has the map for changes.
+    /// Locks the map for writing.
     fn write<'a, 'm, M: Machine + 'm>(&'a self, cpu: &'a Cpu<'m, M>) -> Self::Writing<'a, 'm, M>;
 
-    /// Calls `with` while nobody changes the map.
+    /// Calls `with` with the map locked for reading.
     fn read<M: Machine, T>(&self, cpu: &Cpu<'_, M>, with: impl FnOnce() -> T) -> T;
 
-    /// Takes all entries out of a map that nobody else has, and calls `end` with how many pages each has
-    /// and what is behind it.
+    /// Removes all entries, and calls `end` with the page count and the backing of each.
     fn clear(&mut self, end: impl FnMut(u64, R::Backing));
 }
 
-/// A kind of map, for whichever reverse map.
+/// A kind of map, for any reverse map.
 pub trait MapKind: Debug + 'static {
-    /// The map.
+    /// The map type.
     type Map<R: Reverse>: Map<R>;
 }

@@ -1,4 +1,4 @@
-//! What all spaces of a machine have together, and what is done with tables.
+//! The shared state of all spaces of a machine, and operations on page tables.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,26 +17,26 @@ use super::reverse::{Mapping, Reverse};
 use super::strategies::{BackingOf, Strategies};
 use crate::invalidation::{Invalidation, Stamp};
 
-/// What all [spaces](super::Space) of a machine that follow the same strategies have together: where each
-/// frame is mapped, who is invalidating, and how much is mapped. A machine has one.
+/// The shared state of all [spaces](super::Space) of a machine: the reverse map, the sections of delayed
+/// invalidation, and the accounting. A machine has one.
 pub struct Memory<'m, M: Machine, S: Strategies> {
     pub(super) frames: Frames<'m, M, S::Reverse>,
     form: S::Invalidation,
     places: Box<[CachePadded<<S::Invalidation as Invalidation>::Place>]>,
     pub(super) accounting: S::Accounting,
-    /// The first frame of those that nobody has any more, and that CPUs may still know.
+    /// The list of frames that are no longer mapped, but that TLBs may still contain.
     limbo: Lock<u64>,
 }
 
-/// The end of a list of frames.
+/// The end of a frame list.
 const END: u64 = u64::MAX;
 
 impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
-    /// The memory of a machine whose frames have smaller numbers than `frames`, of which so many pages
-    /// may be mapped. `form` is the form of [delayed invalidation](crate::invalidation).
+    /// Creates the state for a machine whose frame numbers are less than `frames`. At most `limit` pages may be
+    /// mapped. `form` is the form of [delayed invalidation](crate::invalidation).
     ///
     /// # Errors
-    /// There is no memory for a record of each frame.
+    /// If there is no memory for a record of each frame.
     pub fn new(
         machine: &'m M,
         frames: usize,
@@ -55,13 +55,13 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Pages that are mapped in all spaces. Exact if nobody maps or unmaps meanwhile.
+    /// Returns the number of pages that all spaces map. The number is exact only if there are no concurrent changes.
     pub fn used(&self) -> u64 {
         self.accounting.used()
     }
 
-    /// Where a frame is mapped, by the reverse map: the numbers of spaces and the pages there, in any
-    /// order. Exact if nobody changes that meanwhile.
+    /// Returns the mappings of a frame from the reverse map: space numbers and pages, in any order. The result is
+    /// exact only if there are no concurrent changes.
     ///
     /// # Panics
     /// If the machine has no such frame.
@@ -72,53 +72,54 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     }
 
     /// # Panics
-    /// If the CPU is another machine's.
+    /// If the CPU is of another machine.
     #[inline]
     pub(super) fn check(&self, cpu: &Cpu<'m, M>) {
         assert!(std::ptr::eq(self.frames.machine, cpu.machine()), "the CPU is of another machine");
     }
 
-    /// A section begins, in which the CPU takes pages out of tables and flushes them.
+    /// Begins a section, in which the CPU removes pages from tables and flushes them.
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
-        // SAFETY: the CPU has the place for itself, and is in no section: each of our functions that
-        // begins one ends it, and calls no other that does. Places stay as long as the form.
+        // SAFETY: only this CPU uses the place, and it is not in a section: each function here that begins a
+        // section ends it, and calls no function that begins one. Places exist as long as the form.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
 
-    /// Waits until all CPUs have forgotten where a frame was mapped, by those who have taken it out of
-    /// tables. The caller is in no section and has no lock of a table.
+    /// Waits until all CPUs have flushed the former mappings of a frame. The caller must not be in a section or hold
+    /// the lock of a table.
     fn wait(&self, cpu: &Cpu<'m, M>, frame: Frame) {
-        // Who has marked the stamp has had the lock before.
+        // Sections that have marked the stamp held this lock before.
         drop(self.frames.lock_bucket(frame));
         let places = self.places.iter().map(|place| &**place);
         self.form.wait(places, &self.frames.bucket(frame).stamp, &OnCpu::of(cpu));
     }
 
-    /// Frees a frame that no table has any more, and that our CPUs have forgotten.
+    /// Frees a frame that is in no table. The CPUs of the caller's space have flushed it.
     #[inline]
     fn frame_recycled(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             self.wait(cpu, frame);
         }
-        // SAFETY: no table has it, and all CPUs have forgotten it.
+        // SAFETY: no table contains the frame, and all CPUs have flushed it.
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Frees a frame that no table has any more, when nobody can be asked to wait.
+    /// Frees a frame that is in no table, if the caller cannot wait: at once, or in a later
+    /// [`catch_up`](Memory::catch_up).
     pub(super) fn put_off(&self, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             let mut limbo = self.limbo.lock_briefly();
             self.frames.record(frame).next.store(*limbo, Relaxed);
             *limbo = frame.0;
         } else {
-            // SAFETY: no table has it, and one that had is a space's that is gone.
+            // SAFETY: no table contains the frame, and the only space that had mapped it was dropped.
             unsafe { self.frames.machine.free(&[frame]) };
         }
     }
 
-    /// Frees what was [put off](Memory::put_off).
+    /// Frees the frames that were [put off](Memory::put_off).
     pub(super) fn catch_up(&self, cpu: &Cpu<'m, M>) {
         let mut next = std::mem::replace(&mut *self.limbo.lock_briefly(), END);
         while next != END {
@@ -128,7 +129,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Gets a frame of zeros where there seemed to be none.
+    /// Prepares a frame of zeros, after an allocation failed.
     #[cold]
     fn find_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.frames.pools.refill_page(cpu).or_else(|_| {
@@ -137,8 +138,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Makes a page present that may be accessed this way, as a map's entry says, which cannot change
-    /// meanwhile: `pmap_enter`. Returns how many pages more are present.
+    /// Makes a page present for an access that the map entry allows: `pmap_enter`. The entry cannot change meanwhile.
+    /// Returns the number of pages that became present.
     #[inline]
     pub(super) fn enter(
         &self,
@@ -153,7 +154,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         let writes = access.contains(Protection::WRITE);
         let mut settled = None;
         loop {
-            // Where there is none, that shows when it is needed.
+            // A failure matters only if the frame is needed, below.
             let _ = self.frames.pools.refill_page(cpu);
             let mut whole = pmap.lock_whole(cpu);
             let guard = self.frames.lock_table(cpu, table);
@@ -168,7 +169,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 };
                 let of = Mapping { pmap, space: whole.space(), page };
                 S::Reverse::insert(&self.frames, of, frame, backing);
-                // Release: who finds the frame finds zeros.
+                // Release: a CPU that finds the frame sees its zeros.
                 entry.store(M::Format::page_or_prot_none(frame, protection), Release);
                 return Ok(1);
             };
@@ -184,12 +185,12 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                         self.find_page(cpu)?;
                         continue;
                     };
-                    // CPUs forget the old page before any of them gets the new one.
+                    // All CPUs flush the old page before any of them can access the new one.
                     entry.store(ABSENT, Relaxed);
                     pmap.shoot_down(cpu, Pages::new(page, 1));
                     let address = |frame| self.frames.machine.address(frame);
-                    // SAFETY: the new frame is ours. The old one counts our entry, which is gone: nobody
-                    // frees it or writes there.
+                    // SAFETY: only this thread owns the new frame. The old frame's count still includes the
+                    // cleared entry, so no thread frees the frame or writes to it.
                     unsafe { address(frame).copy_to_nonoverlapping(address(new), PAGE) };
                     let of = Mapping { pmap, space: whole.space(), page };
                     let free = |frame| self.free(cpu, frame);
@@ -203,8 +204,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
-                    // We have it alone, and those who had it may read what we wrote. With locks we
-                    // cannot wait for them: they may wait for our locks.
+                    // Only this space maps the frame, but TLBs may contain it for former mappings, and their CPUs
+                    // could read the new data. This thread cannot wait with locks held, because the sections that
+                    // it waits for may wait for these locks.
                     drop((guard, whole));
                     self.wait(cpu, frame);
                     settled = Some(frame);
@@ -219,16 +221,16 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     }
 
     fn free(&self, cpu: &Cpu<'m, M>, frame: Frame) {
-        // SAFETY: the reverse map needs it no more; no table has it.
+        // SAFETY: the reverse map does not use the frame any more, and no table contains it.
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Takes these pages out of the tables and frees their frames: `pmap_remove`. Returns how many were
-    /// present.
+    /// Removes these pages from the tables and frees their frames: `pmap_remove`. Returns how many were present.
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // Before the first table is locked: who finds there what we have left sees it, or that it is over.
+        // Incremented before the first table is locked: an operation that finds an entry cleared by this one sees
+        // the increment, or this one has flushed.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);
@@ -254,8 +256,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 }
             }
         });
-        // Others that take pages of ours out at the same time may not have flushed them yet, and who has
-        // called us wants them flushed: Linux' `mm_tlb_flush_nested`.
+        // Concurrent operations may have removed some of these pages and not flushed them yet, but the caller needs
+        // them flushed: Linux' `mm_tlb_flush_nested`.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }
@@ -273,8 +275,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         count
     }
 
-    /// Takes away from what is present of these pages what may not be done any more: `pmap_protect`. No
-    /// section is needed, as no frame loses a mapping.
+    /// Revokes rights of present pages that `protection` does not grant: `pmap_protect`. No section is needed,
+    /// because no frame loses a mapping.
     pub(super) fn restrict(
         &self,
         cpu: &Cpu<'m, M>,
@@ -304,9 +306,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Has a copy of a space, which nobody else knows, have the frames of this one, whose map is held
-    /// for writing; nobody may write to them from now on: `pmap_copy`, `copy_page_range`. Returns how
-    /// many are present. After an error the copy has some of them.
+    /// Maps the frames of one space in a copy and write-protects them in both: `pmap_copy`, `copy_page_range`. The
+    /// caller has locked the first space's map for writing, and no other thread uses the copy. Returns the number of
+    /// present pages. After an error, the copy maps some of the frames.
     pub(super) fn copy(
         &self,
         cpu: &Cpu<'m, M>,
@@ -361,10 +363,10 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
 
 impl<M: Machine, S: Strategies> Drop for Memory<'_, M, S> {
     fn drop(&mut self) {
-        // No space is left, and nobody invalidates.
+        // All spaces were dropped, and no thread invalidates.
         let mut next = *self.limbo.get_mut();
         while next != END {
-            // SAFETY: no table has it, and no CPU knows it.
+            // SAFETY: no table contains the frame, and all CPUs have flushed it.
             unsafe { self.frames.machine.free(&[Frame(next)]) };
             next = self.frames.record(Frame(next)).next.load(Relaxed);
         }
@@ -377,7 +379,7 @@ impl<M: Machine, S: Strategies> fmt::Debug for Memory<'_, M, S> {
     }
 }
 
-/// From the first page that is taken out of tables to the flush of all.
+/// A section: from the first page that is removed from tables to the flush of all.
 struct Section<'a, 'm, M: Machine, S: Strategies> {
     memory: &'a Memory<'m, M, S>,
     cpu: &'a Cpu<'m, M>,
@@ -386,7 +388,7 @@ struct Section<'a, 'm, M: Machine, S: Strategies> {
 impl<M: Machine, S: Strategies> Section<'_, '_, M, S> {
     #[inline]
     fn mark(&self, stamp: &Stamp) {
-        // SAFETY: as in `Memory::begin`, which has begun the section.
+        // SAFETY: as in `Memory::begin`, which has begun this section.
         unsafe { self.memory.form.mark(&self.memory.places[self.cpu.number()], stamp) };
     }
 }
@@ -395,7 +397,7 @@ impl<M: Machine, S: Strategies> Drop for Section<'_, '_, M, S> {
     #[inline]
     fn drop(&mut self) {
         let place = &self.memory.places[self.cpu.number()];
-        // SAFETY: as in `Memory::begin`, which has begun it.
+        // SAFETY: as in `Memory::begin`, which has begun this section.
         unsafe { self.memory.form.finish(place, &OnCpu::of(self.cpu)) };
     }
 }

@@ -1,8 +1,8 @@
-//! The older designs: a map of entries above tables, as the BSDs and Linux have it.
+//! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
 //!
-//! They are here to be measured beside [that of knee-vm](knee_vm::Space), each improvement that became
-//! famous by itself: a [`Space`] takes four [`Strategies`], and does what any
-//! [`AddressSpace`](crate::AddressSpace) does, to the same results.
+//! They exist to be measured beside [knee-vm's](knee_vm::Space), and to measure each well-known improvement
+//! separately. A [`Space`] combines four [`Strategies`]. It implements [`AddressSpace`](crate::AddressSpace) with the
+//! same results as any other design.
 //!
 //! | | | source |
 //! | --- | --- | --- |
@@ -31,7 +31,7 @@
 //! use knee_vm::hosted::Hosted;
 //! use knee_vm::{Page, Pages, Protection};
 //!
-//! /// FreeBSD of 2016.
+//! /// FreeBSD in 2016.
 //! type Strategies = (Tree, PerPage, Locked, OneCounter);
 //!
 //! let machine = Hosted::new(1024, 2);
@@ -41,7 +41,7 @@
 //! space.map(&cpu, Pages::new(Page(16), 4), Protection::READ_WRITE)?;
 //! cpu.store(&space, Page(16).address(), 42).unwrap();
 //!
-//! // Two spaces have the page until one of them writes to it.
+//! // Both spaces share the frame until one of them writes to it.
 //! let fork = space.fork(&cpu)?;
 //! assert_eq!(cpu.load(&fork, Page(16).address()), Ok(42));
 //! let (_, frame) = fork.present()[0];
@@ -50,22 +50,21 @@
 //! ```
 //!
 //! # How they work
-//! To map is to add an entry to the map, or to let a neighbour that is alike grow. A fault reads the
-//! map and makes the page present in the tables. To unmap is to clip and remove entries, and then, in a
-//! section of delayed invalidation, to take pages out of the tables and of the reverse map, and to
-//! flush them. So a frame may have lost its last mapping before some CPU has forgotten another: whoever frees
-//! it or writes to it as the only one that has it waits for the sections that have
-//! [marked](crate::invalidation) it. Frames that only one space ever had are nobody else's, and need no
+//! `map` adds an entry to the map, or extends a neighbor with the same attributes. A fault reads the map and makes the
+//! page present in the tables. `unmap` clips and removes entries. Then, in a section of delayed invalidation, it
+//! removes pages from the tables and the reverse map, and flushes them. So a frame may lose its last mapping while a
+//! TLB still contains it for a former one. A thread that frees such a frame, or writes to it as its only owner, waits
+//! for the sections that have [marked](crate::invalidation) it. A frame that only one space has ever mapped needs no
 //! wait.
 //!
-//! Locks are taken in this order: the map's or an entry's, the tables', and below these, for moments, those
-//! of the reverse map. The former two are held over flushes, as in the kernels, whose CPUs take interrupts
-//! while they wait for a lock; here they [answer](knee_vm::Machine::wait_while).
+//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. The first two are held during
+//! flushes, as in the kernels. There, CPUs take interrupts while they wait for a lock; here, they
+//! [handle requests](knee_vm::Machine::wait_while).
 //!
-//! # What is different from the sources
-//! Locks spin, and let others run, where kernels' sleep. All memory is of spaces' own. Tables stay until their
-//! space goes. The trees of maps do not know their gaps, so who looks for room goes from the first that may
-//! do, as Linux did until 3.8. Memory for entries is not fallible; frames are.
+//! # Differences from the sources
+//! Locks spin and yield where the kernels' sleep. All memory is private to its space. Tables exist until their space
+//! is dropped. The trees do not record gaps, so a search for a gap starts at the first possible one, as in Linux until
+//! 3.8. Allocations of entries cannot fail, but those of frames can.
 
 mod accounting;
 mod audit;

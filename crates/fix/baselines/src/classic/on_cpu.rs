@@ -1,12 +1,12 @@
-//! How a CPU waits.
+//! How a CPU waits for a lock.
 
 use knee_sync::Platform;
 use knee_vm::{Cpu, Machine};
 
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
-/// So a CPU may hold locks while it waits this way, as long as the CPUs that wait for these locks do the same:
-/// no CPU waits for one that waits for its answer.
+/// A CPU may hold locks while it waits for other CPUs this way, if the CPUs that wait for these locks also wait this
+/// way. Then no CPU waits for a lock whose holder waits for that CPU's answer.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,
@@ -14,7 +14,7 @@ pub(super) struct OnCpu<'m, M> {
 }
 
 impl<'m, M: Machine> OnCpu<'m, M> {
-    /// The platform of the thread that has this CPU, for as long as it has it.
+    /// Returns the platform for the thread that owns this CPU, while it owns it.
     #[inline]
     pub(super) fn of(cpu: &Cpu<'m, M>) -> OnCpu<'m, M> {
         OnCpu { machine: cpu.machine(), cpu: cpu.number() }
@@ -41,8 +41,8 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: the thread that made this has the `Cpu`, which stays on its CPU. Other CPUs wait for our locks
-        // this way, and so they answer.
+        // SAFETY: the thread that made `self` owns the `Cpu`, which stays on its CPU. CPUs that wait for this
+        // thread's locks also wait this way, so they answer.
         unsafe { self.machine.wait_while(self.cpu, condition) };
     }
 

@@ -1,4 +1,5 @@
-//! The tables of a space: as FreeBSD's `pmap`, they have what maps say, and only what somebody went to.
+//! The page tables of a space. Like FreeBSD's `pmap`, they contain only pages that the map permits and that were
+//! accessed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,29 +12,29 @@ use super::lock::{Held, Lock};
 use super::on_cpu::OnCpu;
 use super::reverse::Reverse;
 
-/// Bits of a page's number that a table resolves.
+/// The bits of a page number that one table level translates.
 const BITS: u32 = 9;
 
-/// Entries of a table.
+/// The number of entries of a table.
 pub(super) const ENTRIES: usize = 1 << BITS;
 
-/// Tables of a space, which stay until it goes.
+/// The tables of a space. They exist until the space is dropped.
 #[derive(Debug)]
 pub struct Pmap<R: Reverse> {
     pub(super) number: u64,
-    /// CPUs that may know pages of it.
+    /// The CPUs whose TLBs may contain pages of the space.
     pub(super) active: CpuSet,
     pub(super) root: Frame,
-    /// The lock of all tables, if they have one.
+    /// The lock of all tables, for reverse maps with one lock.
     pub(super) lock: Lock<R::OfSpace>,
-    /// Operations that have taken pages out of tables, or will, and have not flushed them yet.
+    /// The number of operations that have removed pages from tables, or will, and have not flushed them yet.
     pub(super) flushing: AtomicU32,
 }
 
-/// Numbers of other designs' spaces are below.
+/// The spaces of other designs have smaller numbers.
 const FIRST_NUMBER: u64 = 1 << 63;
 
-/// What a space keeps under its one lock, held if it has one.
+/// The state that a reverse map keeps for a space, with the space's lock held if it has one.
 pub(super) struct Whole<'a, R: Reverse> {
     held: Option<Held<'a, R::OfSpace>>,
     none: R::OfSpace,
@@ -60,36 +61,36 @@ impl<R: Reverse> Pmap<R> {
         Ok(Arc::new(Pmap { number, active, root, lock, flushing }))
     }
 
-    /// The lock of all tables, if they have one.
+    /// Takes the lock of all tables, if they have one lock.
     #[inline]
     pub(super) fn lock_whole<M: Machine>(&self, cpu: &Cpu<'_, M>) -> Whole<'_, R> {
         let held = R::ONE_LOCK.then(|| self.lock.lock(&OnCpu::of(cpu)));
         Whole { held, none: R::OfSpace::default() }
     }
 
-    /// Has other CPUs forget what they know of these pages.
+    /// Makes other CPUs flush these pages.
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
-        // SAFETY: a `Cpu` stays on its CPU. Whoever waits for a lock that we have answers: see `OnCpu`.
+        // SAFETY: a `Cpu` stays on its CPU. CPUs that wait for this CPU's locks answer; see `OnCpu`.
         unsafe {
             cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
     }
 }
 
-/// A page's slot in a table of this level.
+/// Returns the index of a page in a table of this level.
 #[inline]
 pub(super) fn slot(page: Page, level: u8) -> usize {
     (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
 impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
-    /// The lock of a table, if it has one.
+    /// Takes the lock of a table, if tables have locks.
     #[inline]
     pub(super) fn lock_table(&self, cpu: &Cpu<'m, M>, table: Frame) -> Option<Held<'_, ()>> {
         (!R::ONE_LOCK).then(|| self.record(table).lock.lock(&OnCpu::of(cpu)))
     }
 
-    /// The entry for a page, if there is a table for it.
+    /// Returns the entry of a page, if its table exists.
     pub(super) fn find(&self, pmap: &Pmap<R>, page: Page) -> Option<&AtomicU64> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
@@ -101,7 +102,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         Some(&self.table(table)[slot(page, 0)])
     }
 
-    /// The table that has a page's entry, with all above it.
+    /// Returns the table with a page's entry, and adds missing tables on the path.
     #[inline]
     pub(super) fn leaf(
         &self,
@@ -131,18 +132,18 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         let new = self.pools.zeroed(cpu)?;
         let _whole = pmap.lock_whole(cpu);
         let _table = self.lock_table(cpu, table);
-        // Whichever level: tables are read alike above the lowest.
+        // Any level above 0: the formats do not depend on it for tables.
         if let Entry::Table(other) = M::Format::read(entry.load(Relaxed), 1) {
-            // SAFETY: it is ours, and no table has it.
+            // SAFETY: this thread allocated the frame, and no table contains it.
             unsafe { self.pools.free(cpu, new) };
             return Ok(other);
         }
-        // Release: who finds it finds zeros.
+        // Release: a CPU that finds the table sees its zeros.
         entry.store(M::Format::table(new), Release);
         Ok(new)
     }
 
-    /// Calls `with` with each table that has entries for some of these pages, and with those pages.
+    /// Calls `with` with each lowest-level table of these pages, and the pages that it covers.
     pub(super) fn for_leaves(
         &self,
         pmap: &Pmap<R>,
@@ -175,9 +176,9 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         }
     }
 
-    /// Calls `with` with the frames of all tables, those below first.
+    /// Calls `with` with the frame of each table, children before parents.
     pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
-        // What is beyond is the kernel's.
+        // The entries beyond are the kernel's.
         let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);
         self.for_tables_below(pmap.root, M::Format::LEVELS - 1, slots, with);
     }

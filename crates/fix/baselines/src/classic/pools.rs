@@ -1,11 +1,11 @@
-//! Frames that each CPU keeps for itself, as kernels do.
+//! Per-CPU pools of frames, as in kernels.
 
 use std::cell::UnsafeCell;
 
 use crossbeam_utils::CachePadded;
 use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE};
 
-/// Frames that a CPU takes from the machine at once, and gives back at once.
+/// The number of frames that a CPU takes from the machine, or returns to it, at a time.
 const BATCH: usize = 32;
 
 /// A pool for each CPU of a machine.
@@ -17,13 +17,13 @@ pub(super) struct Pools<'m, M: Machine> {
 
 #[derive(Debug)]
 struct Pool {
-    /// Of zeros.
+    /// Frames of zeros.
     page: Option<Frame>,
-    /// With whatever content.
+    /// Frames with any content.
     frames: Vec<Frame>,
 }
 
-// SAFETY: a CPU's pool is used by the owner of the `Cpu` with its number alone, see `with`.
+// SAFETY: only the owner of the `Cpu` with a pool's number uses the pool; see `with`.
 unsafe impl<M: Machine> Sync for Pools<'_, M> {}
 
 impl<'m, M: Machine> Pools<'m, M> {
@@ -33,20 +33,20 @@ impl<'m, M: Machine> Pools<'m, M> {
         Pools { machine, pools: pools.collect() }
     }
 
-    /// Calls `with` with the CPU's pool. It uses none of these functions.
+    /// Calls `with` with the CPU's pool. `with` must not call functions of `self`.
     #[inline]
     fn with<R>(&self, cpu: &Cpu<'m, M>, with: impl FnOnce(&mut Pool) -> R) -> R {
-        // SAFETY: there is one `Cpu` of this number, says the caller of `Cpu::new`, and one thread uses it,
-        // as it is not `Sync`. The CPU is of our machine, which each operation of a space checks first.
+        // SAFETY: the caller of `Cpu::new` guarantees that there is one `Cpu` of this number, and only one thread
+        // uses it, as it is not `Sync`. Each operation of a space has checked that the CPU is of this machine.
         with(unsafe { &mut *self.pools[cpu.number()].get() })
     }
 
-    /// A frame of zeros.
+    /// Allocates a frame of zeros.
     pub(super) fn zeroed(&self, cpu: &Cpu<'m, M>) -> Result<Frame, OutOfMemory> {
         self.with(cpu, |pool| pool.zeroed(self.machine))
     }
 
-    /// Has a page ready for [`page`](Pools::page), if the machine has a frame.
+    /// Prepares a frame for [`page`](Pools::page), if the machine has one.
     #[inline]
     pub(super) fn refill_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.with(cpu, |pool| {
@@ -57,16 +57,16 @@ impl<'m, M: Machine> Pools<'m, M> {
         })
     }
 
-    /// A page of zeros, which takes no time.
+    /// Returns a prepared frame of zeros, without zeroing one now.
     #[inline]
     pub(super) fn page(&self, cpu: &Cpu<'m, M>) -> Option<Frame> {
         self.with(cpu, |pool| pool.page.take())
     }
 
-    /// Gives a frame back.
+    /// Frees a frame.
     ///
     /// # Safety
-    /// As of [`Machine::free`].
+    /// As for [`Machine::free`].
     pub(super) unsafe fn free(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if M::ZEROED {
             // SAFETY: passed on to the caller.
@@ -74,7 +74,7 @@ impl<'m, M: Machine> Pools<'m, M> {
         }
         self.with(cpu, |Pool { frames, .. }| {
             if frames.len() == 2 * BATCH {
-                // SAFETY: the pool owns them, and no CPU goes there.
+                // SAFETY: the pool owns the frames, and no CPU accesses them.
                 unsafe { self.machine.free(&frames[BATCH..]) };
                 frames.truncate(BATCH);
             }
@@ -93,7 +93,7 @@ impl Pool {
         }
         let frame = self.frames.pop().ok_or(OutOfMemory)?;
         if !M::ZEROED {
-            // SAFETY: the frame is the pool's, of this size.
+            // SAFETY: the pool owns the frame, and it has this size.
             unsafe { machine.address(frame).write_bytes(0, PAGE) };
         }
         Ok(frame)
@@ -105,7 +105,7 @@ impl<M: Machine> Drop for Pools<'_, M> {
         for pool in &mut self.pools {
             let Pool { page, frames } = pool.get_mut();
             frames.extend(page.take());
-            // SAFETY: the pool owns them, and no CPU goes there.
+            // SAFETY: the pool owns the frames, and no CPU accesses them.
             unsafe { self.machine.free(frames) };
         }
     }

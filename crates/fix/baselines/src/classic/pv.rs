@@ -1,8 +1,8 @@
-//! A structure for each page that is mapped: FreeBSD's pv entries.
+//! A reverse map with a structure for each mapped page: FreeBSD's pv entries.
 //!
-//! Each frame has a list of them, under the lock of its bucket. They are allocated in chunks of a frame,
-//! 168 in each, which belong to one space and are under its lock. So to find the space of an entry one
-//! looks at the beginning of its frame.
+//! Each frame has a list of entries, under the lock of its bucket. Entries are allocated in chunks of 168. A chunk
+//! fills a frame, belongs to one space and is guarded by the space's lock. The beginning of an entry's chunk names
+//! the space.
 //!
 //! Source: FreeBSD, `sys/amd64/include/pmap.h` (`struct pv_chunk`), `sys/amd64/amd64/pmap.c`
 //! (`get_pv_entry`, `pmap_pvh_remove`).
@@ -20,12 +20,12 @@ use super::pmap::Pmap;
 use super::reverse::{Mapping, Reverse};
 use crate::invalidation::Stamp;
 
-/// Where frames are mapped: an entry for each page that is, in a list of the frame. All tables of a space
-/// are under one lock, as FreeBSD's are.
+/// A reverse map with a list of entries for each frame, one for each page that maps it. One lock guards all tables of
+/// a space, as on FreeBSD.
 #[derive(Debug)]
 pub enum PerPage {}
 
-/// A page that is mapped: 24 bytes.
+/// A mapped page: 24 bytes.
 #[derive(Debug)]
 #[repr(C)]
 struct PvEntry {
@@ -34,7 +34,7 @@ struct PvEntry {
     previous: *mut PvEntry,
 }
 
-/// The head of a frame's list, under the lock of its bucket.
+/// The head of a frame's list. The lock of the frame's bucket guards it.
 #[derive(Debug)]
 pub struct Head(Cell<*mut PvEntry>);
 
@@ -44,32 +44,32 @@ impl Default for Head {
     }
 }
 
-// SAFETY: it is used with the lock of the frame's bucket.
+// SAFETY: all accesses hold the lock of the frame's bucket.
 unsafe impl Sync for Head {}
 // SAFETY: as above.
 unsafe impl Send for Head {}
 
-/// Entries of a chunk.
+/// The number of entries of a chunk.
 const ENTRIES: usize = (PAGE - HEADER) / size_of::<PvEntry>();
 const HEADER: usize = 64;
 const WORDS: usize = ENTRIES.div_ceil(64);
 
-/// The beginning of a frame of entries. All of it is under the space's lock, but for `pmap`, which stays,
-/// and which others read: nobody has a unique reference to a chunk.
+/// The header of a chunk. The space's lock guards all of it except `pmap`. `pmap` never changes, and other threads
+/// read it, so no thread may have a unique reference to a chunk.
 #[derive(Debug)]
 #[repr(C)]
 struct Chunk {
     pmap: *const Pmap<PerPage>,
     next: *mut Chunk,
     previous: *mut Chunk,
-    /// Bits of entries that are free.
+    /// A bit for each free entry.
     free: [u64; WORDS],
     frame: Frame,
 }
 
 const _: () = assert!(size_of::<Chunk>() <= HEADER && ENTRIES == 168);
 
-/// The chunks of a space: those with free entries are before those without.
+/// The chunks of a space. Chunks with free entries come first.
 #[derive(Debug)]
 pub struct Chunks {
     first: *mut Chunk,
@@ -82,19 +82,19 @@ impl Default for Chunks {
     }
 }
 
-// SAFETY: who has it has the chunks.
+// SAFETY: the list owns its chunks.
 unsafe impl Send for Chunks {}
 
 impl Chunks {
     fn has_room(&self) -> bool {
-        // SAFETY: chunks in the list are there; we have the space's lock.
+        // SAFETY: chunks in the list are valid, and the caller holds the space's lock.
         unsafe { self.first.as_ref() }.is_some_and(|chunk| chunk.free != [0; WORDS])
     }
 
     /// # Safety
-    /// The chunk is in no list.
+    /// The chunk must not be in a list.
     unsafe fn push_first(&mut self, chunk: *mut Chunk) {
-        // SAFETY: said by the caller; those in the list are there.
+        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
         unsafe {
             (*chunk).previous = ptr::null_mut();
             (*chunk).next = self.first;
@@ -107,9 +107,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// As above.
+    /// The chunk must not be in a list.
     unsafe fn push_last(&mut self, chunk: *mut Chunk) {
-        // SAFETY: said by the caller; those in the list are there.
+        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
         unsafe {
             (*chunk).next = ptr::null_mut();
             (*chunk).previous = self.last;
@@ -122,9 +122,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// The chunk is in this list.
+    /// The chunk must be in this list.
     unsafe fn unlink(&mut self, chunk: *mut Chunk) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let (next, previous) = ((*chunk).next, (*chunk).previous);
             match next.is_null() {
@@ -138,10 +138,10 @@ impl Chunks {
         }
     }
 
-    /// An entry, if there [is room](Chunks::has_room).
+    /// Allocates an entry. There must [be room](Chunks::has_room).
     fn take(&mut self) -> NonNull<PvEntry> {
         let chunk = self.first;
-        // SAFETY: there is one, with a free entry, and its frame has room for all.
+        // SAFETY: the first chunk exists and has a free entry, and its frame has room for all entries.
         unsafe {
             let free = &mut (*chunk).free;
             let word = free.iter().position(|bits| *bits != 0).expect("there is room");
@@ -155,13 +155,13 @@ impl Chunks {
         }
     }
 
-    /// Takes an entry back; returns the chunk's frame if nothing of it is used any more.
+    /// Frees an entry. Returns the chunk's frame if it was the chunk's last one.
     ///
     /// # Safety
-    /// It is of a chunk in this list, and in no list of a frame.
+    /// The entry must be of a chunk in this list, and not in a frame's list.
     unsafe fn give(&mut self, entry: NonNull<PvEntry>) -> Option<Frame> {
         let chunk = chunk_of(entry);
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let number =
                 (entry.as_ptr().cast::<u8>()).offset_from(chunk.cast::<u8>()) as usize - HEADER;
@@ -186,16 +186,16 @@ fn all_free() -> [u64; WORDS] {
     free
 }
 
-/// The chunk that an entry is in.
+/// Returns the chunk of an entry.
 fn chunk_of(entry: NonNull<PvEntry>) -> *mut Chunk {
-    // Frames are at multiples of their size.
+    // Frames are aligned to their size.
     entry.as_ptr().map_addr(|address| address & !(PAGE - 1)).cast()
 }
 
-/// Adds an entry to a frame's list, whose bucket is locked.
+/// Adds an entry to a frame's list. The caller holds the lock of the frame's bucket.
 fn push<M: Machine>(frames: &Frames<'_, M, PerPage>, of: Mapping<'_, PerPage>, frame: Frame) {
     let (entry, head) = (of.space.take(), &frames.record(frame).of.0);
-    // SAFETY: the entry is ours; the list is under the lock.
+    // SAFETY: the caller owns the entry, and holds the lock that guards the list.
     unsafe {
         let next = head.get();
         entry.write(PvEntry { page: of.page, next, previous: ptr::null_mut() });
@@ -227,7 +227,7 @@ impl Reverse for PerPage {
         let frame = frames.pools.zeroed(cpu)?;
         let chunk = cpu.machine().address(frame).cast::<Chunk>();
         let (next, previous) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the frame is ours, and large enough.
+        // SAFETY: this thread allocated the frame, and it is large enough.
         unsafe {
             chunk.write(Chunk { pmap, next, previous, free: all_free(), frame });
             space.push_first(chunk.as_ptr());
@@ -267,7 +267,7 @@ impl Reverse for PerPage {
         let bucket = frames.lock_bucket(frame);
         mark(&frames.bucket(frame).stamp);
         let mut next = record.of.0.get();
-        // SAFETY: entries in the list are there while we have the bucket.
+        // SAFETY: entries in the list are valid while the bucket is locked.
         let entry = unsafe {
             loop {
                 let entry = NonNull::new(next).expect("the frame is mapped there");
@@ -292,7 +292,7 @@ impl Reverse for PerPage {
         }
         let is_last = record.count.fetch_sub(1, Release) == 1;
         drop(bucket);
-        // SAFETY: it is in no list, and of the space, as it says.
+        // SAFETY: the entry was removed from the frame's list, and its page is of this space.
         if let Some(chunk) = unsafe { of.space.give(entry) } {
             free(chunk);
         }
@@ -308,8 +308,7 @@ impl Reverse for PerPage {
         let _bucket = frames.lock_bucket(frame);
         let mut next = frames.record(frame).of.0.get();
         while let Some(entry) = NonNull::new(next) {
-            // SAFETY: entries in the list are there while we have the bucket, and so are the spaces that
-            // they are of.
+            // SAFETY: entries in the list and their spaces are valid while the bucket is locked.
             unsafe {
                 with((*(*chunk_of(entry)).pmap).number, entry.as_ref().page);
                 next = entry.as_ref().next;

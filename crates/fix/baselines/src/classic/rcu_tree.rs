@@ -1,15 +1,15 @@
-//! A tree that is read without locks, and a lock for each entry: Linux since 6.4.
+//! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
 //!
-//! The tree is a B-tree of ranges, as Linux' maple tree is: nodes are wide, and are copied to be changed;
-//! the copy takes the node's place by one store, and readers in an epoch see the one or the other. Changes
-//! come one after another, under `mmap_lock`.
+//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes the copy,
+//! and replaces the node by one store. Readers in an epoch section see the old node or the new one. Writers are
+//! serialized by `mmap_lock`.
 //!
-//! A fault finds its entry in the tree and counts itself as a reader of the entry; that is all it writes.
-//! Who has `mmap_lock` for writing *marks* an entry before a change, with the number of its turn, and waits
-//! for the entry's readers. New ones see the mark and go to `mmap_lock` instead, as do all that find
-//! nothing: the tree may be changing. All marks are gone when the turn is over.
+//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else. A thread
+//! that holds `mmap_lock` for writing *marks* an entry before it changes it, with the number of its turn, and waits
+//! for the entry's readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry do so
+//! too, because the tree may be changing. The end of the turn clears all marks.
 //!
-//! Nodes that become empty go, and others are not joined: Linux keeps its half full.
+//! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
 //!
 //! Source: Linux 6.4 to 6.13, `include/linux/mm.h` (`vma_start_read`, `vma_start_write`), `mm/memory.c`
 //! (`lock_vma_under_rcu`), `lib/maple_tree.c`.
@@ -29,7 +29,7 @@ use super::map::{Map, MapKind};
 use super::on_cpu::OnCpu;
 use super::reverse::Reverse;
 
-/// Entries with a lock each, in a tree that is read without locks.
+/// A map whose entries have a lock each, in a tree that is read without locks.
 #[derive(Debug)]
 pub enum RcuTree {}
 
@@ -42,53 +42,53 @@ impl MapKind for RcuTree {
 pub struct RcuMap<R: Reverse> {
     /// `mmap_lock`.
     lock: Shared<GapCache>,
-    /// Turns of those who had the lock for writing: `mm_lock_seq`.
+    /// The number of turns of writers: `mm_lock_seq`.
     turn: AtomicU64,
     root: AtomicPtr<Node<R>>,
 }
 
-/// Slots of a node: as many as those of a maple leaf.
+/// The number of slots of a node, as in a maple leaf.
 const FAN: usize = 16;
 
-/// Where the tree leads to: a node of the level below, or from level 0 an area.
+/// A child: a node of the level below, or at level 0 an area.
 type Slot = *mut ();
 
-/// A node. It does not change when others know it, but for slots of higher levels.
+/// A node. Once it is in the tree, only its slots change, and only above level 0.
 #[derive(Debug)]
 struct Node<R: Reverse> {
     level: u8,
     len: usize,
-    /// Where areas begin; from level 1 on, what areas below do not begin before, and never will.
+    /// At level 0, where the areas begin. Above, lower bounds of where the areas of each child begin, now and later.
     keys: [Page; FAN],
     slots: [AtomicPtr<()>; FAN],
     of: std::marker::PhantomData<fn() -> R>,
 }
 
-/// An entry of the map.
+/// An area: an entry of the map.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Area<R: Reverse> {
     readers: AtomicU32,
-    /// The turn for which it is marked, or was.
+    /// The last turn for which it was marked.
     marked: AtomicU64,
     state: UnsafeCell<State<R>>,
 }
 
-/// What readers of the area read, and who has marked it changes.
+/// The content of an area. Its readers read it, and the writer that has marked the area changes it.
 #[derive(Debug)]
 struct State<R: Reverse> {
     pages: Pages,
     protection: Protection,
-    /// None if the area is in the map no more.
+    /// `None` if the area was removed from the map.
     backing: Option<R::Backing>,
 }
 
-// SAFETY: the tree changes under the lock, areas when they are marked; what is found without is there
-// while an epoch's section lasts.
+// SAFETY: the tree is changed only under the lock, and an area only when it is marked and without readers. What a
+// reader finds without the lock is valid until its epoch section ends.
 unsafe impl<R: Reverse> Sync for RcuMap<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for RcuMap<R> {}
-// SAFETY: as above; nodes do not have what they lead to.
+// SAFETY: as above; nodes do not own their children.
 unsafe impl<R: Reverse> Send for Node<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for Area<R> {}
@@ -112,104 +112,104 @@ impl<R: Reverse> Node<R> {
         &self.keys[..self.len]
     }
 
-    /// How many keys are not beyond a page.
+    /// Returns the number of keys that are at most `page`.
     #[inline]
     fn places_up_to(&self, page: Page) -> usize {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
-    /// The place that leads to areas that begin at a page. From level 1 on.
+    /// Returns the slot of the child with areas that begin at a page. Above level 0 only.
     #[inline]
     fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
     }
 
     /// # Safety
-    /// The node is of level 1 or above, and the caller is in a section or has the lock.
+    /// The node must be of level 1 or above, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn child(&self, place: usize) -> &Node<R> {
-        // SAFETY: it leads to nodes, which stay until sections end that may have found them.
+        // SAFETY: the children are nodes, which are freed only after the sections that may have found them.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
     /// # Safety
-    /// The node is of level 0, and the caller is in a section or has the lock.
+    /// The node must be of level 0, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn area(&self, place: usize) -> &Area<R> {
-        // SAFETY: it leads to areas, which stay until sections end that may have found them.
+        // SAFETY: the children are areas, which are freed only after the sections that may have found them.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
-    /// The last area that begins at a page or before.
+    /// Returns the last area that begins at or before a page.
     ///
     /// # Safety
-    /// The caller is in a section or has the lock.
+    /// The caller must be in a section or hold the lock.
     unsafe fn up_to(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
-            // SAFETY: said by the caller.
+            // SAFETY: the caller guarantees it.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
-        // What the place says may be less than where its first area begins.
-        // SAFETY: said by the caller.
+        // The key of a slot may be less than the start of the child's first area.
+        // SAFETY: the caller guarantees it.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
 
-    /// The first area that begins at a page or after.
+    /// Returns the first area that begins at or after a page.
     ///
     /// # Safety
-    /// The caller is in a section or has the lock.
+    /// The caller must be in a section or hold the lock.
     unsafe fn from(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             let place = self.keys().iter().position(|key| *key >= page);
-            // SAFETY: said by the caller.
+            // SAFETY: the caller guarantees it.
             return place.map(|place| unsafe { self.area(place) });
         }
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees it.
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
-    /// Calls `with` with the areas that begin at a page or after, in order, as long as it says so.
+    /// Calls `with` with the areas that begin at or after a page, in order, until `with` returns false.
     ///
     /// # Safety
-    /// The caller has the lock.
+    /// The caller must hold the lock.
     unsafe fn for_each_from(&self, page: Page, with: &mut dyn FnMut(Pages) -> bool) -> bool {
         if self.level == 0 {
             let first = self.keys().iter().position(|key| *key >= page).unwrap_or(self.len);
-            // SAFETY: said by the caller; nobody changes areas.
+            // SAFETY: the caller guarantees it, and no other thread changes areas.
             return (first..self.len).all(|place| with(unsafe { self.area(place).state() }.pages));
         }
         (self.place(page)..self.len)
-            // SAFETY: said by the caller.
+            // SAFETY: the caller guarantees it.
             .all(|place| unsafe { self.child(place).for_each_from(page, with) })
     }
 }
 
 impl<R: Reverse> Area<R> {
     /// # Safety
-    /// The caller reads the area, or has the lock.
+    /// The caller must be a reader of the area or hold the lock.
     unsafe fn state(&self) -> &State<R> {
-        // SAFETY: who changes it has the lock and waits for readers.
+        // SAFETY: a thread that changes the area holds the lock and has waited for readers.
         unsafe { &*self.state.get() }
     }
 
     /// # Safety
-    /// The caller has the lock.
+    /// The caller must hold the lock.
     unsafe fn view(&self) -> View<'_, R> {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees it.
         let State { pages, protection, backing } = unsafe { self.state() };
         let backing = backing.as_ref().expect("it is in the map");
         View { pages: *pages, protection: *protection, backing }
     }
 
-    /// Whether the caller reads it now: `vma_start_read`.
+    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether it is one.
     #[inline]
     fn try_read(&self, turn: &AtomicU64) -> bool {
-        // Acquire: if the turn of the mark is over, we see what was done in it.
+        // Acquire: if the turn of the mark is over, the reader sees what was done in it.
         let is_marked = || self.marked.load(SeqCst) == turn.load(Acquire);
         if is_marked() {
             return false;
         }
-        // Either we see the mark, or who has marked sees us: all four are SeqCst.
+        // Either the reader sees the mark, or the writer sees the reader: all four accesses are SeqCst.
         self.readers.fetch_add(1, SeqCst);
         let is_late = is_marked();
         if is_late {
@@ -226,24 +226,24 @@ impl<R: Reverse> Area<R> {
 
 impl<R: Reverse> RcuMap<R> {
     /// # Safety
-    /// The caller is in a section or has the lock.
+    /// The caller must be in a section or hold the lock.
     #[inline]
     unsafe fn root(&self) -> Option<&Node<R>> {
-        // SAFETY: nodes stay until sections end that may have found them.
+        // SAFETY: nodes are freed only after the sections that may have found them.
         unsafe { self.root.load(Acquire).as_ref() }
     }
 
-    /// Calls `with` if the page is in the area.
+    /// Calls `with` if the area contains the page.
     ///
     /// # Safety
-    /// The caller reads the area, or has the lock.
+    /// The caller must be a reader of the area or hold the lock.
     #[inline]
     unsafe fn within<T>(
         area: &Area<R>,
         page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller guarantees it.
         let State { pages, protection, backing } = unsafe { area.state() };
         let backing = backing.as_ref().filter(|_| pages.contains(page))?;
         Some(with(*protection, backing))
@@ -273,10 +273,10 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
             |protection, backing: &_| with.take().expect("it is called once")(protection, backing);
         {
             let _guard = cpu.pin();
-            // SAFETY: we are in a section.
+            // SAFETY: this thread is in a section.
             let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
             if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
-                /// Others may wait for us.
+                /// A writer may wait for this reader, also if `with` panics.
                 struct End<'a, R: Reverse>(&'a Area<R>);
                 impl<R: Reverse> Drop for End<'_, R> {
                     fn drop(&mut self) {
@@ -284,7 +284,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
                     }
                 }
                 let _end = End(area);
-                // SAFETY: we read it.
+                // SAFETY: this thread is a reader of the area.
                 let found = unsafe { RcuMap::within(area, page, &mut once) };
                 if found.is_some() {
                     return found;
@@ -292,7 +292,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
             }
         }
         let _lock = self.lock.read(&OnCpu::of(cpu));
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { RcuMap::within(self.root()?.up_to(page)?, page, &mut once) }
     }
 
@@ -308,7 +308,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
 
     fn clear(&mut self, mut end: impl FnMut(u64, R::Backing)) {
         fn clear<R: Reverse>(node: *mut Node<R>, end: &mut impl FnMut(u64, R::Backing)) {
-            // SAFETY: it came from a box, and nobody else has it.
+            // SAFETY: the pointer came from a box, and `&mut self` excludes other threads.
             let node = unsafe { Box::from_raw(node) };
             for slot in &node.slots[..node.len] {
                 match node.level {
@@ -335,15 +335,15 @@ impl<R: Reverse> Drop for RcuMap<R> {
     }
 }
 
-/// An [`RcuMap`], held for changes.
+/// An [`RcuMap`] that is locked for writing.
 pub struct Held<'a, 'm, M: Machine, R: Reverse> {
     map: &'a RcuMap<R>,
-    /// None when it is about to be downgraded.
+    /// `None` just before a downgrade.
     lock: Option<Writing<'a, GapCache>>,
     cpu: &'a Cpu<'m, M>,
 }
 
-/// Items of a node, and one more.
+/// The items of a node, and room for one more.
 struct Items {
     len: usize,
     items: [(Page, Slot); FAN + 1],
@@ -374,26 +374,26 @@ impl Items {
     }
 }
 
-/// Levels of a tree: there is no memory for more areas.
+/// The maximum height of the tree: memory cannot hold more areas.
 const LEVELS: usize = 16;
 
-/// The nodes from the root to one of level 0, and the places in those above it.
+/// A path: the nodes from the root to one of level 0, and the slots of those above it.
 struct Path<'a, R: Reverse> {
     above: [Option<(&'a Node<R>, usize)>; LEVELS],
     leaf: &'a Node<R>,
-    /// Areas of the leaf begin at one of these pages.
+    /// The leaf's areas begin in this range.
     keys: Pages,
 }
 
 impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
     fn root(&self) -> Option<&'a Node<R>> {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { self.map.root() }
     }
 
-    /// The area that begins there.
+    /// Returns the area that begins at `start`.
     fn area(&self, start: Page) -> &'a Area<R> {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         let area = self.root().and_then(|root| unsafe { root.up_to(start) });
         let area = area.expect("an entry begins there");
         // SAFETY: as above.
@@ -401,7 +401,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         area
     }
 
-    /// Marks an area and waits for its readers; what it has is the caller's then: `vma_start_write`.
+    /// Marks an area and waits for its readers: `vma_start_write`. The caller may then change the content.
     fn mark(&self, area: &'a Area<R>) -> *mut State<R> {
         let turn = self.map.turn.load(Relaxed);
         if area.marked.load(Relaxed) != turn {
@@ -414,7 +414,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         area.state.get()
     }
 
-    /// The way to the leaf that has areas that begin at a page.
+    /// Returns the path to the leaf of areas that begin at a page.
     fn path(&self, page: Page) -> Option<Path<'a, R>> {
         let mut node = self.root()?;
         let (mut above, mut keys) = ([const { None }; LEVELS], Pages::new(Page(0), u64::MAX));
@@ -425,20 +425,20 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
             }
             keys.end = node.keys().get(place + 1).copied().unwrap_or(keys.end);
             above[usize::from(node.level)] = Some((node, place));
-            // SAFETY: we have the lock.
+            // SAFETY: this thread holds the lock.
             node = unsafe { node.child(place) };
         }
         Some(Path { above, leaf: node, keys })
     }
 
-    /// Puts what a node is to have from now on into its place.
+    /// Replaces a node by one with these items.
     fn replace(&self, path: &Path<'a, R>, old: &'a Node<R>, items: &Items) {
         let level = old.level;
         let items = items.get();
         let above = path.above.get(usize::from(level) + 1).copied().flatten();
         match (items.len(), above) {
             (1..=FAN, Some((above, place))) => {
-                // Release: who finds the node finds what is in it.
+                // Release: a reader that finds the node sees its content.
                 above.slots[place].store(Node::<R>::new(level, items).cast(), Release);
             }
             (1..=FAN, None) => self.map.root.store(Node::new(level, items), Release),
@@ -447,7 +447,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // What is inserted before its areas goes there: its key may not be beyond them.
+                    // New areas before its first area are inserted here, so its key must be a lower bound for
+                    // them too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);
@@ -470,7 +471,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 }
             }
         }
-        // SAFETY: it came from a box, and is in the tree no more.
+        // SAFETY: the pointer came from a box, and was removed from the tree.
         unsafe { self.cpu.pin().retire(ptr::from_ref(old).cast_mut()) };
     }
 
@@ -496,12 +497,12 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
 
 impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
     fn up_to(&self, page: Page) -> Option<View<'_, R>> {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { Some(self.root()?.up_to(page)?.view()) }
     }
 
     fn from(&self, page: Page) -> Option<View<'_, R>> {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         unsafe { Some(self.root()?.from(page)?.view()) }
     }
 
@@ -518,24 +519,24 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
     fn remove(&mut self, start: Page) -> R::Backing {
         let area = self.area(start);
         let state = self.mark(area);
-        // SAFETY: it is ours.
+        // SAFETY: this thread has marked the area.
         let backing = unsafe { (*state).backing.take() };
         self.remove_area(start);
-        // SAFETY: it came from a box, and is in the tree no more.
+        // SAFETY: the pointer came from a box, and was removed from the tree.
         unsafe { self.cpu.pin().retire(ptr::from_ref(area).cast_mut()) };
         backing.expect("it was in the map")
     }
 
     fn set_end(&mut self, start: Page, end: Page) {
         let state = self.mark(self.area(start));
-        // SAFETY: it is ours.
+        // SAFETY: this thread has marked the area.
         unsafe { (*state).pages.end = end };
     }
 
     fn set_start(&mut self, start: Page, new: Page) {
         let area = self.area(start);
         let state = self.mark(area);
-        // SAFETY: it is ours.
+        // SAFETY: this thread has marked the area.
         unsafe { (*state).pages.start = new };
         let path = self.path(start).expect("an entry begins there");
         if !path.keys.contains(new) {
@@ -549,16 +550,16 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
     fn set_protection(&mut self, start: Page, protection: Protection) {
         let state = self.mark(self.area(start));
-        // SAFETY: it is ours.
+        // SAFETY: this thread has marked the area.
         unsafe { (*state).protection = protection };
     }
 
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page> {
         let root = self.root();
-        let cache = self.lock.as_deref_mut().expect("it is there until the end");
+        let cache = self.lock.as_deref_mut().expect("only a downgrade takes it");
         cache.find(pages, count, |from, with| {
             let Some(root) = root else { return };
-            // SAFETY: we have the lock.
+            // SAFETY: this thread holds the lock.
             unsafe {
                 let first = from.0.checked_sub(1).and_then(|before| root.up_to(Page(before)));
                 if first.is_none_or(|first| with(first.state().pages)) {
@@ -570,12 +571,12 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
     fn unmapped(&mut self, start: Page) {
         let gap = self.before(start).map_or(Page(0), |before| before.pages.end);
-        self.lock.as_deref_mut().expect("it is there until the end").unmapped(gap);
+        self.lock.as_deref_mut().expect("only a downgrade takes it").unmapped(gap);
     }
 
     fn exclude_faults(&mut self) {
         let mut next = Page(0);
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the lock.
         while let Some(area) = self.root().and_then(|root| unsafe { root.from(next) }) {
             self.mark(area);
             // SAFETY: as above.
@@ -593,8 +594,8 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
 impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
     fn drop(&mut self) {
-        // Release: who sees that a mark is of another turn sees what was done in ours. The lock is ours
-        // still: fields are dropped after this.
+        // Release: a reader that sees that a mark is of a past turn sees what was done in that turn. This thread
+        // still holds the lock, because fields are dropped after this.
         self.map.turn.fetch_add(1, Release);
     }
 }

@@ -1,4 +1,4 @@
-//! From a frame to where it is mapped.
+//! The reverse map: from a frame to its mappings.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use super::backing::Backing;
 use super::frames::Frames;
 use super::pmap::Pmap;
 
-/// How to find the entries of tables that have a frame.
+/// A way to find the page-table entries that contain a frame.
 pub trait Reverse: Debug + Sized + Send + Sync + 'static {
-    /// Whether one lock guards all tables of a space, or each its own.
+    /// Whether one lock guards all tables of a space. Otherwise each table has a lock.
     const ONE_LOCK: bool;
-    /// What is kept for each frame.
+    /// The state of a frame.
     type OfFrame: Debug + Default + Send + Sync;
-    /// What is kept for each space, under its one lock.
+    /// The state of a space, under its lock.
     type OfSpace: Debug + Default + Send;
-    /// What is kept for each entry of a map.
+    /// The state of a map entry.
     type Backing: Backing<Self>;
 
-    /// What is behind pages that are mapped.
+    /// Creates the backing of mapped pages.
     fn back(pmap: &Arc<Pmap<Self>>, pages: Pages) -> Self::Backing;
 
-    /// Sees to it that a mapping can be added.
+    /// Reserves what the next [`insert`](Reverse::insert) needs.
     ///
     /// # Errors
-    /// There is no frame.
+    /// If there is no frame.
     fn reserve<'m, M: Machine>(
         frames: &Frames<'m, M, Self>,
         cpu: &Cpu<'m, M>,
@@ -36,7 +36,8 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         space: &mut Self::OfSpace,
     ) -> Result<(), OutOfMemory>;
 
-    /// An entry of a table is about to have this frame, which no other has. There is room.
+    /// Adds the first mapping of a frame, before the page-table entry is written. The caller has called
+    /// [`reserve`](Reverse::reserve).
     fn insert<M: Machine>(
         frames: &Frames<'_, M, Self>,
         of: Mapping<'_, Self>,
@@ -44,12 +45,12 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         backing: &Self::Backing,
     );
 
-    /// The same for a frame that others have, which the caller keeps there.
+    /// Adds a mapping of a frame that is already mapped elsewhere. The caller prevents the removal of that mapping.
     fn share<M: Machine>(frames: &Frames<'_, M, Self>, of: Mapping<'_, Self>, frame: Frame);
 
-    /// An entry of a table has this frame no more. `mark` is called while the frame's bucket is locked,
-    /// if others may have to wait for that. `free` is called with frames that are not needed any more.
-    /// Whether no other entry has the frame.
+    /// Removes a mapping of a frame, after the page-table entry was cleared. Calls `mark` under the lock of the
+    /// frame's bucket, if other threads may have to wait for the flush. Calls `free` with frames of the reverse map
+    /// that are no longer needed. Returns whether it was the frame's last mapping.
     fn remove<M: Machine>(
         frames: &Frames<'_, M, Self>,
         of: Mapping<'_, Self>,
@@ -58,8 +59,7 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         free: impl FnMut(Frame),
     ) -> bool;
 
-    /// Calls `with` with the number of the space and the page for each entry of a table that has a
-    /// frame: with all, if nobody changes that meanwhile.
+    /// Calls `with` with the space number and the page of each mapping of a frame. Concurrent changes may be missed.
     fn for_mappings<M: Machine>(
         frames: &Frames<'_, M, Self>,
         cpu: &Cpu<'_, M>,
@@ -68,7 +68,7 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
     );
 }
 
-/// An entry of a table.
+/// A mapping: a page-table entry, by its space and page.
 #[derive(Debug)]
 pub struct Mapping<'a, R: Reverse> {
     pub(super) pmap: &'a Pmap<R>,

@@ -22,10 +22,10 @@ use crate::address_space::AddressSpace;
 
 type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
 
-/// An address space as the BSDs and Linux have it: a map of entries above tables.
+/// An address space as in the BSDs and Linux: a map of entries above page tables.
 ///
-/// Its operations are those of [`AddressSpace`]. Memory for entries of maps is taken where it is needed, and
-/// the program ends where there is none; where there are no frames nothing changes.
+/// Its operations are those of [`AddressSpace`]. If there is no memory for a map entry, the program aborts. If there
+/// are no frames, the operation fails and changes nothing.
 #[derive(Debug)]
 pub struct Space<'m, M: Machine, S: Strategies> {
     pub(super) memory: Arc<Memory<'m, M, S>>,
@@ -34,17 +34,17 @@ pub struct Space<'m, M: Machine, S: Strategies> {
     resident: Resident<S>,
 }
 
-/// The first pages stay free: nobody is to find memory by a null pointer.
+/// The first pages stay unmapped, so that null pointers fault.
 const LOWEST: Page = Page(16);
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
-    /// A space where nothing is mapped.
+    /// Creates an empty space.
     ///
     /// # Errors
-    /// There is no memory for its uppermost table.
+    /// If there is no memory for its root table.
     ///
     /// # Panics
-    /// If the CPU is another machine's than the memory.
+    /// If the CPU and the memory are of different machines.
     pub fn new(memory: &Arc<Memory<'m, M, S>>, cpu: &Cpu<'m, M>) -> Result<Self, OutOfMemory> {
         memory.check(cpu);
         let resident = memory.accounting.resident(cpu.machine().cpus())?;
@@ -52,13 +52,13 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         Ok(Space { memory: Arc::clone(memory), map, pmap, resident })
     }
 
-    /// What it has together with others.
+    /// Returns the state that it shares with other spaces.
     pub fn memory(&self) -> &Arc<Memory<'m, M, S>> {
         &self.memory
     }
 
-    /// Where frames of the space are: pages, and the frame of each, by a walk over all tables. Exact if
-    /// nobody changes that meanwhile.
+    /// Returns the present pages and their frames, by a walk of all tables. The result is exact only if there are no
+    /// concurrent changes.
     pub fn present(&self) -> Vec<(Page, Frame)> {
         let mut all = Vec::new();
         self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
@@ -82,7 +82,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
     }
 
-    /// Maps pages that were charged already.
+    /// Maps pages that are already charged.
     fn map_charged(
         &self,
         entries: &mut impl Entries<S::Reverse>,
@@ -196,7 +196,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let mut ended = None;
         let mut more = Vec::new();
         let count = entries::unmap(&mut entries, pages, |backing| {
-            // Most often it is one.
+            // Usually it is one, which needs no allocation.
             match &ended {
                 None => ended = Some(backing),
                 Some(_) => more.push(backing),
@@ -266,14 +266,14 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
     }
 }
 
-/// With reading, if it allows anything: hardware knows no pages that may be written or executed and not
-/// read.
+/// Adds the read right, if `protection` grants anything: hardware cannot make a page writable or executable without
+/// making it readable.
 fn readable(protection: Protection) -> Protection {
     let is_readable = protection != Protection::NONE && !protection.contains(Protection::GUARD);
     if is_readable { protection | Protection::READ } else { protection }
 }
 
-/// Calls `with` with all entries of a map.
+/// Calls `with` with each entry of a map.
 pub(super) fn for_each<R: Reverse>(entries: &impl Entries<R>, mut with: impl FnMut(View<'_, R>)) {
     let mut next = Page(0);
     while let Some(entry) = entries.from(next) {
@@ -286,7 +286,7 @@ impl<M: Machine, S: Strategies> Drop for Space<'_, M, S> {
     fn drop(&mut self) {
         let Memory { frames, accounting, .. } = &*self.memory;
         let machine = frames.machine;
-        // SAFETY: whatever is freed was ours, and nobody uses the space any more.
+        // SAFETY: the frames belong to this space, and no thread uses the space any more.
         let free = |frame| unsafe { machine.free(&[frame]) };
         let mut whole = self.pmap.lock.lock_briefly();
         for (page, frame) in self.present() {
@@ -303,7 +303,7 @@ impl<M: Machine, S: Strategies> Drop for Space<'_, M, S> {
             backing.end(&guard);
         });
         accounting.give_back(None, count, machine.epoch().platform());
-        // Last: who walks the reverse map looks at tables of spaces that it finds there.
+        // The tables go last: walks of the reverse map read the tables of the spaces that they find there.
         frames.for_tables(&self.pmap, &mut |table| free(table));
     }
 }

@@ -1,20 +1,20 @@
-//! Which of the older designs.
+//! The strategies that make up an older design.
 
 use super::accounting::Accounting;
 use super::map::MapKind;
 use super::reverse::Reverse;
 use crate::invalidation::Invalidation;
 
-/// What a [`Space`](super::Space) does in one way or another. A tuple of four says it:
+/// The strategies of a [`Space`](super::Space). A tuple of four types implements it:
 /// `(Tree, PerPage, Slots, OneCounter)`.
 pub trait Strategies: 'static {
-    /// What is mapped where: [`Tree`](super::Tree) or [`RcuTree`](super::RcuTree).
+    /// The map of entries: [`Tree`](super::Tree) or [`RcuTree`](super::RcuTree).
     type Map: MapKind;
-    /// From a frame to where it is mapped: [`PerPage`](super::PerPage) or [`PerBacking`](super::PerBacking).
+    /// The reverse map: [`PerPage`](super::PerPage) or [`PerBacking`](super::PerBacking).
     type Reverse: Reverse;
     /// Delayed invalidation: a form of [`crate::invalidation`].
     type Invalidation: Invalidation<Place: Send + Sync> + Send + Sync;
-    /// Counting: [`OneCounter`](super::OneCounter) or [`PerCpu`](super::PerCpu).
+    /// The accounting: [`OneCounter`](super::OneCounter) or [`PerCpu`](super::PerCpu).
     type Accounting: Accounting;
 }
 
@@ -34,5 +34,5 @@ where
 /// The map of a space.
 pub(super) type MapOf<S> = <<S as Strategies>::Map as MapKind>::Map<<S as Strategies>::Reverse>;
 
-/// What is behind the entries of a map.
+/// The backing of map entries.
 pub(super) type BackingOf<S> = <<S as Strategies>::Reverse as Reverse>::Backing;

@@ -1,6 +1,6 @@
 //! A balanced tree under one lock: `vm_map` of the BSDs, and `mm_struct` of Linux until 6.0.
 //!
-//! Who changes the map has it alone; faults read it, and so all write the lock's line.
+//! Changes take the lock for writing. Faults take it for reading, so all faults write to the lock's cache line.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::map::{Map, MapKind};
 use super::on_cpu::OnCpu;
 use super::reverse::Reverse;
 
-/// Entries in a balanced tree, under `mmap_lock`.
+/// A map with a balanced tree under `mmap_lock`.
 #[derive(Debug)]
 pub enum Tree {}
 
@@ -78,7 +78,7 @@ impl<R: Reverse> Map<R> for TreeMap<R> {
     }
 }
 
-/// A [`TreeMap`], held for changes.
+/// A [`TreeMap`] that is locked for writing.
 #[derive(Debug)]
 pub struct Held<'a, R: Reverse>(Writing<'a, Areas<R>>);
 
@@ -144,7 +144,7 @@ impl<R: Reverse> Entries<R> for Held<'_, R> {
         self.0.cache.unmapped(gap);
     }
 
-    /// Faults read the map.
+    /// The write lock already excludes faults, which lock the map for reading.
     fn exclude_faults(&mut self) {}
 
     fn downgrade<T>(self, with: impl FnOnce() -> T) -> T {

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use super::{ConnTable, Connection, FourTuple};
 use knee_sync::order;
 
-/// Connections that are found in a section of the process's epoch domain.
+/// A connection table whose readers are in a section of the process's epoch domain.
 ///
-/// Those who look something up write to nothing that they share but the connection that they find.
-/// [`with`](ConnTable::lookup) is called within the section: while it runs, no garbage of the process is
-/// freed, and it must not wait for sections to end.
+/// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls `with`
+/// within the section: while `with` runs, no garbage of the process is freed, and `with` must not wait for sections
+/// to end.
 pub struct EpochTable<T: Send + 'static> {
     buckets: Box<[AtomicPtr<Entry<T>>]>,
-    /// For those who link and unlink.
+    /// Held to link and unlink entries.
     writers: Mutex<()>,
 }
 
@@ -27,15 +27,15 @@ struct Entry<T> {
     next: AtomicPtr<Entry<T>>,
 }
 
-/// An entry that was found, and the pointer that leads to it.
+/// An entry, and the link that points to it.
 struct Found<'a, T> {
     at: &'a AtomicPtr<Entry<T>>,
     entry: NonNull<Entry<T>>,
 }
 
 impl<T: Send + 'static> EpochTable<T> {
-    /// A table with so many buckets, or up to twice as many: at least one for each connection that is to
-    /// come, for short lists.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
+    /// bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> EpochTable<T> {
         let buckets = buckets.next_power_of_two();
         let buckets = (0..buckets).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
@@ -47,16 +47,16 @@ impl<T: Send + 'static> EpochTable<T> {
     }
 
     /// # Safety
-    /// The caller is in a section of the process's domain, or has the lock of writers, until it is done
-    /// with what is found.
+    /// While the caller uses the result, it must be in a section of the process's domain, or hold the writers'
+    /// lock.
     #[inline]
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
         loop {
-            // Acquire: whoever linked the entry has written to it.
+            // Acquire: the thread that linked the entry has written to it.
             let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
-            // SAFETY: what the pointers lead to in a section is freed after it, also if it is unlinked
-            // meanwhile; and with the lock of writers nothing is unlinked.
+            // SAFETY: an entry found in a section is freed only after the section, even if it is unlinked
+            // meanwhile. With the writers' lock, no entry is unlinked. The caller guarantees one of these.
             let of = unsafe { entry.as_ref() };
             if of.connection.id == *id {
                 return Some(Found { at, entry });
@@ -71,13 +71,13 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         let next = AtomicPtr::new(ptr::null_mut());
         let mut entry = Box::new(Entry { connection: Connection::new(id, connection), next });
         let _writing = self.writers.lock();
-        // SAFETY: we have the lock.
+        // SAFETY: this thread holds the writers' lock.
         if unsafe { self.find(&id) }.is_some() {
-            return Err(entry.connection.into_inner().expect("nobody has freed it"));
+            return Err(entry.connection.into_inner().expect("a new entry is not freed"));
         }
         let bucket = self.bucket(&id);
         *entry.next.get_mut() = bucket.load(Relaxed);
-        // Release: who finds it finds it whole.
+        // Release: a thread that finds the entry sees all of it.
         bucket.store(Box::into_raw(entry), order!(Release, "conn_insert"));
         Ok(())
     }
@@ -85,7 +85,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
     #[inline]
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _section = epoch::pin();
-        // SAFETY: we are in a section until `with` has returned.
+        // SAFETY: this thread is in a section until `with` has returned.
         let found = unsafe { self.find(id)?.entry.as_ref() };
         found.connection.with(with)
     }
@@ -93,18 +93,18 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
     fn remove(&self, id: &FourTuple) -> Option<T> {
         let entry = {
             let _writing = self.writers.lock();
-            // SAFETY: we have the lock.
+            // SAFETY: this thread holds the writers' lock.
             let Found { at, entry } = unsafe { self.find(id)? };
-            // SAFETY: as above. It keeps its own link, for those who stand on it.
+            // SAFETY: as above. The entry keeps its own link, for readers that are at this entry.
             let next = unsafe { entry.as_ref() }.next.load(Relaxed);
-            // Release: what comes next is now found by way of this store.
+            // Release: readers now find the next entry through this store.
             at.store(next, order!(Release, "conn_remove"));
             entry
         };
-        // SAFETY: only who has unlinked an entry defers its end, which is what we do below.
+        // SAFETY: only the thread that unlinked an entry retires it, and this thread does so below.
         let removed = unsafe { entry.as_ref() }.connection.free();
-        // SAFETY: it was made by `insert` as a box and is unlinked, by us alone. Its destructor finds no
-        // connection in it.
+        // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. Its destructor does not
+        // find a connection in it.
         unsafe { epoch::pin().retire(entry.as_ptr()) };
         removed
     }
@@ -115,8 +115,7 @@ impl<T: Send + 'static> Drop for EpochTable<T> {
         for bucket in &mut self.buckets {
             let mut entry = *bucket.get_mut();
             while !entry.is_null() {
-                // SAFETY: what is still linked was made by `insert` as a box, and nobody else has the
-                // table.
+                // SAFETY: `insert` made each linked entry as a box, and `&mut self` excludes other threads.
                 let mut of = unsafe { Box::from_raw(entry) };
                 entry = *of.next.get_mut();
             }

@@ -6,9 +6,9 @@ use parking_lot::RwLock;
 
 use super::{ConnTable, Connection, FourTuple};
 
-/// Connections that are found under a read lock of the whole table.
+/// A connection table under a read-write lock.
 ///
-/// All who look something up write to the lock, so its line goes from core to core.
+/// Each lookup writes to the lock, so its cache line moves between the cores.
 #[derive(Debug)]
 pub struct LockedTable<T> {
     buckets: RwLock<Box<[Bucket<T>]>>,
@@ -17,15 +17,15 @@ pub struct LockedTable<T> {
 type Bucket<T> = Vec<Arc<Connection<T>>>;
 
 impl<T> LockedTable<T> {
-    /// A table with so many buckets, or up to twice as many: at least one for each connection that is to
-    /// come, for short lists.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
+    /// bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> LockedTable<T> {
         let buckets = (0..buckets.next_power_of_two()).map(|_| Vec::new()).collect();
         LockedTable { buckets: RwLock::new(buckets) }
     }
 }
 
-/// Where in its bucket it is.
+/// Returns the position of a connection in its bucket.
 fn place<T>(bucket: &Bucket<T>, id: &FourTuple) -> Option<usize> {
     bucket.iter().position(|connection| connection.id == *id)
 }
@@ -46,7 +46,7 @@ impl<T: Send> ConnTable<T> for LockedTable<T> {
         let found = {
             let buckets = self.buckets.read();
             let bucket = &buckets[id.bucket(buckets.len())];
-            // A reference of our own, to keep it when we let go of the table.
+            // This reference keeps the connection after the table is unlocked.
             Arc::clone(&bucket[place(bucket, id)?])
         };
         found.with(with)

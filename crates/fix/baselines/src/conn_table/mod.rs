@@ -1,26 +1,26 @@
 //! A worked example: how to turn a table under a read lock into one under an epoch.
 //!
-//! A server finds for each packet that arrives the connection that it belongs to, by the addresses and
-//! ports of its two ends. In FreeBSD 11 each lookup took the lock of the whole table for reading; in
-//! FreeBSD 12 it enters an epoch. The connections have locks of their own before and after. Here are
-//! both: [`LockedTable`], which stops scaling at the second core, and [`EpochTable`].
+//! For each packet that arrives, a server looks up the packet's connection by the addresses and ports of both ends.
+//! In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 it enters an epoch section. In both,
+//! each connection has its own lock. This module contains both designs: [`LockedTable`], which stops scaling at the
+//! second core, and [`EpochTable`].
 //!
-//! # The way from one to the other
-//! 1. **Links that can be followed while they change.** The lists of the table become chains of atomic
-//!    pointers. An entry is whole before it is linked (a store with release, which readers acquire), and
-//!    one that is unlinked keeps its own link, for those who stand on it.
-//! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores in a line of
-//!    the thread's own. The write lock becomes a mutex, as there is nobody but writers to exclude.
-//! 3. **A freed flag.** Under the read lock what was found was in the table. In a section it may have
-//!    been removed since, and is not freed yet: memory that is there is not a connection that is open. So
-//!    whoever removes one also locks it and marks it as freed, and whoever finds one looks for that mark
-//!    *after* locking it. Here the mark is a `None` where the connection was, so that it cannot be
-//!    forgotten. (The old form needs the mark, too: it lets go of the table before it locks what it has
-//!    found, or else a busy connection would hold up all who open and close others.)
-//! 4. **Free becomes defer**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The count of
-//!    references that kept what was found is not needed any more: two more atomic operations are gone.
+//! # From the lock to the epoch
+//! 1. **Links that readers can follow while they change.** The table's lists become chains of atomic pointers. A
+//!    writer links a complete entry with a release store, which readers acquire. An unlinked entry keeps its own
+//!    link, for readers that are at this entry.
+//! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores to the thread's own
+//!    cache line. The write lock becomes a mutex, because it excludes only writers.
+//! 3. **A freed flag.** Under the read lock, a connection that was found is in the table. In a section, it may have
+//!    been removed but not freed: valid memory does not mean an open connection. So a thread that removes a
+//!    connection locks it and marks it as freed, and a thread that finds one checks the mark *after* locking it.
+//!    Here the mark is `None` in place of the connection, so that no caller can forget the check. (`LockedTable`
+//!    needs the mark too: it unlocks the table before it locks the connection. Otherwise a busy connection would
+//!    block all threads that open and close others.)
+//! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that kept a
+//!    connection alive is no longer needed, which removes two atomic operations.
 //!
-//! What is not needed is a change in who calls it: both are a [`ConnTable`], with the same promises.
+//! Callers need no change: both tables implement [`ConnTable`], with the same guarantees.
 //!
 //! ```
 //! use knee_baselines::conn_table::{ConnTable, EpochTable, FourTuple};
@@ -30,7 +30,7 @@
 //!     local: "192.0.2.1:443".parse().unwrap(),
 //!     foreign: "198.51.100.7:50000".parse().unwrap(),
 //! };
-//! table.insert(id, 0).expect("there is no such connection yet");
+//! table.insert(id, 0).expect("the connection is new");
 //!
 //! // A packet of 1460 bytes.
 //! assert_eq!(table.lookup(&id, |bytes| { *bytes += 1460; *bytes }), Some(1460));
@@ -39,7 +39,7 @@
 //! assert_eq!(table.lookup(&id, |bytes| *bytes), None);
 //! ```
 //!
-//! `cargo run --release -p knee-baselines --example conn_table` compares them on this machine, and so do
+//! `cargo run --release -p knee-baselines --example conn_table` compares both on this machine, and so do
 //! `conn_lookup_rwlock1` and `conn_lookup_epoch1` of `knee run`.
 //!
 //! # Source
@@ -61,17 +61,17 @@ pub use locked::LockedTable;
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FourTuple {
-    /// This machine's.
+    /// The end on this machine.
     pub local: SocketAddrV4,
-    /// The other's.
+    /// The other end.
     pub foreign: SocketAddrV4,
 }
 
 impl FourTuple {
-    /// Which of the buckets it belongs in; their number is a power of two.
+    /// Returns the connection's bucket, if the bucket count is a power of two.
     ///
-    /// The addresses and ports times the golden ratio. Whoever is on a network with adversaries takes a
-    /// hash with a secret key.
+    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash with a
+    /// secret key.
     fn bucket(&self, buckets: usize) -> usize {
         let address = |of: SocketAddrV4| u64::from(of.ip().to_bits());
         let addresses = address(self.local) << 32 | address(self.foreign);
@@ -81,31 +81,31 @@ impl FourTuple {
     }
 }
 
-/// Open connections, found by their ends. `T` is what a connection is.
+/// A table of open connections, keyed by both ends. `T` is the connection's data.
 pub trait ConnTable<T>: Sync {
     /// Opens a connection.
     ///
     /// # Errors
-    /// There is one with these ends already: `connection` is given back.
+    /// If a connection with these ends is open, returns `connection`.
     fn insert(&self, id: FourTuple, connection: T) -> Result<(), T>;
 
-    /// Calls `with` with the connection, locked; `None` if it is not open.
+    /// Calls `with` with the locked connection. Returns `None` if the connection is not open.
     ///
-    /// `with` is to be short, as with any lock, and must not look up or remove the same connection: it
-    /// would wait for itself.
+    /// Keep `with` short, as under any lock. It must not look up or remove the same connection, because that would
+    /// deadlock.
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R>;
 
-    /// Closes a connection; `None` if it is not open. Waits until nobody has it any more: from then on no
-    /// lookup, also of those that have begun, has it.
+    /// Closes a connection and returns it, or `None` if it is not open. Waits for its lock: after this returns, no
+    /// lookup sees the connection, even if the lookup began before.
     fn remove(&self, id: &FourTuple) -> Option<T>;
 }
 
-/// What both tables hold. In lines of its own, as those of FreeBSD, which are far larger, mostly are.
+/// A connection in either table. It has its own cache lines, as FreeBSD's far larger connections mostly do.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Connection<T> {
     id: FourTuple,
-    /// `None` when it is freed, which somebody may find out who has found it before.
+    /// `None` if it is freed. A thread that found it before may still lock it.
     open: Mutex<Option<T>>,
 }
 
@@ -114,13 +114,13 @@ impl<T> Connection<T> {
         Connection { id, open: Mutex::new(Some(connection)) }
     }
 
-    /// Locks it and looks whether it is freed.
+    /// Locks it, and calls `with` unless it is freed.
     #[inline]
     fn with<R>(&self, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.open.lock().as_mut().map(with)
     }
 
-    /// Frees it. What stays is memory.
+    /// Marks it as freed and returns its data. The memory stays.
     fn free(&self) -> Option<T> {
         self.open.lock().take()
     }

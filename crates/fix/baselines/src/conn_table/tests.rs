@@ -17,7 +17,7 @@ fn is_found_until_it_is_removed(table: &impl ConnTable<u16>) {
     for number in 0..20 {
         assert_eq!(table.insert(id(number), number), Ok(()));
     }
-    assert_eq!(table.insert(id(7), 700), Err(700), "there is one already");
+    assert_eq!(table.insert(id(7), 700), Err(700), "it is open");
     for number in (0..20).step_by(2) {
         assert_eq!(table.remove(&id(number)), Some(number));
         assert_eq!(table.remove(&id(number)), None);
@@ -33,12 +33,12 @@ fn is_found_until_it_is_removed(table: &impl ConnTable<u16>) {
 
 #[test]
 fn a_connection_is_found_until_it_is_removed() {
-    // With few buckets they stand in lists.
+    // With few buckets, the lists are long.
     is_found_until_it_is_removed(&LockedTable::with_buckets(3));
     is_found_until_it_is_removed(&EpochTable::with_buckets(3));
 }
 
-/// A connection that tells when it is dropped.
+/// A connection that counts its drops.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -47,7 +47,7 @@ impl Drop for Counted {
     }
 }
 
-fn takes_its_connections_along(table: impl ConnTable<Counted>) {
+fn drops_its_connections(table: impl ConnTable<Counted>) {
     let dropped = Arc::new(AtomicUsize::new(0));
     for number in 0..3 {
         assert!(table.insert(id(number), Counted(Arc::clone(&dropped))).is_ok());
@@ -59,12 +59,12 @@ fn takes_its_connections_along(table: impl ConnTable<Counted>) {
 }
 
 #[test]
-fn a_table_that_goes_takes_its_connections_along() {
-    takes_its_connections_along(LockedTable::with_buckets(1));
-    takes_its_connections_along(EpochTable::with_buckets(1));
+fn dropping_a_table_drops_its_connections() {
+    drops_its_connections(LockedTable::with_buckets(1));
+    drops_its_connections(EpochTable::with_buckets(1));
 }
 
-fn remove_waits_for_who_has_it(table: &impl ConnTable<()>) {
+fn a_removal_waits_for_a_lookup(table: &impl ConnTable<()>) {
     let left = AtomicBool::new(false);
     table.insert(id(1), ()).unwrap();
     thread::scope(|scope| {
@@ -86,15 +86,15 @@ fn remove_waits_for_who_has_it(table: &impl ConnTable<()>) {
 }
 
 #[test]
-fn a_connection_is_not_removed_while_somebody_has_it() {
-    remove_waits_for_who_has_it(&LockedTable::with_buckets(1));
-    remove_waits_for_who_has_it(&EpochTable::with_buckets(1));
+fn a_connection_is_not_removed_during_a_lookup() {
+    a_removal_waits_for_a_lookup(&LockedTable::with_buckets(1));
+    a_removal_waits_for_a_lookup(&EpochTable::with_buckets(1));
 }
 
-/// Whether the connection is closed, as the one who closed it knows.
+/// Set by the thread that has closed the connection.
 struct Opened(Arc<AtomicBool>);
 
-/// Two open and close connections, others look them up: what they get is open while they have it.
+/// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.
 fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
     const CONNECTIONS: u16 = 4;
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
@@ -107,7 +107,7 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
             if round % 8 == 0 {
                 thread::yield_now();
             }
-            let removed = table.remove(&id).expect("nobody else removes it");
+            let removed = table.remove(&id).expect("only this thread removes it");
             closed.store(true, Release);
             assert!(Arc::ptr_eq(&removed.0, &closed), "another connection was removed");
         }
@@ -127,12 +127,12 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
         for _ in 0..2 {
             scope.spawn(look_up);
         }
-        // The others end also if one of these has panicked.
+        // The other threads also end if one of these has panicked.
         let ended = writers.map(|writer| writer.join());
         over.store(true, Relaxed);
         ended.into_iter().for_each(Result::unwrap);
     });
-    assert!(cfg!(miri) || found.load(Relaxed) > 0, "nothing was ever found");
+    assert!(cfg!(miri) || found.load(Relaxed) > 0, "no lookup found a connection");
     for number in 0..CONNECTIONS {
         assert!(table.lookup(&id(number), |_| ()).is_none());
     }
@@ -140,14 +140,14 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
 
 #[test]
 fn a_lookup_never_gives_a_freed_connection() {
-    // All in one list, which changes under those who walk it.
+    // All connections in one list, which changes during walks.
     gives_no_freed_connection(&LockedTable::with_buckets(1));
     gives_no_freed_connection(&EpochTable::with_buckets(1));
 }
 
 #[test]
-fn a_connection_is_found_whole_whatever_led_to_it() {
-    // What the process has once is made before, lest it bring the threads into an order.
+fn a_lookup_sees_a_complete_connection_on_any_path() {
+    // The process's statics are initialized first, so that their initialization does not synchronize the threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
     for is_first in [true, false] {
         let table = EpochTable::with_buckets(1);
@@ -159,7 +159,7 @@ fn a_connection_is_found_whole_whatever_led_to_it() {
             });
             assert_eq!(table.insert(id(1), 1), Ok(()));
             if !is_first {
-                // Who comes now is led there by the other's end.
+                // A lookup now follows the link of the removed entry.
                 assert_eq!(table.insert(id(2), 2), Ok(()));
                 assert_eq!(table.remove(&id(2)), Some(2));
             }

@@ -1,7 +1,7 @@
-//! Epochs: a wait is for all sections, whatever they mark.
+//! Epochs: a waiter waits for all sections, whatever they mark.
 //!
-//! A section copies the clock into its thread's line; a waiter moves the clock on and waits until no
-//! line has an earlier time.
+//! A section copies the clock into its thread's cache line. A waiter advances the clock, and waits until no line
+//! has an earlier time.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -13,16 +13,16 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation by an epoch, as FreeBSD tried in 2018.
 ///
-/// Begin and finish are cheap, and so are marks, which do nothing. Waits are not: each is a grace
-/// period, and waits for all sections that began before it, whether they have marked the page or
-/// not, or whether anybody has. In return, the waiter need not have had the page's lock.
+/// Begin and finish are cheap, and marks do nothing. A wait is expensive: it is a grace period, and waits for all
+/// sections that began before it, even if none of them has marked the page. In return, the waiter need not have
+/// held the page's lock.
 #[derive(Debug)]
 pub struct Epoch {
     clock: AtomicU64,
 }
 
 impl Epoch {
-    /// The form, at the beginning of its time.
+    /// Returns the form, with its clock at the start.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }
@@ -34,14 +34,14 @@ impl Default for Epoch {
     }
 }
 
-/// A thread's place in an [`Epoch`]: when its section began, or none.
+/// A thread's place in an [`Epoch`]: when its section began, or `IDLE`.
 #[derive(Debug)]
 pub struct EpochPlace(AtomicU64);
 
-/// Outside of any section.
+/// The thread is not in a section.
 const IDLE: u64 = 0;
 
-// SAFETY: `begin` and `wait` say why no section is missed.
+// SAFETY: the comments in `begin` and `wait` argue why a waiter misses no section.
 unsafe impl Invalidation for Epoch {
     type Place = EpochPlace;
 
@@ -55,13 +55,13 @@ unsafe impl Invalidation for Epoch {
 
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
-        // Acquire: a waiter does not wait for those who have read its new time, so that they have to
-        // see what it did before. Release: a waiter for the section before may
-        // find this one, see `Slots`.
+        // Acquire: a waiter does not wait for sections that have read its new time, so these sections must
+        // see what the waiter did before. Release: a waiter for the previous section may find this one; see
+        // `Slots`.
         let now = self.clock.load(order!(Acquire, "di_epoch_clock"));
         place.0.store(now, order!(Release, "di_epoch_begin"));
-        // With the heavy fence of `wait`: either the waiter sees this store and waits for us, or all
-        // that the section does comes after what the waiter did before.
+        // Pairs with the heavy fence of `wait`: either the waiter sees this store and waits for this section,
+        // or everything in the section happens after what the waiter did before.
         platform.light();
     }
 
@@ -84,9 +84,8 @@ unsafe impl Invalidation for Epoch {
             platform.heavy();
         }
         for place in places {
-            // A section that reads the clock from now on gets `now` or later. One with an older time has
-            // begun before, or has read the clock before and is a little late: to wait for that one is no
-            // harm.
+            // A section that reads the clock from now on gets `now` or later. A section with an older time began
+            // before, or read the clock before and stores it late. Waiting for a late one does no harm.
             platform.sleep_while(|| {
                 (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))
                     .contains(&place.0.load(order!(Acquire, "di_epoch_wait")))

@@ -1,19 +1,19 @@
-//! What the forms of delayed invalidation have in common.
+//! The interface of all forms of delayed invalidation.
 
 use knee_sync::Platform;
 
 use crate::primitive::AtomicU64;
 
-/// What a page, or a bucket of pages, remembers of the sections that marked it, in any form.
+/// The record of the sections that marked a page, or a bucket of pages, for any form.
 #[derive(Debug)]
 pub struct Stamp {
-    /// Of the newest section that marked it, where sections have numbers.
+    /// The number of the newest section that marked it, in forms whose sections have numbers.
     pub(super) number: AtomicU64,
     pub(super) slots: knee_sync::invalidation::Stamp,
 }
 
 impl Stamp {
-    /// A stamp that no section has marked.
+    /// Returns a stamp that no section has marked.
     pub fn new() -> Stamp {
         Stamp { number: AtomicU64::new(0), slots: knee_sync::invalidation::Stamp::new() }
     }
@@ -25,46 +25,45 @@ impl Default for Stamp {
     }
 }
 
-/// A form of delayed invalidation. [`Tracker`](super::Tracker) calls it by its rules.
+/// A form of delayed invalidation. [`Tracker`](super::Tracker) meets its requirements.
 ///
 /// # Safety
-/// [`wait`](Invalidation::wait) returns only when every section of these places is over that marked the stamp
-/// before the caller had the lock of what the stamp belongs to, and the caller then sees what these sections
-/// did: frames are freed on its word.
+/// Consider the sections in `places` that marked the stamp before the caller held the lock of the stamp's page.
+/// [`wait`](Invalidation::wait) returns only after all of them have finished, and the caller then sees what they
+/// did. Callers free frames when it returns.
 pub unsafe trait Invalidation: Sync {
-    /// What each thread that takes part has.
+    /// The state of each participating thread.
     type Place: Send + Sync;
 
-    /// The form, without sections; `None` on CPUs that lack an instruction it needs.
+    /// Returns the form, without sections, or `None` on CPUs without an instruction that it needs.
     fn supported() -> Option<Self>
     where
         Self: Sized;
 
-    /// A place outside of any section.
+    /// Returns a place that is not in a section.
     fn place(&self) -> Self::Place;
 
-    /// A section begins.
+    /// Begins a section.
     ///
     /// # Safety
-    /// No other thread calls `begin`, `mark` and `finish` with this place, which stays
-    /// where it is as long as the form, and is used with this form only. The place is outside of any
-    /// section.
+    /// Only one thread may call `begin`, `mark` and `finish` with this place. The place must stay at its address
+    /// as long as the form exists, must be used with this form only, and must not be in a section.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
-    /// The section of this place has taken something out of what `stamp` belongs to. The caller has
-    /// the lock of that.
+    /// Records that the section of this place has removed a mapping of the stamp's page. The caller holds the
+    /// page's lock.
     ///
     /// # Safety
-    /// As [`Invalidation::begin`]; the place is in a section.
+    /// As for [`Invalidation::begin`], but the place must be in a section.
     unsafe fn mark(&self, place: &Self::Place, stamp: &Stamp);
 
-    /// The section ends: what it took out is invalidated everywhere.
+    /// Ends the section: what it removed is invalidated on all CPUs.
     ///
     /// # Safety
-    /// As [`Invalidation::mark`].
+    /// As for [`Invalidation::mark`].
     unsafe fn finish(&self, place: &Self::Place, platform: &impl Platform);
 
-    /// Waits until all sections that have marked the stamp are over. `places` are those of all
+    /// Waits until all sections that have marked the stamp have finished. `places` are the places of all
     /// threads.
     fn wait<'a>(
         &self,

@@ -1,13 +1,13 @@
-//! A list of active sections that is changed by compare-exchanges of 128 bits.
+//! A list of active sections, changed by 128-bit compare-exchange.
 //!
-//! The list has the oldest section first, after a head that is always there. Each link is a pair: a
-//! number, and the next link. The head's number is the largest that is finished; numbers grow along
-//! the list, so a pair never comes back. The lowest bit of `next` is set while a link is not in the
-//! list, or on its way into or out of it; whoever meets it goes back to the head. A section that ends
-//! puts its own number and next into the link before it, in one compare-exchange.
+//! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link is a
+//! pair: a number, and the next link. The head's number is the largest finished one. Numbers grow along the list,
+//! so a pair never recurs. The lowest bit of `next` is set while a link is not in the list, or is being inserted or
+//! removed; a thread that finds it restarts at the head. A section that ends moves its own number and next into
+//! the link before it, in one compare-exchange.
 //!
-//! It is "lock-free" in that a thread which finds a link on its way does not wait for its owner but
-//! tries again, to the same effect. FreeBSD keeps the owner on its CPU meanwhile; a process cannot.
+//! The list is "lock-free" in that a thread does not block on a link that is being changed, but retries, which has
+//! the same effect. FreeBSD disables preemption of the owner meanwhile, which a process cannot.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -20,16 +20,16 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
-/// Each begin and each finish walks the list of active sections and changes it with a 128-bit
-/// compare-exchange, so it scales no better than a spin lock; FreeBSD won by not sleeping. A wait is
-/// for sections that marked the page and for older ones.
+/// Each begin and each finish walks the list of active sections and changes it with a 128-bit compare-exchange, so
+/// it scales no better than a spin lock. FreeBSD gained because no thread sleeps. A waiter waits for the sections
+/// that marked the page, and for older ones.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,
 }
 
-/// A thread's place in [`LockFree`], 16 bytes at a multiple of 16. Every access is to all of it:
-/// Rust's memory model has none where an atomic overlaps another one.
+/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all of it, because Rust's memory
+/// model does not allow atomic accesses that overlap in part.
 #[derive(Debug)]
 pub struct Link(AtomicU128);
 
@@ -37,11 +37,11 @@ pub struct Link(AtomicU128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pair {
     number: u64,
-    /// The address of the next link; 0 for none. With [`INVALID`], nobody may follow or change it.
+    /// The address of the next link, or 0. With [`INVALID`], no other thread may follow or change it.
     next: u64,
 }
 
-/// The link is not in the list, or on its way.
+/// The link is not in the list, or is being inserted or removed.
 const INVALID: u64 = 1;
 
 impl Pair {
@@ -59,47 +59,47 @@ impl Link {
         Link(AtomicU128::new(Pair { number, next }.pack()))
     }
 
-    /// Acquire, with [`replace`](Link::replace).
+    /// Acquire: pairs with [`replace`](Link::replace).
     fn load(&self) -> Pair {
         Pair::unpack(self.0.load(order!(Acquire, "link_load")))
     }
 
-    /// By the owner, while nobody else changes it. Relaxed: who comes to the link comes by a pair that was
-    /// put into the list after this; and what others had put here before is what
-    /// [`close`](Link::close) has acquired.
+    /// Called by the owner while no other thread changes the pair. Relaxed: other threads reach the link through
+    /// a pair that enters the list after this store, and [`close`](Link::close) has acquired what other threads
+    /// stored here before.
     fn store(&self, pair: Pair) {
         self.0.store(pair.pack(), Relaxed);
     }
 
-    /// Release: who sees the new number sees what the section did whose number it is. Acquire: and
-    /// what those did who put theirs here before.
+    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: it also
+    /// sees what the sections did whose numbers were here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
             .is_ok()
     }
 
-    /// Makes the pair invalid, and returns what it was.
+    /// Makes the pair invalid, and returns its value before.
     fn close(&self) -> Pair {
         let invalid = Pair { number: 0, next: INVALID };
         Pair::unpack(self.0.fetch_or(invalid.pack(), order!(AcqRel, "link_close")))
     }
 
-    /// The address as the link before this one has it.
+    /// The address, as stored in the previous link.
     fn name(&self) -> u64 {
         ptr::from_ref(self).expose_provenance() as u64
     }
 }
 
 impl LockFree {
-    /// The form, without sections; none on CPUs that cannot compare and exchange 128 bits (of the
-    /// x86-64 ones, the first AMD made).
+    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (on x86-64, the
+    /// first ones of AMD).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
 
-    /// The link in the list with this `next`, and its pair at that time; none if a link on the way was
-    /// invalid, or there is no such.
+    /// Returns the link with this `next`, and its pair at that time. Returns `None` if there is no such link, or if
+    /// the walk found an invalid one.
     fn find(&self, next: u64) -> Option<(&Link, Pair)> {
         let mut link = &self.head;
         loop {
@@ -107,15 +107,15 @@ impl LockFree {
             match pair.next {
                 found if found == next => return Some((link, pair)),
                 other if other == 0 || other & INVALID != 0 => return None,
-                // SAFETY: only `begin` makes links to places, by their exposed address; its caller
-                // keeps them, and they outlive the form.
+                // SAFETY: only `begin` links places, by their exposed addresses. Its caller guarantees that places
+                // stay at their addresses as long as the form exists.
                 other => link = unsafe { &*ptr::with_exposed_provenance(other as usize) },
             }
         }
     }
 }
 
-// SAFETY: the head's number is the largest that is finished with all before it.
+// SAFETY: when the head has a number, the sections with this number and all smaller ones have finished.
 unsafe impl Invalidation for LockFree {
     type Place = Link;
 
@@ -133,10 +133,10 @@ unsafe impl Invalidation for LockFree {
             if let Some((last, pair)) = self.find(0) {
                 let number = pair.number + 1;
                 place.store(Pair { number, next: INVALID });
-                // It succeeds only if `last` is still the last: a link that has left the list is
-                // invalid, and one that came back has a larger number.
+                // This succeeds only if `last` is still the last link: a link that was removed is invalid, and one
+                // that was inserted again has a larger number.
                 if last.replace(pair, Pair { next: place.name(), ..pair }) {
-                    // Nobody changes an invalid pair but its owner.
+                    // Only the owner changes an invalid pair.
                     return place.store(Pair { number, next: 0 });
                 }
             }
@@ -146,7 +146,7 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section may put its number here meanwhile: either is over when we are.
+        // A newer section may have moved its number here. Both have finished when this section ends.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -157,8 +157,8 @@ unsafe impl Invalidation for LockFree {
         let mut round = 0;
         loop {
             if let Some((before, pair)) = self.find(place.name()) {
-                // From here on nobody appends to us or hands a number to us, so the pair that goes to
-                // the link before is the last that we have.
+                // From here on no thread appends to this link or moves a number here, so the pair that goes to the
+                // previous link is final.
                 let mine = if is_mutant!("link_stays_open") { place.load() } else { place.close() };
                 if before.replace(pair, mine) {
                     return;
@@ -172,7 +172,7 @@ unsafe impl Invalidation for LockFree {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a Link>, stamp: &Stamp, platform: &impl Platform) {
         let number = stamp.number.load(Relaxed);
-        // The numbers came here from link to link, each time by somebody who acquired the one before.
+        // A number moves here from link to link, and each thread that moves it has acquired it before.
         platform.sleep_while(|| number > self.head.load().number);
     }
 }

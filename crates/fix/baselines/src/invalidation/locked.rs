@@ -1,8 +1,8 @@
-//! A list of active sections under a mutex, and numbers that are handed down it.
+//! A list of active sections under a mutex.
 //!
-//! Sections are numbered, and the list has the newest first. The oldest section tells when it ends
-//! that its number is finished, and with it all smaller ones. Another section hands its number to the
-//! next older one instead: when that ends, both are over.
+//! Sections are numbered, and the list begins with the newest. When the oldest section ends, it publishes its
+//! number: this and all smaller numbers are finished. Any other section passes its number to the next older one:
+//! when that section ends, both numbers are finished.
 
 use core::fmt;
 use core::ptr;
@@ -16,11 +16,11 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
 ///
-/// All sections of the system meet in one mutex, twice each. A wait is for sections that marked the
-/// page and for older ones.
+/// Each section takes one global mutex twice. A waiter waits for the sections that marked the page, and for older
+/// ones.
 pub struct Locked {
     list: Mutex<List>,
-    /// The largest number such that no section with it or a smaller one is active.
+    /// The largest finished number: no section with this or a smaller number is active.
     finished: AtomicU64,
 }
 
@@ -29,17 +29,17 @@ struct List {
     newest: AtomicPtr<LockedPlace>,
 }
 
-/// A thread's place in [`Locked`]. Its links are written and read with the mutex.
+/// A thread's place in [`Locked`]. The mutex guards its links.
 #[derive(Debug)]
 pub struct LockedPlace {
-    /// The section's number; 0 outside of any.
+    /// The section's number, or 0.
     number: AtomicU64,
     newer: AtomicPtr<LockedPlace>,
     older: AtomicPtr<LockedPlace>,
 }
 
 impl Locked {
-    /// The form, without sections.
+    /// Returns the form, without sections.
     pub fn new() -> Locked {
         let list = Mutex::new(List { newest: AtomicPtr::new(ptr::null_mut()) });
         Locked { list, finished: AtomicU64::new(0) }
@@ -58,7 +58,7 @@ impl fmt::Debug for Locked {
     }
 }
 
-// SAFETY: a number is finished when no section with it or a smaller one is in the list.
+// SAFETY: a number is published as finished when no section with it or a smaller one is in the list.
 unsafe impl Invalidation for Locked {
     type Place = LockedPlace;
 
@@ -78,7 +78,7 @@ unsafe impl Invalidation for Locked {
         let me = ptr::from_ref(place).cast_mut();
         let list = self.list.lock();
         let newest = list.newest.load(Relaxed);
-        // SAFETY: places in the list stay where they are, says `begin`'s caller.
+        // SAFETY: the caller of `begin` guarantees that places in the list stay at their addresses.
         let before = match unsafe { newest.as_ref() } {
             Some(newest) => {
                 newest.newer.store(me, Relaxed);
@@ -93,7 +93,7 @@ unsafe impl Invalidation for Locked {
     }
 
     unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
-        // A newer section may hand its number down meanwhile: either number is over when we are.
+        // A newer section may have passed its number on. Both numbers are finished when this section ends.
         let number = place.number.load(Relaxed);
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -118,8 +118,7 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Those who handed their numbers down did so with the mutex, so what they did comes
-                // before this as well.
+                // Sections pass their numbers on under the mutex, so what they did happens before this too.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }
         }
@@ -133,7 +132,7 @@ unsafe impl Invalidation for Locked {
         platform: &impl Platform,
     ) {
         let number = stamp.number.load(Relaxed);
-        // Acquire: we do not take the mutex, and see what those sections did.
+        // Acquire: the waiter sees what those sections did, without taking the mutex.
         platform.sleep_while(|| number > self.finished.load(order!(Acquire, "locked_wait")));
     }
 }

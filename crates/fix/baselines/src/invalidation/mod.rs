@@ -1,14 +1,14 @@
-//! Delayed invalidation as FreeBSD has had it, beside that of [`knee_sync::invalidation`], which says what
-//! it is for.
+//! The forms of delayed invalidation that FreeBSD has used, and the one of [`knee_sync::invalidation`], which
+//! explains the purpose.
 //!
 //! | | begin and finish | waits for sections that marked the page, and | wait costs |
 //! |---|---|---|---|
-//! | [`Slots`] | three stores to the thread's own line | those with a page of the same of 64 bits | a look at each thread, if the page was ever marked |
+//! | [`Slots`] | three stores to the thread's own line | those that marked a page with the same one of 64 bits | a scan of all threads, if the page was ever marked |
 //! | [`Locked`] | a mutex twice | older ones | a load |
 //! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
-//! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a look at each thread |
+//! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a scan of all threads |
 //!
-//! The rules of knee-sync hold for each form.
+//! The rules of knee-sync apply to each form.
 //!
 //! # Source
 //! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and

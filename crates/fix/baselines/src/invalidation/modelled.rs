@@ -1,4 +1,4 @@
-//! All orders in which one that marks meets one that waits, up to a number of preemptions.
+//! All interleavings of a marking thread and a waiting thread, up to a number of preemptions.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
@@ -10,16 +10,16 @@ use crate::primitive::AtomicBool;
 
 struct Place<F: Invalidation> {
     tracker: Tracker<F, Model>,
-    /// How many sections have taken something out of the page.
+    /// The number of sections that have marked the page.
     taken: Mutex<usize>,
     stamp: Stamp,
-    /// Of a page that nobody else uses.
+    /// The stamp of a page that only the marking thread uses.
     other: Stamp,
-    /// What the sections did after that. loom fails if somebody looks who has not waited.
+    /// What the sections did afterwards. loom fails if a thread reads this without waiting.
     flushed: [UnsafeCell<bool>; 2],
 }
 
-// SAFETY: waits guard the cells, which loom looks after.
+// SAFETY: threads read the cells only after a wait, and loom checks that.
 unsafe impl<F: Invalidation> Sync for Place<F> {}
 // SAFETY: as above.
 unsafe impl<F: Invalidation> Send for Place<F> {}
@@ -35,8 +35,8 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
 }
 
 impl<F: Invalidation> Place<F> {
-    /// One section after the other; those of `marks` mark the page, the others another
-    /// one.
+    /// Runs one section for each of `marks`. A section marks the page if its element is true, otherwise another
+    /// page.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.join();
         for mark in marks {
@@ -48,7 +48,7 @@ impl<F: Invalidation> Place<F> {
                     section.mark(&self.stamp);
                     *taken - 1
                 };
-                // SAFETY: the section is the only one with this number, and waiters wait for it.
+                // SAFETY: only this section has this number, and readers wait for it.
                 self.flushed[number].with_mut(|flushed| unsafe { *flushed = true });
             } else {
                 section.mark(&self.other);
@@ -61,13 +61,13 @@ impl<F: Invalidation> Place<F> {
         let taken = *self.taken.lock().unwrap();
         self.tracker.wait(&self.stamp);
         for flushed in &self.flushed[..taken] {
-            // SAFETY: we have waited for the section.
+            // SAFETY: the wait above was for this section.
             assert!(flushed.with_mut(|flushed| unsafe { *flushed }));
         }
     }
 }
 
-/// One thread has these sections, and another one waits.
+/// One thread runs these sections, and another one waits.
 fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static [bool]) {
     check(3, move || {
         let place = place(form());
@@ -97,7 +97,7 @@ fn an_epoch_is_waited_for_without_a_lock() {
                 let section = member.begin();
                 if is_there.load(Acquire) {
                     interrupt();
-                    // SAFETY: who takes it away waits for the section, which loom sees to.
+                    // SAFETY: the thread that frees it waits for the section, and loom checks that.
                     place.flushed[0].with_mut(|flushed| assert!(unsafe { !*flushed }));
                 }
                 section.finish();
@@ -125,7 +125,7 @@ fn lock_free() -> LockFree {
     LockFree::new().expect("models have words of 128 bits")
 }
 
-/// Two threads have a section each, and the second waits for both.
+/// Two threads run a section each, and the second waits for both.
 fn both_mark<F: Invalidation + Send + 'static>(form: fn() -> F) {
     let place = place(form());
     let marker = {

@@ -1,4 +1,4 @@
-//! Schedules of threads that mark pages and of others that wait for them, in each of the forms.
+//! Schedules of threads that mark pages and of threads that wait for them, for each form.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +12,7 @@ const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
 const PAGES: usize = 2;
 
-/// What a page's lock guards: the sections that have marked it.
+/// The data that a page's lock guards: the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -22,12 +22,12 @@ struct Page {
 struct World<F: Invalidation> {
     tracker: Tracker<F, Model>,
     pages: [Page; PAGES],
-    /// No part of the model: whoever looks sees it.
+    /// Not part of the model: every thread sees the latest value.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
 impl<F: Invalidation> World<F> {
-    /// Sections of one thread, which joins anew after the second: each marks one page or two.
+    /// Runs the sections of one thread, which joins again after the second. Each section marks one or two pages.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.join();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {
@@ -52,13 +52,13 @@ impl<F: Invalidation> World<F> {
             let sections = page.marked_by.lock().unwrap().clone();
             self.tracker.wait(&page.stamp);
             let early = sections.iter().find(|&&section| !self.over[section].load(Relaxed));
-            assert_eq!(early, None, "the wait was over before the section");
+            assert_eq!(early, None, "the wait returned before the section ended");
         }
     }
 }
 
-/// Three threads that mark, and three that wait.
-fn waits_for_who_marked<F: Invalidation + Send + 'static>(form: fn() -> F) {
+/// Three threads mark and three wait.
+fn waits_for_marks<F: Invalidation + Send + 'static>(form: fn() -> F) {
     check(move || {
         let tracker = Tracker::on(Model, form());
         let world =
@@ -79,16 +79,16 @@ fn waits_for_who_marked<F: Invalidation + Send + 'static>(form: fn() -> F) {
 }
 
 #[test]
-fn an_epoch_waits_for_who_marked() {
-    waits_for_who_marked(Epoch::new);
+fn an_epoch_waits_for_marks() {
+    waits_for_marks(Epoch::new);
 }
 
 #[test]
-fn the_locked_form_waits_for_who_marked() {
-    waits_for_who_marked(Locked::new);
+fn the_locked_form_waits_for_marks() {
+    waits_for_marks(Locked::new);
 }
 
 #[test]
-fn the_lock_free_form_waits_for_who_marked() {
-    waits_for_who_marked(|| LockFree::new().expect("models have words of 128 bits"));
+fn the_lock_free_form_waits_for_marks() {
+    waits_for_marks(|| LockFree::new().expect("models have words of 128 bits"));
 }

@@ -1,4 +1,4 @@
-//! The form of knee-sync.
+//! The form of knee-sync, with the interface of the others.
 
 use knee_sync::Platform;
 use knee_sync::invalidation::Slot;
@@ -9,7 +9,7 @@ use super::form::{Invalidation, Stamp};
 #[derive(Debug, Default)]
 pub struct Slots;
 
-// SAFETY: `Slot::wait` promises it.
+// SAFETY: `Slot::wait` guarantees what `wait` must.
 unsafe impl Invalidation for Slots {
     type Place = Slot;
 
@@ -23,7 +23,7 @@ unsafe impl Invalidation for Slots {
 
     #[inline]
     unsafe fn begin(&self, place: &Slot, _: &impl Platform) {
-        // SAFETY: the caller alone uses the place.
+        // SAFETY: the caller guarantees that only one thread uses the place.
         unsafe { place.begin() };
     }
 

@@ -11,17 +11,17 @@ const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
 const THREADS: usize = 3;
 const PAGES: usize = 5;
 
-/// What a page's lock guards: the sections that have marked it.
+/// The data that a page's lock guards: the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
     stamp: Stamp,
 }
 
-/// Some threads mark pages and say at the end of each section that it is over; others look who has
-/// marked a page, wait, and must find that each of those has said so. The saying is no
-/// synchronization: that is the form's.
-fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
+/// Some threads mark pages, and set a flag at the end of each section. Other threads read which sections have
+/// marked a page, wait, and must find all flags of these sections set. The flags do not synchronize; only the form
+/// does.
+fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
@@ -35,7 +35,7 @@ fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
                 guard.mark(&page.stamp);
             }
             if section % 16 == 0 {
-                // Waiters come now, also on one CPU.
+                // Lets waiters run, also on one CPU.
                 thread::yield_now();
             }
             is_over.store(true, Relaxed);
@@ -57,7 +57,7 @@ fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
                 waited_for += sections.iter().filter(|&&s| !over[s].load(Relaxed)).count();
                 tracker.wait(&page.stamp);
                 let early = sections.iter().find(|&&section| !over[section].load(Relaxed));
-                assert_eq!(early, None, "the wait was over before the section");
+                assert_eq!(early, None, "the wait returned before the section ended");
             }
         }
     });
@@ -65,8 +65,8 @@ fn waits_for_who_marked<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A section that has begun before or after another one, and has marked another page, is no business
-/// of those who wait for the page of that one.
+/// A waiter for one page does not wait for a section that has marked only another page, whether this section began
+/// before or after.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -74,7 +74,7 @@ fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     older.mark(&stamps[0]);
     let younger = second.begin();
     older.finish();
-    // A thread that waited for the younger section would wait for ever.
+    // A wait for the younger section would never return.
     tracker.wait(&stamps[0]);
     tracker.wait(&stamps[1]);
     younger.mark(&stamps[0]);
@@ -82,7 +82,7 @@ fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     tracker.wait(&stamps[0]);
 }
 
-/// Whether a wait returns while a section goes on that has marked the page, and after it.
+/// Returns whether a wait returns during a section that has marked the page, and after it.
 fn waits_for_one<F: Invalidation + Send>(form: F) {
     let (tracker, stamp) = (Tracker::new(form), Stamp::new());
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -103,7 +103,7 @@ fn waits_for_one<F: Invalidation + Send>(form: F) {
         thread::sleep(std::time::Duration::from_millis(5));
         assert!(has_returned.try_recv().is_err());
         older.finish();
-        has_returned.recv().expect("nobody is in a section");
+        has_returned.recv().expect("no thread is in a section");
     });
 }
 
@@ -117,15 +117,15 @@ macro_rules! forms {
 }
 
 forms! {
-    an_epoch_waits_for_who_marked Epoch::new(), waits_for_who_marked;
+    an_epoch_waits_for_marks Epoch::new(), waits_for_marks;
     an_epoch_waits_for_the_last_of_two Epoch::new(), waits_for_one;
-    the_locked_form_waits_for_who_marked Locked::new(), waits_for_who_marked;
+    the_locked_form_waits_for_marks Locked::new(), waits_for_marks;
     the_locked_form_waits_for_the_last_of_two Locked::new(), waits_for_one;
     the_locked_form_does_not_wait_for_younger_sections
         Locked::new(), does_not_wait_for_younger_sections;
 }
 
-/// The forms with 128-bit exchanges, where there are such.
+/// On CPUs with 128-bit compare-exchange.
 fn with_lock_free(test: impl FnOnce(LockFree)) {
     match LockFree::new() {
         Some(form) => test(form),
@@ -134,8 +134,8 @@ fn with_lock_free(test: impl FnOnce(LockFree)) {
 }
 
 #[test]
-fn the_lock_free_form_waits_for_who_marked() {
-    with_lock_free(waits_for_who_marked);
+fn the_lock_free_form_waits_for_marks() {
+    with_lock_free(waits_for_marks);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sections of any form, and the threads that are in one.
+//! Sections of any form, and the threads that run them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use knee_sync::System;
 use super::form::{Invalidation, Stamp};
 use crate::primitive::Mutex;
 
-/// The threads that invalidate, for those that wait for them.
+/// The threads that invalidate, and a way to wait for their sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
-    // Before the places, which outlive it.
+    // Dropped before the places, which must outlive it.
     form: F,
     platform: P,
     places: Mutex<Vec<Arc<CachePadded<F::Place>>>>,
@@ -21,31 +21,30 @@ pub struct Tracker<F: Invalidation, P: Platform> {
 
 #[cfg(not(any(loom, shuttle)))]
 impl<F: Invalidation> Tracker<F, System> {
-    /// A tracker on this process's operating system.
+    /// Creates a tracker on the operating system's platform.
     pub fn new(form: F) -> Tracker<F, System> {
         Tracker::on(System::detect(), form)
     }
 }
 
 impl<F: Invalidation, P: Platform> Tracker<F, P> {
-    /// A tracker on any platform.
+    /// Creates a tracker on any platform.
     pub fn on(platform: P, form: F) -> Tracker<F, P> {
         Tracker { form, platform, places: Mutex::new(Vec::new()) }
     }
 
-    /// Takes part from now on, with a place that stays as long as the tracker.
+    /// Registers the thread, with a place that exists as long as the tracker.
     pub fn join(&self) -> Member<'_, F, P> {
         let place = Arc::new(CachePadded::new(self.form.place()));
         self.places.lock().push(Arc::clone(&place));
         Member { tracker: self, place, is_inside: false }
     }
 
-    /// Waits until all sections are over that marked this stamp before the caller had the lock of
-    /// what it belongs to, and depending on the [form](super) for some others. The caller sees what they
-    /// did.
+    /// Waits until all sections have finished that marked `stamp` before the caller held the lock of its page.
+    /// Depending on the [form](super), it waits for others too. The caller sees what these sections did.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
-        // A thread that joins does not wait for a section.
+        // A thread that joins does not wait for sections.
         let places = self.places.lock().clone();
         self.form.wait(places.iter().map(|place| &***place), stamp, &self.platform);
     }
@@ -57,7 +56,7 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Tracker<F, P> {
     }
 }
 
-/// A thread that invalidates: at any time in one section or in none.
+/// A thread that invalidates. It is in at most one section at a time.
 pub struct Member<'a, F: Invalidation, P: Platform> {
     tracker: &'a Tracker<F, P>,
     place: Arc<CachePadded<F::Place>>,
@@ -65,15 +64,15 @@ pub struct Member<'a, F: Invalidation, P: Platform> {
 }
 
 impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
-    /// Begins a section, which ends when it is dropped.
+    /// Begins a section. It ends when the guard is dropped.
     ///
     /// # Panics
-    /// If the section before was forgotten.
+    /// If the previous section was leaked, for example by `mem::forget`.
     #[inline]
     pub fn begin(&mut self) -> Section<'_, 'a, F, P> {
-        assert!(!self.is_inside, "the section before was forgotten, and so it never ends");
+        assert!(!self.is_inside, "the previous section was leaked and never ends");
         self.is_inside = true;
-        // SAFETY: the place is this member's alone, and the tracker keeps it; by the flag it is in no section.
+        // SAFETY: only this member uses the place, and the tracker keeps it. By the flag, it is not in a section.
         unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }
@@ -85,21 +84,21 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Member<'_, F, P> {
     }
 }
 
-/// From the first of several things that are taken out to the flush for all of them.
+/// A section: from the first of several removed mappings to the flush for all of them.
 #[derive(Debug)]
 pub struct Section<'m, 'a, F: Invalidation, P: Platform> {
     member: &'m mut Member<'a, F, P>,
 }
 
 impl<F: Invalidation, P: Platform> Section<'_, '_, F, P> {
-    /// Something was taken out of what the stamp belongs to, whose lock the caller has.
+    /// Records that a mapping of the stamp's page was removed. The caller holds the page's lock.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
         // SAFETY: as in `Member::begin`, which began the section.
         unsafe { self.member.tracker.form.mark(&self.member.place, stamp) };
     }
 
-    /// Everything that was taken out is invalidated. As dropping the section.
+    /// Ends the section, when everything that it removed is invalidated. Same as dropping it.
     #[inline]
     pub fn finish(self) {}
 }
