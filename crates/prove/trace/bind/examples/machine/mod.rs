@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, Machine, Page, Pages, Protection,
-    Space, Ticks, X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, LazyMachine, Machine, Page, Pages,
+    Protection, Space, Ticks, X86_64,
 };
 
 /// One for each thread of a test. The main thread, which makes no calls, shares the last one.
@@ -64,11 +64,14 @@ unsafe impl Machine for Uncached {
         black_box(on.iter().count());
     }
 
-    fn ticks(&self) -> Option<&Ticks> {
-        Some(&self.ticks)
-    }
-
     unsafe fn flush_local(&self, _: usize, _: u64, _: Flush) {}
+}
+
+// SAFETY: the ticks are a field. `start` puts all CPUs online, and they cache no translations.
+unsafe impl LazyMachine for Uncached {
+    fn ticks(&self) -> &Ticks {
+        &self.ticks
+    }
 }
 
 impl Uncached {
