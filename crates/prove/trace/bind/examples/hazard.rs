@@ -57,6 +57,7 @@ fn hazard_box() -> Interface<Value> {
             own("protect", "(): protects an object of the thread's own"),
             own("retire", "(): retires an object"),
             own("reclaim", "(): frees what is ready of 32 retired objects"),
+            own("barrier", "(): waits until everything retired is freed"),
             own("register", "(): registers with a domain, and unregisters"),
         ],
         ..Interface::default()
@@ -127,6 +128,10 @@ impl Binding for Cell {
             }),
             "reclaim" => Box::new(|| {
                 hazard::reclaim();
+                Returned::Nothing
+            }),
+            "barrier" => Box::new(|| {
+                hazard::barrier();
                 Returned::Nothing
             }),
             "register" => Box::new(|| {

@@ -1,7 +1,6 @@
 //! `knee_vm::Space`: operations on pages that may be the same, in a space and in its forks.
 //!
-//! Each page of a test is in a leaf table of its own. With the environment variable `NEIGHBOURS` they are
-//! neighbours in one table instead: operations on different pages commute then as well, but lock that table.
+//! Each page of a test is in a leaf table of its own.
 
 mod machine;
 
@@ -218,10 +217,7 @@ const PAGES: u64 = 6;
 
 /// The page number of a name.
 fn page(name: u64) -> knee_vm::Page {
-    knee_vm::Page(match std::env::var_os("NEIGHBOURS") {
-        Some(_) => 64 * TABLE + name,
-        None => (64 + name) * TABLE + 7,
-    })
+    knee_vm::Page((64 + name) * TABLE + 7)
 }
 
 fn done(result: Result<(), MapError>) -> Returned {

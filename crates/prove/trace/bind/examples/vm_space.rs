@@ -40,6 +40,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("remap_anywhere", "(): grows a mapping where there is no room, so that it moves"),
     ("prune", "(): frees the table of unmapped pages"),
     ("query", "(): the protection of a page"),
+    ("mappings", "(): lists what is mapped, by both CPUs"),
     ("sharers", "(): the spaces that have the frame of a page"),
     ("activate", "(): adds a CPU to the shootdown set that is in it already"),
     ("switch", "(): removes a CPU from the shootdown set and adds it again"),
@@ -197,6 +198,7 @@ impl Binding for OwnPages {
             "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
             "prune" => does(move || space.prune(cpu, Pages::new(Page(page.0 - 7), TABLE))),
             "query" => does(move || space.query(cpu, page)),
+            "mappings" => does(move || space.mappings(cpu).count()),
             "sharers" => does(move || space.sharers(cpu, page, |_, _| {})),
             "activate" => does(move || space.activate(cpu)),
             "switch" => does(move || {
