@@ -1,0 +1,193 @@
+//! A machine with two CPUs and its whole shootdown, as a kernel would write it.
+//!
+//! ```sh
+//! cargo run -p knee-vm --example two_cpus
+//! ```
+//!
+//! CPUs are threads here, a TLB is a set of pages, and a CPU polls for IPIs. In a kernel, `handle_ipi` is the
+//! interrupt handler. Frames come from the hosted machine, to keep the example short.
+
+use std::collections::BTreeSet;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, fence};
+use std::thread;
+
+use knee_sync::epoch::Domain;
+use knee_vm::hosted::Hosted;
+use knee_vm::{
+    Cpu, CpuSet, Fault, Flush, Frame, FrameMeta, Machine, MapError, Page, Pages, Protection, Space,
+    X86_64,
+};
+
+const CPUS: usize = 2;
+
+/// What a CPU is to flush, with the number of the space.
+type Request = (u64, Flush);
+
+pub(crate) struct TwoCpus {
+    frames: Hosted,
+    /// By receiver and sender. One for each pair is enough: the sender waits until it is `None` again.
+    requests: [[Mutex<Option<Request>>; CPUS]; CPUS],
+    tlbs: [Mutex<BTreeSet<(u64, Page)>>; CPUS],
+}
+
+impl TwoCpus {
+    pub(crate) fn new() -> TwoCpus {
+        let (requests, tlbs) = Default::default();
+        TwoCpus { frames: Hosted::new(64, CPUS), requests, tlbs }
+    }
+
+    /// Flushes what other CPUs have requested.
+    pub(crate) fn handle_ipi(&self, cpu: usize) {
+        for request in &self.requests[cpu] {
+            let mut request = request.lock().unwrap();
+            if let Some((space, pages)) = *request {
+                // SAFETY: this is CPU `cpu`.
+                unsafe { self.flush_local(cpu, space, pages) };
+                // The acknowledgement, after the flush.
+                *request = None;
+            }
+        }
+    }
+
+    /// A program's access to a page: by the TLB, or by a page fault.
+    pub(crate) fn access<'m>(
+        &'m self,
+        cpu: &Cpu<'m, TwoCpus>,
+        space: &Space<'m, TwoCpus>,
+        page: Page,
+    ) -> Result<(), Fault> {
+        let (tlb, entry) = (&self.tlbs[cpu.number()], (space.number(), page));
+        if !tlb.lock().unwrap().contains(&entry) {
+            space.fault(cpu, page, Protection::READ)?;
+            tlb.lock().unwrap().insert(entry);
+        }
+        Ok(())
+    }
+
+    /// The CPU stops using a space, so that the space may be dropped.
+    pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, TwoCpus>, space: &Space<'m, TwoCpus>) {
+        // A kernel loads another root table first.
+        // SAFETY: this is the CPU of `cpu`, and after the flush it has cached nothing of the space.
+        unsafe {
+            self.flush_local(cpu.number(), space.number(), Flush::All);
+            space.deactivate(cpu);
+        }
+        // Another CPU may have posted a request before that. From here on, none does.
+        self.handle_ipi(cpu.number());
+    }
+
+    pub(crate) fn has_cached<'m>(
+        &self,
+        cpu: usize,
+        space: &Space<'m, TwoCpus>,
+        page: Page,
+    ) -> bool {
+        self.tlbs[cpu].lock().unwrap().contains(&(space.number(), page))
+    }
+}
+
+// SAFETY: frames are the hosted machine's. When `shoot_down` returns, each CPU of the set has flushed: it
+// has replaced the request by `None`, under its lock.
+unsafe impl Machine for TwoCpus {
+    type Platform = <Hosted as Machine>::Platform;
+    type Format = X86_64;
+
+    unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
+        // A CPU that joins the set after it was read below finds the tables as they are now.
+        fence(SeqCst);
+        for other in on.iter().filter(|&other| other != caller) {
+            let mut request = self.requests[other][caller].lock().unwrap();
+            // Checked again under the lock: a CPU that has left meanwhile handles no more requests.
+            if on.contains(other) {
+                *request = Some((space, pages));
+                // A kernel sends an IPI here.
+            }
+        }
+        if on.contains(caller) {
+            // SAFETY: this is CPU `caller`.
+            unsafe { self.flush_local(caller, space, pages) };
+        }
+        for other in 0..CPUS {
+            let is_pending = || self.requests[other][caller].lock().unwrap().is_some();
+            // SAFETY: this is CPU `caller`, which holds no lock.
+            unsafe { self.wait_while(caller, is_pending) };
+        }
+    }
+
+    unsafe fn wait_while(&self, cpu: usize, mut condition: impl FnMut() -> bool) {
+        while condition() {
+            // The other CPU may be waiting for this one.
+            self.handle_ipi(cpu);
+            thread::yield_now();
+        }
+    }
+
+    unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
+        self.tlbs[cpu].lock().unwrap().retain(|&(of, page)| match pages {
+            Flush::Range(pages) | Flush::Tables(pages) => of != space || !pages.contains(page),
+            Flush::All => of != space,
+        });
+    }
+
+    fn epoch(&self) -> &Domain<Self::Platform> {
+        self.frames.epoch()
+    }
+
+    fn cpus(&self) -> usize {
+        CPUS
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        self.frames.allocate(frames)
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        // SAFETY: the caller meets the same contract.
+        unsafe { self.frames.free(frames) }
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        self.frames.address(frame)
+    }
+
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        self.frames.frame_meta(frame)
+    }
+}
+
+fn main() -> Result<(), MapError> {
+    let machine = TwoCpus::new();
+    unmap_while_the_other_reads(&machine)
+}
+
+/// CPU 1 reads a page again and again while CPU 0 unmaps it.
+pub(crate) fn unmap_while_the_other_reads(machine: &TwoCpus) -> Result<(), MapError> {
+    // SAFETY: this thread is the only CPU 0.
+    let cpu = unsafe { Cpu::new(machine, 0) };
+    let space = Space::new(&cpu)?;
+    let page = Page(16);
+    space.map(&cpu, Pages::new(page, 1), Protection::READ)?;
+    let has_read = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: this thread is the only CPU 1.
+            let cpu = unsafe { Cpu::new(machine, 1) };
+            space.activate(&cpu);
+            while machine.access(&cpu, &space, page).is_ok() {
+                has_read.store(true, Release);
+                machine.handle_ipi(1);
+            }
+            machine.leave(&cpu, &space);
+        });
+        while !has_read.load(Acquire) {
+            machine.handle_ipi(0);
+        }
+        space.unmap(&cpu, Pages::new(page, 1))?;
+        assert!(!machine.has_cached(1, &space, page));
+        println!("When unmap returned, CPU 1 had flushed the page from its TLB.");
+        Ok(())
+    })
+}
