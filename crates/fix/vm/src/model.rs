@@ -79,6 +79,8 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
 
     /// To write zeros over what loom knows would be too much for it.
     const ZEROED: bool = true;
+    /// As for the hosted machine.
+    const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Model> {
         &self.epoch

@@ -44,3 +44,16 @@ fn two_cpus_that_shoot_down_each_other_both_return() {
     });
     assert_eq!(space.resident(), 0);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "it leaks the space on purpose")]
+#[should_panic = "CPU 0 is active in a space that is dropped"]
+fn a_space_is_not_freed_while_a_cpu_may_use_its_tables() {
+    let machine = TwoCpus::new();
+    // SAFETY: no other CPU 0 exists.
+    let cpu = unsafe { Cpu::new(&machine, 0) };
+    let space = Space::new(&cpu).unwrap();
+    space.activate(&cpu);
+    assert_eq!(space.active_cpus().collect::<Vec<_>>(), [0]);
+    drop(space);
+}

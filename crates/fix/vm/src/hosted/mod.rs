@@ -158,6 +158,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
 
+    /// A CPU walks the tables of a space that it borrows. It never finds cached translations of a dropped one,
+    /// because their key is the number of the space.
+    const MAY_DROP_ACTIVE: bool = true;
+
     fn epoch(&self) -> &Domain<System> {
         &self.epoch
     }

@@ -38,6 +38,8 @@ use crate::page::{Frame, Pages};
 ///   again after that: locks are built on it.
 /// * The CPUs must interpret entries as the [format](Machine::Format) does.
 /// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must cover what the CPUs require.
+/// * [`MAY_DROP_ACTIVE`](Machine::MAY_DROP_ACTIVE) may be true only if no CPU uses the tables of a dropped
+///   space, or anything cached of it, as for an MMU in software that borrows the space for each access.
 /// * [`begin_root`](Machine::begin_root) must write only to the kernel's half of the table.
 /// * [`epoch`](Machine::epoch) must return one domain for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
@@ -53,6 +55,10 @@ pub unsafe trait Machine: Sync + Sized {
     /// When [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local) before it
     /// returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
+
+    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: such a
+    /// CPU could walk freed tables, so [`Space`](crate::Space) panics.
+    const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
     fn epoch(&self) -> &Domain<Self::Platform>;

@@ -42,7 +42,9 @@ use alloc::boxed::Box;
 /// Any CPU may call any operation at any time. Operations on pages that are far enough apart share nothing.
 ///
 /// # Panics
-/// All operations panic if the CPU belongs to another machine.
+/// All operations panic if the CPU belongs to another machine. Dropping a space panics, and frees nothing, if
+/// a CPU is [active](Space::active_cpus) in it, except on machines that
+/// [allow it](Machine::MAY_DROP_ACTIVE).
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
@@ -111,8 +113,7 @@ impl<'m, M: Machine> Space<'m, M> {
         self.machine
     }
 
-    /// The frame of the root page table, for CPUs to load. All CPUs must have switched to another table
-    /// before the space is dropped.
+    /// The frame of the root page table, for CPUs that are [active](Space::activate) to load.
     pub fn table(&self) -> Frame {
         self.tree().root().table_frame()
     }
@@ -144,6 +145,11 @@ impl<'m, M: Machine> Space<'m, M> {
     pub unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().deactivate(cpu.number());
+    }
+
+    /// The active CPUs, in ascending order. Exact only if no CPU is activated or deactivated meanwhile.
+    pub fn active_cpus(&self) -> impl Iterator<Item = usize> {
+        self.tree().active().iter()
     }
 
     /// # Panics
@@ -262,6 +268,12 @@ unsafe fn mark(node: NodeRef<'_>, marked: &mut Marked) {
 
 impl<M: Machine> Drop for Space<'_, M> {
     fn drop(&mut self) {
+        if !M::MAY_DROP_ACTIVE
+            && let Some(cpu) = self.active_cpus().next()
+        {
+            // Nothing was freed yet, and nothing will be: the CPU may have the tables loaded.
+            panic!("CPU {cpu} is active in a space that is dropped");
+        }
         let tree = self.tree();
         // Operations on objects may still visit this tree.
         let locked = tree.lock_pages(self.machine, tree.pages());
@@ -288,13 +300,13 @@ impl<M: Machine> Drop for Space<'_, M> {
         drop(locked);
         let mut backings = marked.into_backings();
         while let Some(backing) = backings.pop() {
-            // SAFETY: nobody uses the space or its mappings any more, and all CPUs have switched to another
-            // table.
+            // SAFETY: nobody uses the space or its mappings any more: no CPU is active in it, or it is one
+            // that uses nothing of dropped spaces.
             unsafe { Backing::detach(backing, self.machine) };
         }
         // SAFETY: `drop` has exclusive access to the space.
         unsafe { self.lineage.end(self.machine.epoch().platform()) };
-        // SAFETY: the tree came from a box, and all CPUs have switched to another table.
+        // SAFETY: the tree came from a box, and no CPU uses its tables, as above.
         unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }

@@ -361,6 +361,9 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
     type Platform = InTurns;
     type Format = A;
 
+    /// As for the hosted machine.
+    const MAY_DROP_ACTIVE: bool = true;
+
     fn epoch(&self) -> &Domain<Self::Platform> {
         self.turns.point();
         self.come_in(At::Platform);

@@ -34,6 +34,9 @@ unsafe impl Machine for Uncached {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
 
+    /// A CPU reads the tables of a space that it borrows, and caches nothing.
+    const MAY_DROP_ACTIVE: bool = true;
+
     fn epoch(&self) -> &Domain<Self::Platform> {
         self.hosted.epoch()
     }
