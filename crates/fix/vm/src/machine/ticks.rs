@@ -45,8 +45,13 @@ impl Ticks {
         self.tick(cpu, || ());
     }
 
-    /// Takes `cpu` offline, because it idles or stops. Its TLB must be empty. Nobody waits for its ticks
-    /// until it is [online](Ticks::cpu_online) again.
+    /// Takes `cpu` offline, because it idles or stops. Lazy spaces do not wait for its ticks until it is
+    /// [online](Ticks::cpu_online) again.
+    ///
+    /// The CPU must have loaded a table of the kernel's own and then flushed its whole TLB, and it must cache
+    /// nothing before it is online again. This does not end shootdowns: as long as the CPU is
+    /// [active](crate::Space::active_cpus) in a space, it must acknowledge them, or
+    /// [deactivate](crate::Space::deactivate) first. `docs/vm.md` in the repository has all steps in order.
     pub fn cpu_offline(&self, cpu: usize) {
         // Release: its accesses through flushed entries happen before.
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
