@@ -1,7 +1,7 @@
 //! Shootdown mailboxes of CPUs, and their TLBs.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use knee_sync::Platform;
 use knee_sync::shim::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence, is_mutant, order};
@@ -33,7 +33,7 @@ unsafe impl Send for Inbox {}
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Mailbox {
-    /// There are pending messages.
+    /// There are pending messages. Relaxed: a hint, which is changed under the lock of the inbox.
     full: AtomicBool,
     inbox: Mutex<Inbox>,
     /// Accessed only by the CPU's own thread.
@@ -102,7 +102,7 @@ impl Mailbox {
         let is_posted = there && (wants() || is_mutant!("hosted_asks_who_has_left"));
         if is_posted {
             inbox.messages.push(Message { space, pages, answers });
-            self.full.store(true, Release);
+            self.full.store(true, Relaxed);
         }
         is_posted
     }
@@ -113,7 +113,7 @@ impl Mailbox {
     /// The caller must be the CPU's thread.
     #[inline]
     pub(super) unsafe fn handle_ipis(&self) {
-        if self.full.load(Acquire) {
+        if self.full.load(Relaxed) {
             // SAFETY: the caller is the CPU's thread.
             unsafe { self.answer_all() };
         }
@@ -130,7 +130,7 @@ impl Mailbox {
     /// # Safety
     /// The caller must be the CPU's thread.
     unsafe fn answer_in(&self, inbox: &mut Inbox) {
-        self.full.swap(false, AcqRel);
+        self.full.store(false, Relaxed);
         for Message { space, pages, answers } in inbox.messages.drain(..) {
             if !is_mutant!("hosted_answers_only") {
                 self.tlb.flush(space, pages);

@@ -58,7 +58,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use knee_sync::System;
 use knee_sync::epoch::Domain;
@@ -82,6 +82,8 @@ pub struct Hosted<A: Architecture = X86_64> {
     memory: NonNull<u8>,
     layout: Layout,
     metas: Box<[FrameMeta]>,
+    /// Relaxed: they only detect stale TLB entries. A CPU compares the generation of a frame before it
+    /// acknowledges the flush that the frame waits for.
     generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,
@@ -141,7 +143,7 @@ impl<A: Architecture> Hosted<A> {
     }
 
     fn generation(&self, frame: Frame) -> u64 {
-        self.generations[frame.0 as usize].load(Acquire)
+        self.generations[frame.0 as usize].load(Relaxed)
     }
 
     /// Returns a word of a frame, by index.
@@ -176,13 +178,13 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
 
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
-            self.generations[frame.0 as usize].fetch_add(1, Release);
+            self.generations[frame.0 as usize].fetch_add(1, Relaxed);
         }
         self.free.give(frames);
     }
 
     fn frame_recycled(&self, frame: Frame) {
-        self.generations[frame.0 as usize].fetch_add(1, Release);
+        self.generations[frame.0 as usize].fetch_add(1, Relaxed);
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {

@@ -38,10 +38,9 @@ impl Ticks {
 
     /// Brings `cpu` online. Call it before the CPU caches any translation.
     pub fn cpu_online(&self, cpu: usize) {
-        // An unmapper that still reads `AWAY` has changed the tables before this CPU walks them.
+        // An unmapper that still reads `AWAY` has changed the tables before this CPU walks them: the fence in
+        // `now` comes between this store and the walk.
         self.last[cpu].0.store(0, Relaxed);
-        // No mutant: the fence in `tick` also orders these accesses.
-        fence(SeqCst);
         self.tick(cpu, || ());
     }
 
@@ -96,9 +95,8 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // A CPU that comes online concurrently either observes the change, or is seen online here.
-        // No mutant: the fence of `ticket` comes before as well.
-        fence(SeqCst);
+        // A CPU that comes online concurrently either observes the change, or is seen online here: the fence of
+        // `ticket` happens before this call.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {
             true => on.iter().any(has_ticked),

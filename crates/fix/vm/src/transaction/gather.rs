@@ -183,7 +183,8 @@ impl<'t> TlbGather<'t> {
                 // Mapped read-only: the next write fault decides whether the page is writable.
                 protection = protection.difference(Protection::WRITE);
             }
-            entry.store(M::Format::page_or_prot_none(frame, protection), Release);
+            // Relaxed: the full fence of the shootdown is between the content of the page and this store.
+            entry.store(M::Format::page_or_prot_none(frame, protection), Relaxed);
             leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         }
         leaf.unlock();

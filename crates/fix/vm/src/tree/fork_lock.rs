@@ -30,8 +30,8 @@ impl ForkLock {
 
     /// Takes the lock. The caller must have locked all nodes and found no fork in progress.
     pub(crate) fn lock(&self) -> ForkGuard<'_> {
-        // No mutant: the node locks publish it as well.
-        self.is_locked.store(true, Release);
+        // Relaxed: the node locks publish it.
+        self.is_locked.store(true, Relaxed);
         ForkGuard(self)
     }
 

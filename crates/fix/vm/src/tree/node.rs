@@ -203,10 +203,9 @@ impl Node {
     /// The table, or `None` if there is none yet.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
-        // SAFETY: the table lives as long as the node. The Acquire has no mutant: callers have the lock
-        // under which the table was set, or have found a branch that had its table before it was
-        // published.
-        unsafe { self.table.load(Acquire).as_ref() }
+        // SAFETY: the table lives as long as the node. Relaxed: callers have the lock under which the table
+        // was set, or have found a branch that had its table before it was published.
+        unsafe { self.table.load(Relaxed).as_ref() }
     }
 
     pub(crate) fn table_frame(&self) -> Frame {
@@ -220,7 +219,7 @@ impl Node {
     /// table. `frame` becomes the node's, and `at` must be the address of its content.
     pub(crate) unsafe fn set_table(&self, frame: Frame, at: NonNull<Table>) {
         self.frame.set(frame);
-        self.table.store(at.as_ptr(), Release);
+        self.table.store(at.as_ptr(), Relaxed);
     }
 
     /// The attributes of a page in an ancestor's extents. The caller must have this node's lock and be
