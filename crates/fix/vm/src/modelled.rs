@@ -428,6 +428,46 @@ fn a_table_is_found_empty() {
     );
 }
 
+/// The frames of the branch's table and of the page are those of pages that went.
+#[test]
+fn a_table_of_a_branch_is_found_empty() {
+    check_asymmetric::<3>(
+        2,
+        |cpu, space| {
+            fill_page_0(cpu, space);
+            cpu.store(space, 1, 7).unwrap();
+            // The root has these, and no child for them.
+            space.map(cpu, pages(16, 48), READ).unwrap();
+        },
+        |one, space| {
+            space.unmap(one, pages(0, 2)).unwrap();
+            space.fault(one, Page(16), READ).unwrap();
+        },
+        |other, space| assert_eq!(load_while_active(other, space, 16), Ok(0)),
+        |_, _| (),
+    );
+}
+
+#[test]
+fn a_page_that_is_moved_is_found_as_it_was() {
+    check_asymmetric::<2>(
+        2,
+        |cpu, space| {
+            space.map(cpu, pages(0, 1), WRITE).unwrap();
+            cpu.store(space, 0, 7).unwrap();
+        },
+        |one, space| {
+            one.store(space, 0, 8).unwrap();
+            space.remap(one, pages(0, 1), pages(2, 3)).unwrap();
+        },
+        |other, space| {
+            let found = load_while_active(other, space, 2);
+            assert!(found == Ok(8) || found == Err(Fault::Unmapped), "{found:?}");
+        },
+        |_, _| (),
+    );
+}
+
 /// An extent that no other one is like in any part.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);

@@ -4,8 +4,6 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use crate::allocate::try_box;
 use crate::backing::Backing;
@@ -105,14 +103,14 @@ struct Busy<'a>(&'a ObjectCore);
 impl<'a> Busy<'a> {
     fn new<M: Machine>(core: &'a ObjectCore, cpu: &Cpu<'_, M>) -> Busy<'a> {
         // SAFETY: a `Cpu` never leaves its CPU, which holds no locks here.
-        unsafe { cpu.machine().wait_while(cpu.number(), || core.is_busy.swap(true, Acquire)) };
+        unsafe { cpu.machine().wait_while(cpu.number(), || !core.try_begin_eviction()) };
         Busy(core)
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.is_busy.store(false, Release);
+        self.0.end_eviction();
     }
 }
 
@@ -159,8 +157,7 @@ impl<'m, M: Machine> Object<'m, M> {
     ) -> Result<Object<'m, M>, OutOfMemory> {
         let index = Index::new(capacity.max(pages))?;
         let attachments = Attachments::new(cpu.machine().cpus())?;
-        let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
-        let core = try_box(ObjectCore { index, len, pager, attachments, is_busy })?;
+        let core = try_box(ObjectCore::new(index, pages, pager, attachments))?;
         Ok(Object { machine: cpu.machine(), core: NonNull::from(Box::leak(core)) })
     }
 
@@ -184,7 +181,7 @@ impl<'m, M: Machine> Object<'m, M> {
 
     /// The number of pages.
     pub fn pages(&self) -> u64 {
-        self.get().len.load(Acquire)
+        self.get().len()
     }
 
     /// The most pages that the object may have: the capacity that was requested, rounded up to 512, 512² and
@@ -214,8 +211,7 @@ impl<'m, M: Machine> Object<'m, M> {
         }
         self.check(cpu);
         let busy = Busy::new(self.get(), cpu);
-        let before = self.get().len.swap(pages, SeqCst);
-        fence(SeqCst);
+        let before = self.get().set_len(pages);
         if pages < before {
             // `Discard` does not call the pager, so it cannot fail.
             let _ = self.take_out(cpu, &busy, pages..before, EvictMode::Discard);
@@ -311,7 +307,8 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
-        // From here on, faults on these pages must wait, and add no PTEs.
+        // From here on, faults on these pages must wait, and add no PTEs: a fault that locks its leaf after the
+        // visit below sees these states, and the visit finds the PTE of one that locked it before.
         core.index.for_each(pages.clone(), |_, slot| {
             if mode == EvictMode::Discard {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -321,7 +318,6 @@ impl<'m, M: Machine> Object<'m, M> {
                 slot.replace(State::Present(frame), State::Leaving(frame));
             }
         });
-        fence(SeqCst);
         core.attachments.visit_all(self.machine, &pages, |visit| {
             self.take_from(cpu, &visit, &pages, mode);
         });

@@ -14,10 +14,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use knee_sync::Platform;
-use knee_sync::shim::{Padded, is_mutant};
+use knee_sync::shim::{AtomicBool, AtomicU64, Guarded, Padded, is_mutant, order, test_and_set};
 
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
@@ -74,7 +73,7 @@ pub(crate) struct Attachments {
 #[derive(Debug, Default)]
 struct Shard {
     is_locked: AtomicBool,
-    content: UnsafeCell<Content>,
+    content: Guarded<Content>,
 }
 
 // SAFETY: the content is accessed only under the lock.
@@ -290,10 +289,10 @@ unsafe fn find_after(link: Link, after: Option<Key>, indexes: &Range<u64>) -> Li
 
 impl Shard {
     fn with<R>(&self, platform: &impl Platform, with: impl FnOnce(&mut Content) -> R) -> R {
-        platform.wait_while(|| self.is_locked.swap(true, Acquire));
+        platform.wait_while(|| test_and_set(&self.is_locked, order!(Acquire, "shard_lock")));
         // SAFETY: the lock gives exclusive access to the content.
-        let result = with(unsafe { &mut *self.content.get() });
-        self.is_locked.store(false, Release);
+        let result = self.content.with(|content| with(unsafe { &mut *content }));
+        self.is_locked.store(false, order!(Release, "shard_unlock"));
         result
     }
 }
@@ -346,9 +345,9 @@ impl Attachments {
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Acquire: pairs with `close`, which sets the flag before it locks this shard. Either we see
-            // the flag, or `close` finds the shard empty.
-            let lets_go = content.root.is_none() && self.is_closed.load(Acquire);
+            // Relaxed: `close` sets the flag before it locks this shard. If it locks before us, we see the
+            // flag; otherwise it finds the shard empty, and drops the reference unless we do.
+            let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
         });
@@ -359,7 +358,8 @@ impl Attachments {
     /// as [`detach`](Attachments::detach).
     #[must_use]
     pub(crate) fn close(&self, platform: &impl Platform) -> bool {
-        self.is_closed.store(true, Release);
+        // Relaxed: the locks below publish it.
+        self.is_closed.store(true, Relaxed);
         let mut count = 1;
         for shard in &self.shards {
             shard.0.with(platform, |content| {
@@ -380,7 +380,7 @@ impl Attachments {
     /// Drops `count` references. Returns as [`detach`](Attachments::detach).
     #[must_use]
     pub(crate) fn put_refs(&self, count: u64) -> bool {
-        self.holders.fetch_sub(count, AcqRel) == count
+        self.holders.fetch_sub(count, order!(AcqRel, "holders_put")) == count
     }
 
     /// Calls `visit`, without locks, with each attachment that overlaps `indexes`. It may visit an

@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64, fence};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use knee_sync::shim::{AtomicBool, AtomicU64, fence, is_mutant, order, test_and_set};
 
 use crate::backing::attachments::Attachments;
 use crate::backing::index::BlockPool;
@@ -23,12 +24,12 @@ pub struct ObjectId(usize);
 /// The part of an object that lives until its last reference is dropped.
 pub(crate) struct ObjectCore {
     pub(crate) index: Index,
-    /// Number of pages.
-    pub(crate) len: AtomicU64,
+    /// Number of pages. Relaxed: it publishes nothing, as slots are published by themselves.
+    len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
     pub(crate) attachments: Attachments,
     /// An operation that takes pages out is in progress.
-    pub(crate) is_busy: AtomicBool,
+    is_busy: AtomicBool,
 }
 
 impl fmt::Debug for ObjectCore {
@@ -52,6 +53,17 @@ impl ObjectCore {
         ObjectId(core::ptr::from_ref(self).addr())
     }
 
+    /// An object of `pages` pages, with the attachments' first reference.
+    pub(crate) fn new(
+        index: Index,
+        pages: u64,
+        pager: Option<Box<dyn Pager>>,
+        attachments: Attachments,
+    ) -> ObjectCore {
+        let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
+        ObjectCore { index, len, pager, attachments, is_busy }
+    }
+
     /// Looks up a page, and adds a zeroed one if it is absent and there is no pager. The caller must have
     /// locked the leaf that will map it: an operation that takes the page out of the object visits that
     /// leaf afterwards.
@@ -63,7 +75,7 @@ impl ObjectCore {
         blocks: &mut BlockPool,
         frames: &mut FramePool,
     ) -> Result<Found, Needed> {
-        if index >= self.len.load(Acquire) {
+        if index >= self.len() {
             return Ok(Found::Fault(Fault::BeyondEnd));
         }
         match self.index.find(index).map(|slot| slot.get()) {
@@ -89,12 +101,40 @@ impl ObjectCore {
         }
     }
 
+    /// The number of pages.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Relaxed)
+    }
+
+    /// Sets the number of pages, before a truncation scans the slots beyond it. Returns the former number.
+    /// Pairs with [`is_within`](ObjectCore::is_within).
+    pub(crate) fn set_len(&self, pages: u64) -> u64 {
+        let before = self.len.swap(pages, Relaxed);
+        if !is_mutant!("set_len_no_fence") {
+            fence(SeqCst);
+        }
+        before
+    }
+
     /// Whether the page is still within the object, to be called after its slot was set to `Coming`. A
     /// truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
     /// fences guarantee that it sees the slot, or that we see the new length.
     pub(crate) fn is_within(&self, index: u64) -> bool {
-        fence(SeqCst);
-        index < self.len.load(Acquire)
+        if !is_mutant!("is_within_no_fence") {
+            fence(SeqCst);
+        }
+        index < self.len()
+    }
+
+    /// Begins an operation that takes pages out. Returns false if another one is in progress.
+    pub(crate) fn try_begin_eviction(&self) -> bool {
+        !test_and_set(&self.is_busy, order!(Acquire, "eviction_begin"))
+    }
+
+    /// Ends an operation that takes pages out.
+    pub(crate) fn end_eviction(&self) {
+        self.is_busy.store(false, order!(Release, "eviction_end"));
     }
 
     /// Whether it has a pager, for which writes to its pages are tracked.
@@ -156,5 +196,56 @@ impl<M: Machine> Drop for PinnedObject<'_, M> {
                 ObjectCore::free(self.core, self.machine);
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    use std::cell::UnsafeCell;
+    use std::thread;
+
+    /// An object of one page, and the content of its frame.
+    struct Shared {
+        core: ObjectCore,
+        content: UnsafeCell<u32>,
+    }
+
+    // SAFETY: slot states and the length serialize accesses to the content; Miri checks that.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        fn use_content(&self) {
+            // SAFETY: the page is `Coming` and within the object, or the object was truncated.
+            unsafe { *self.content.get() += 1 };
+        }
+    }
+
+    #[test]
+    fn a_truncation_waits_for_a_page_that_comes_or_keeps_it_out() {
+        let attachments = Attachments::new(1).unwrap();
+        let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
+        let shared = Shared { core, content: UnsafeCell::new(0) };
+        let slot = shared.core.index.find(0).expect("the only table is there");
+        // A planted mutant reads the environment at its first use, which would order the threads.
+        assert_eq!(shared.core.set_len(1), 1);
+        assert!(shared.core.is_within(0));
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                assert!(slot.replace(State::Absent, State::Coming));
+                if shared.core.is_within(0) {
+                    shared.use_content();
+                }
+                slot.set(State::Absent);
+            });
+            assert_eq!(shared.core.set_len(0), 1);
+            while slot.get() == State::Coming {
+                thread::yield_now();
+            }
+            shared.use_content();
+            // Here, as the scope's wait executes a full fence, which would replace one that is missing.
+            other.join().unwrap();
+        });
     }
 }

@@ -1,18 +1,23 @@
-//! Every order of the accesses of small protocols, without a machine around them: who waits for a flush, a
-//! fork or a tick, who is the last owner of a frame, and who has a quota's lock. Memory that one thread uses
-//! after another is a [`Guarded`] cell, in which loom finds two accesses that nothing orders.
+//! Every order of the accesses of small protocols, without a machine around them: waits for a flush, a fork or
+//! a tick, reference counts, and locks other than those of nodes. Memory that one thread uses after another is
+//! a [`Guarded`] cell, in which loom finds two accesses that nothing orders.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use knee_sync::Platform;
 use knee_sync::shim::{AtomicU64, Guarded, Model, check_symmetric, thread};
 
+use crate::backing::attachments::{Attachment, Attachments};
+use crate::backing::index::Index;
+use crate::backing::object_core::ObjectCore;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
-use crate::page::Page;
+use crate::page::{Page, Pages};
 use crate::quota::{Account, Quota};
+use crate::tree::Tree;
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf};
 
@@ -280,4 +285,151 @@ fn two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages() {
         |one| charge_five(one, 0),
         |other| charge_five(other, 1),
     );
+}
+
+/// A tree of one CPU, with one reference.
+fn tree() -> Tree {
+    Tree::new(1, CpuSet::new(1).unwrap(), Account::new(1, None).unwrap())
+}
+
+#[test]
+fn a_tree_is_freed_after_all_accesses_by_its_owners() {
+    let release = |shared: &Shared<Tree>| {
+        if shared.part.release() {
+            shared.use_memory();
+        }
+    };
+    let with_two_owners = || {
+        let tree = tree();
+        // SAFETY: the first reference is dropped later.
+        unsafe { tree.get_ref() };
+        tree
+    };
+    check(with_two_owners, release, move |other| {
+        other.use_memory();
+        release(other);
+    });
+}
+
+#[test]
+fn remaps_of_a_space_exclude_each_other() {
+    let remap = |shared: &Shared<Tree>| {
+        let _guard = shared.part.lock_remap(&Model);
+        shared.use_memory();
+    };
+    check(tree, remap, remap);
+}
+
+/// A space on whose only CPU a page may still be cached.
+struct Settling {
+    tree: Tree,
+    /// The tree's, at one address.
+    ticks: Box<Ticks>,
+    /// Of the unmap of the page.
+    ticket: u64,
+}
+
+#[test]
+fn a_page_is_unused_when_all_cpus_were_made_to_flush_it() {
+    let settling = || {
+        let (tree, ticks) = (tree(), Box::new(Ticks::new(1).unwrap()));
+        // SAFETY: they are used as long as the tree.
+        unsafe { tree.set_ticks(Some(&ticks)) };
+        ticks.cpu_online(0);
+        tree.activate(0);
+        let ticket = ticks.ticket();
+        Settling { tree, ticks, ticket }
+    };
+    check(
+        settling,
+        |one| {
+            let now = one.part.ticks.now();
+            // The CPU uses the page until it handles the shootdown.
+            one.use_memory();
+            one.part.tree.set_settled(now);
+        },
+        |other| {
+            let Settling { tree, ticket, .. } = &other.part;
+            if tree.is_over(*ticket) {
+                other.use_memory();
+            }
+        },
+    );
+}
+
+/// Adds an attachment, which is not visited, to an object.
+fn attach(attachments: &Attachments) -> NonNull<Attachment> {
+    let new = Attachment::new(Pages::new(Page(0), 1), 0, NonNull::dangling());
+    let new = NonNull::from(Box::leak(Box::new(new)));
+    // SAFETY: `detach` frees it.
+    unsafe { attachments.attach(0, &Model, new, false) };
+    new
+}
+
+/// Returns whether it was the last reference to the object.
+fn detach(attachments: &Attachments, old: NonNull<Attachment>) -> bool {
+    // SAFETY: `attach` has attached it, and it came from a box.
+    unsafe {
+        let is_last = attachments.detach(old, &Model);
+        drop(Box::from_raw(old.as_ptr()));
+        is_last
+    }
+}
+
+#[test]
+fn cpus_that_change_a_shard_exclude_each_other() {
+    let change = |shared: &Shared<Attachments>| {
+        let own = attach(&shared.part);
+        assert!(!detach(&shared.part, own), "the object is open");
+    };
+    check(|| Attachments::new(1).unwrap(), change, change);
+}
+
+/// An object that is mapped once.
+struct Mapped {
+    attachments: Attachments,
+    attachment: NonNull<Attachment>,
+    freed: AtomicU64,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.freed.load(Relaxed), 1, "one owner frees the object");
+        }
+    }
+}
+
+#[test]
+fn the_last_owner_of_an_object_frees_it_after_all_accesses_by_others() {
+    let mapped = || {
+        let attachments = Attachments::new(1).unwrap();
+        let attachment = attach(&attachments);
+        Mapped { attachments, attachment, freed: AtomicU64::new(0) }
+    };
+    let free_if = |shared: &Shared<Mapped>, is_last| {
+        if is_last {
+            shared.use_memory();
+            shared.part.freed.fetch_add(1, Relaxed);
+        }
+    };
+    check(
+        mapped,
+        move |one| free_if(one, one.part.attachments.close(&Model)),
+        move |other| {
+            other.use_memory();
+            free_if(other, detach(&other.part.attachments, other.part.attachment));
+        },
+    );
+}
+
+#[test]
+fn operations_that_take_pages_out_of_an_object_exclude_each_other() {
+    let take_out = |shared: &Shared<ObjectCore>| {
+        Model.wait_while(|| !shared.part.try_begin_eviction());
+        shared.use_memory();
+        shared.part.end_eviction();
+    };
+    let object = || ObjectCore::new(Index::new(1).unwrap(), 1, None, Attachments::new(1).unwrap());
+    check(object, take_out, take_out);
 }

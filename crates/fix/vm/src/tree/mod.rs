@@ -13,11 +13,10 @@ pub(crate) mod update;
 
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
-use knee_sync::shim::{AtomicBool, AtomicPtr, Padded, is_mutant};
+use knee_sync::shim::{AtomicBool, AtomicPtr, AtomicU64, Padded, is_mutant, order, test_and_set};
 
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
@@ -52,7 +51,7 @@ pub(crate) struct Tree {
 impl Tree {
     /// A tree whose root has no table yet, with one reference.
     pub(crate) fn new(level: u8, active: CpuSet, account: Account) -> Tree {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        static NUMBER: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(1);
         Tree {
             root: Branch::root(level),
             number: NUMBER.fetch_add(1, Relaxed),
@@ -116,13 +115,14 @@ impl Tree {
 
     /// Records that all CPUs have flushed what was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
-        self.settled.0.fetch_max(time, AcqRel);
+        // Release: what the CPUs did before they flushed happens before.
+        self.settled.0.fetch_max(time, order!(Release, "settled_set"));
     }
 
     /// Whether all CPUs have flushed what was unmapped with this ticket.
     pub(crate) fn is_over(&self, ticket: u64) -> bool {
         // Acquire: pairs with `set_settled`, which follows the shootdown.
-        ticket < self.settled.0.load(Acquire)
+        ticket < self.settled.0.load(order!(Acquire, "settled_load"))
             || self.ticks().is_some_and(|ticks| ticks.is_over(ticket, &self.active))
     }
 
@@ -135,7 +135,7 @@ impl Tree {
     /// caller may have locked nodes. An operation with a guard must therefore not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
-            platform.wait_while(|| self.moving.swap(true, Acquire));
+            platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));
         }
         RemapGuard(self)
     }
@@ -148,6 +148,12 @@ impl Tree {
         self.users.0.fetch_add(1, Relaxed);
     }
 
+    /// Drops a reference, and returns whether it was the last one. The accesses of all owners happen before
+    /// the last one returns.
+    pub(crate) fn release(&self) -> bool {
+        self.users.0.fetch_sub(1, order!(AcqRel, "tree_release")) == 1
+    }
+
     /// Drops a reference, and frees the tree with the last one.
     ///
     /// # Safety
@@ -155,7 +161,7 @@ impl Tree {
     /// space after the last reference is dropped.
     pub(crate) unsafe fn put_ref<M: Machine>(tree: NonNull<Tree>, machine: &M) {
         // SAFETY: the caller owns a reference.
-        if unsafe { tree.as_ref() }.users.0.fetch_sub(1, AcqRel) == 1 {
+        if unsafe { tree.as_ref() }.release() {
             // SAFETY: it was the last reference, so that nobody else uses the tree.
             unsafe {
                 free_below(machine, &tree.as_ref().root);
@@ -170,7 +176,7 @@ pub(crate) struct RemapGuard<'a>(&'a Tree);
 
 impl Drop for RemapGuard<'_> {
     fn drop(&mut self) {
-        self.0.moving.store(false, Release);
+        self.0.moving.store(false, order!(Release, "remap_unlock"));
     }
 }
 

@@ -32,7 +32,8 @@ pub(crate) fn add_child<M: Machine>(
             // SAFETY: it was just created and is not published.
             let frame = unsafe { child.as_ref() }.table_frame();
             let entries = branch.table().expect("branches have tables");
-            entries[slot].store(M::Format::table(frame), Release);
+            // Release: a CPU that finds the table finds it zeroed.
+            entries[slot].store(M::Format::table(frame), order!(Release, "branch_publish"));
             child.cast()
         }
     };

@@ -110,11 +110,23 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("shares_release", Loom("modelled::parts::a_frame_that_is_not_shared_is_accessed_by_nobody_else")),
     ("quota_lock", Loom("modelled::parts::two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages")),
     ("quota_unlock", Loom("modelled::parts::two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages")),
+    ("tree_release", Loom("modelled::parts::a_tree_is_freed_after_all_accesses_by_its_owners")),
+    ("remap_lock", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
+    ("remap_unlock", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
+    ("moves_together", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
+    ("settled_set", Loom("modelled::parts::a_page_is_unused_when_all_cpus_were_made_to_flush_it")),
+    ("settled_load", Loom("modelled::parts::a_page_is_unused_when_all_cpus_were_made_to_flush_it")),
+    ("shard_lock", Loom("modelled::parts::cpus_that_change_a_shard_exclude_each_other")),
+    ("shard_unlock", Loom("modelled::parts::cpus_that_change_a_shard_exclude_each_other")),
+    ("holders_put", Loom("modelled::parts::the_last_owner_of_an_object_frees_it_after_all_accesses_by_others")),
+    ("eviction_begin", Loom("modelled::parts::operations_that_take_pages_out_of_an_object_exclude_each_other")),
+    ("eviction_end", Loom("modelled::parts::operations_that_take_pages_out_of_an_object_exclude_each_other")),
 
     // What CPUs find by entries of tables, without locks.
     ("page_publish", Loom("modelled::a_page_is_found_as_it_was_when_it_came")),
     ("protect_publish", Loom("modelled::a_page_that_is_protected_is_found_as_it_was_when_it_came")),
     ("table_publish", Loom("modelled::a_table_is_found_empty")),
+    ("branch_publish", Loom("modelled::a_table_of_a_branch_is_found_empty")),
 
     // The pages of an object, which loom cannot model: its atomics are larger than entries.
     ("slot_get", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
@@ -123,6 +135,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("index_add", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
     ("slot_replace", Miri("backing::index::tests::a_page_comes_again_when_all_is_done_with_its_frame")),
     ("index_make", Miri("backing::index::tests::a_page_comes_again_when_all_is_done_with_its_frame")),
+    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_comes_or_keeps_it_out")),
+    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_comes_or_keeps_it_out")),
     ("index_walk", Miri("backing::index::tests::a_walk_finds_tables_zeroed")),
 
     // Messages to CPUs that go online and offline.
