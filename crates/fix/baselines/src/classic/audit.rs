@@ -1,7 +1,7 @@
 //! Consistency checks for tests.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Audit, Cpu, Entry, Format, Frame, Machine, Page, Pages, Protection};
@@ -41,7 +41,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
             let entry = all.get(place).filter(|(pages, _)| pages.contains(page));
             let (_, allowed) = entry.unwrap_or_else(|| panic!("{page:#x} is present, not mapped"));
             let table = frames.find(&self.pmap, page).expect("it is present");
-            if let Entry::Page { protection, .. } = M::Format::read(table.load(Acquire), 0) {
+            if let Entry::Page { protection, .. } = M::Format::read(table.load(Relaxed), 0) {
                 assert!(allowed.contains(protection), "{page:#x} allows {protection:?}");
                 let is_writable = protection.contains(Protection::WRITE);
                 assert!(!is_writable || !frames.is_shared(frame), "{page:#x} is shared");
@@ -71,7 +71,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         for (number, walked) in walked.into_iter().enumerate() {
             let frame = Frame(number as u64);
             let found = self.mappings(cpu, frame);
-            let count = self.frames.record(frame).count.load(Acquire) as usize;
+            let count = self.frames.record(frame).count.load(Relaxed) as usize;
             assert_eq!((count, found.len()), (walked.len(), walked.len()), "{frame:?}");
             assert_eq!(BTreeSet::from_iter(found), walked, "{frame:?}");
         }

@@ -11,7 +11,7 @@
 use std::fmt::Debug;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 use knee_sync::Platform;
@@ -120,6 +120,7 @@ impl Part {
 
     /// Returns the object, and creates it at the first fault.
     fn object(&self) -> *mut Object {
+        // Acquire: pairs with `new_object`, so that the object is initialized.
         let object = self.object.load(Acquire);
         if object.is_null() { self.new_object() } else { object }
     }
@@ -129,7 +130,8 @@ impl Part {
         let new = Box::new(Object { parts: Lock::new(Vec::new()) });
         new.add(self);
         let new = Box::into_raw(new);
-        match self.object.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+        // Release publishes the new object, and Acquire finds another one initialized.
+        match self.object.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
             Ok(_) => new,
             Err(other) => {
                 // SAFETY: this thread has just made the object, and no other thread knows it. The part's position
@@ -154,9 +156,10 @@ impl Backing<PerBacking> for Arc<Part> {
 
     fn fork(&self, pmap: &Arc<Pmap<PerBacking>>) -> Arc<Part> {
         let part = Part::new(pmap, self.pages());
-        // SAFETY: this part is in the object's list, so the object exists.
+        // SAFETY: this part is in the object's list, so the object exists. Acquire: as in `object`.
         if let Some(object) = unsafe { self.object.load(Acquire).as_ref() } {
-            part.object.store(ptr::from_ref(object).cast_mut(), Release);
+            // Relaxed: nobody else has the part yet.
+            part.object.store(ptr::from_ref(object).cast_mut(), Relaxed);
             object.add(&part);
         }
         part
@@ -168,6 +171,7 @@ impl Backing<PerBacking> for Arc<Part> {
         if Arc::strong_count(&self) > 1 {
             return;
         }
+        // Acquire: as in `object`.
         let object = self.object.load(Acquire);
         // SAFETY: this part is in the object's list, so the object exists.
         if unsafe { object.as_ref() }.is_some_and(|object| object.remove(&self)) {
@@ -216,6 +220,7 @@ impl Reverse for PerBacking {
         record.was_shared.store(false, Relaxed);
         record.count.store(1, Relaxed);
         record.of.page.store(of.page.0, Relaxed);
+        // Release: a reader that finds the object finds it initialized, and the page number.
         record.of.object.store(backing.object(), Release);
     }
 
@@ -242,7 +247,8 @@ impl Reverse for PerBacking {
         let is_last = if record.was_shared.load(Relaxed) {
             let _bucket = frames.lock_bucket(frame);
             mark(&frames.bucket(frame).stamp);
-            record.count.fetch_sub(1, Release) == 1
+            // Relaxed: the bucket's lock orders the changes of a count.
+            record.count.fetch_sub(1, Relaxed) == 1
         } else {
             // No other thread had the frame or can get it: this entry was the only path to it.
             record.count.store(0, Relaxed);
@@ -262,7 +268,8 @@ impl Reverse for PerBacking {
     ) {
         let _guard = cpu.pin();
         let owner = &frames.record(frame).of;
-        // SAFETY: an object that a frame belonged to in this section exists until the section ends.
+        // SAFETY: an object that a frame belonged to in this section exists until the section ends. Acquire:
+        // pairs with `insert`.
         let Some(object) = (unsafe { owner.object.load(Acquire).as_ref() }) else { return };
         let page = Page(owner.page.load(Relaxed));
         let parts = object.parts.lock_briefly();
@@ -274,7 +281,7 @@ impl Reverse for PerBacking {
             }
             let Some(entry) = frames.find(&part.pmap, page) else { continue };
             let (Entry::Page { frame: found, .. } | Entry::ProtNone(found)) =
-                M::Format::read(entry.load(Acquire), 0)
+                M::Format::read(entry.load(Relaxed), 0)
             else {
                 continue;
             };

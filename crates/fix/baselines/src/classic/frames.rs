@@ -1,7 +1,7 @@
 //! The metadata of each frame, in addition to the embedder's [`FrameMeta`](knee_vm::FrameMeta): `vm_page`,
 //! `struct page`.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use knee_vm::{Frame, Machine, OutOfMemory};
@@ -103,7 +103,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         }
         // Under the bucket's lock: after false, the caller sees the marks of the previous owners' sections.
         let _bucket = self.lock_bucket(frame);
-        record.count.load(Acquire) > 1
+        record.count.load(Relaxed) > 1
     }
 
     /// Returns the entries of a table. The table exists as long as its space.

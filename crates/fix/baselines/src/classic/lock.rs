@@ -3,6 +3,8 @@
 //! In a kernel, a CPU that spins for a lock still takes interrupts. A CPU here must also handle requests, because
 //! the lock's holder may wait for it to flush pages. So all waits for these locks go through the platform that the
 //! caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
+//!
+//! Locks are taken with Acquire and released with Release: what earlier holders did happens before.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -197,6 +197,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     let is_last = S::Reverse::remove(&self.frames, of, frame, |_| (), free);
                     let of = Mapping { pmap, space: whole.space(), page };
                     S::Reverse::insert(&self.frames, of, new, backing);
+                    // Release: a CPU that finds the frame finds the copied content.
                     entry.store(M::Format::page(new, protection), Release);
                     drop((guard, whole));
                     if is_last {
@@ -215,6 +216,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     record.was_shared.store(false, Relaxed);
                 }
             }
+            // Release: a CPU that finds the frame here finds its content.
             entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
             return Ok(0);
         }
@@ -257,7 +259,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             }
         });
         // Concurrent operations may have removed some of these pages and not flushed them yet, but the caller needs
-        // them flushed: Linux' `mm_tlb_flush_nested`.
+        // them flushed: Linux' `mm_tlb_flush_nested`. Acquire: the flushes of those that have ended happen before.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }
@@ -266,6 +268,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
         drop(whole);
         drop(section);
+        // Release: our flush happens before.
         pmap.flushing.fetch_sub(1, Release);
         while first != END {
             let frame = Frame(first);
@@ -295,6 +298,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let Entry::Page { frame, protection: old, .. } = now else { continue };
                 let allowed = old & protection;
                 if allowed != old {
+                    // Release: a CPU that finds the frame here finds its content.
                     entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
@@ -346,10 +350,12 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 count += 1;
                 let new = M::Format::page_or_prot_none(frame, old.difference(Protection::WRITE));
                 if old.contains(Protection::WRITE) {
+                    // Release: a CPU that finds the frame here finds its content.
                     entry.store(new, Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
                 }
+                // Release: as above.
                 copy[slot(page, 0)].store(new, Release);
             }
         });

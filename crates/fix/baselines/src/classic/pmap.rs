@@ -94,6 +94,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
     pub(super) fn find(&self, pmap: &Pmap<R>, page: Page) -> Option<&AtomicU64> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
+            // Acquire: pairs with `add_table`, so that the table is found zeroed.
             match M::Format::read(self.table(table)[slot(page, level)].load(Acquire), level) {
                 Entry::Table(next) => table = next,
                 _ => return None,
@@ -113,6 +114,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
             let entry = &self.table(table)[slot(page, level)];
+            // Acquire: as in `find`.
             table = match M::Format::read(entry.load(Acquire), level) {
                 Entry::Table(next) => next,
                 _ => self.add_table(cpu, pmap, table, entry)?,
@@ -167,6 +169,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         let mut next = pages.start;
         while next < pages.end {
             let after = Page((next.0 / reach + 1) * reach);
+            // Acquire: as in `find`.
             let entry = self.table(table)[slot(next, level)].load(Acquire);
             if let Entry::Table(below) = M::Format::read(entry, level) {
                 let within = Pages { start: next, end: after.min(pages.end) };
@@ -192,6 +195,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
     ) {
         if level > 0 {
             for entry in &self.table(table)[..slots] {
+                // Acquire: as in `find`.
                 if let Entry::Table(below) = M::Format::read(entry.load(Acquire), level) {
                     self.for_tables_below(below, level - 1, ENTRIES, with);
                 }

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE, Page, Pages};
 
@@ -290,7 +290,8 @@ impl Reverse for PerPage {
                 None => record.of.0.set(next),
             }
         }
-        let is_last = record.count.fetch_sub(1, Release) == 1;
+        // Relaxed: the bucket's lock orders the changes of a count.
+        let is_last = record.count.fetch_sub(1, Relaxed) == 1;
         drop(bucket);
         // SAFETY: the entry was removed from the frame's list, and its page is of this space.
         if let Some(chunk) = unsafe { of.space.give(entry) } {

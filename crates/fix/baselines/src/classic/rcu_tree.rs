@@ -128,7 +128,8 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 1 or above, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn child(&self, place: usize) -> &Node<R> {
-        // SAFETY: the children are nodes, which are freed only after the sections that may have found them.
+        // SAFETY: the children are nodes, which are freed only after the sections that may have found them. Acquire:
+        // pairs with `replace`.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
@@ -136,8 +137,9 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 0, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn area(&self, place: usize) -> &Area<R> {
-        // SAFETY: the children are areas, which are freed only after the sections that may have found them.
-        unsafe { &*self.slots[place].load(Acquire).cast() }
+        // SAFETY: the children are areas, which are freed only after the sections that may have found them. Relaxed:
+        // the slots of level 0 do not change after the node is published.
+        unsafe { &*self.slots[place].load(Relaxed).cast() }
     }
 
     /// Returns the last area that begins at or before a page.
@@ -220,6 +222,7 @@ impl<R: Reverse> Area<R> {
 
     #[inline]
     fn end_read(&self) {
+        // Release: pairs with `mark`, whose caller writes next.
         self.readers.fetch_sub(1, Release);
     }
 }
@@ -229,7 +232,7 @@ impl<R: Reverse> RcuMap<R> {
     /// The caller must be in a section or hold the lock.
     #[inline]
     unsafe fn root(&self) -> Option<&Node<R>> {
-        // SAFETY: nodes are freed only after the sections that may have found them.
+        // SAFETY: nodes are freed only after the sections that may have found them. Acquire: as in `Node::child`.
         unsafe { self.root.load(Acquire).as_ref() }
     }
 
@@ -405,6 +408,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
     fn mark(&self, area: &'a Area<R>) -> *mut State<R> {
         let turn = self.map.turn.load(Relaxed);
         if area.marked.load(Relaxed) != turn {
+            // SeqCst: see `try_read`.
             area.marked.store(turn, SeqCst);
             let is_read = || area.readers.load(SeqCst) > 0;
             if is_read() {
@@ -441,8 +445,9 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 // Release: a reader that finds the node sees its content.
                 above.slots[place].store(Node::<R>::new(level, items).cast(), Release);
             }
+            // Release: as above.
             (1..=FAN, None) => self.map.root.store(Node::new(level, items), Release),
-            (0, None) => self.map.root.store(ptr::null_mut(), Release),
+            (0, None) => self.map.root.store(ptr::null_mut(), Relaxed),
             (0, Some((above, place))) => {
                 let mut others = Items::of(above);
                 others.remove(place);
@@ -466,6 +471,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                     }
                     None => {
                         let root = Node::new(level + 1, &[(Page(0), low), high]);
+                        // Release: as above.
                         self.map.root.store(root, Release);
                     }
                 }
@@ -483,6 +489,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 items.insert(path.leaf.places_up_to(start), item);
                 self.replace(&path, path.leaf, &items);
             }
+            // Release: as in `replace`.
             None => self.map.root.store(Node::new(0, &[item]), Release),
         }
     }

@@ -1,7 +1,7 @@
 //! An address space of one of the older designs: a map above tables.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{
@@ -63,7 +63,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         let mut all = Vec::new();
         self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
             for page in pages.iter() {
-                let entry = self.memory.frames.table(table)[slot(page, 0)].load(Acquire);
+                let entry = self.memory.frames.table(table)[slot(page, 0)].load(Relaxed);
                 if let TableEntry::Page { frame, .. } | TableEntry::ProtNone(frame) =
                     M::Format::read(entry, 0)
                 {
