@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use knee_sync::shim::order;
+
 use super::context::MmuContext;
 use super::mailbox::Mailbox;
 use super::tlb::{CachedTable, Translation};
@@ -203,7 +205,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
             // valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page.0 >> (BITS * u32::from(level));
-            let entry = entries[index as usize % ENTRIES].load(Acquire);
+            // Acquire: the content of a frame that the entry leads to happens before.
+            let entry = entries[index as usize % ENTRIES].load(order!(Acquire, "hosted_walk"));
             let is_stale = generation(table.0) != table.1;
             assert!(
                 !is_stale,
@@ -313,5 +316,78 @@ impl<A: Architecture> Drop for Processor<'_, A> {
 impl<A: Architecture> fmt::Debug for Processor<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Processor").field("number", &self.cpu.number()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    use crate::page::Page;
+    use crate::space::Space;
+
+    const WRITE: Protection = Protection::READ_WRITE;
+
+    /// Two CPUs use a space, of which pages 16 and 17 are mapped and page 16 is present. After `first` on one
+    /// CPU, the other loads page 17. Nothing but the entry orders the two.
+    fn check<'m>(
+        machine: &'m Hosted,
+        before: impl FnOnce(&Processor<'m>, &Space<'m, Hosted>),
+        first: impl FnOnce(&Processor<'m>, &Space<'m, Hosted>),
+    ) -> u64 {
+        let mut one = machine.cpu(0);
+        let space = Space::new(&one).unwrap();
+        space.map(&one, Pages::new(Page(16), 2), WRITE).unwrap();
+        one.load(&space, Page(16).address()).unwrap();
+        before(&one, &space);
+        let [is_active, is_over] = [const { AtomicBool::new(false) }; 2];
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let other = machine.cpu(1);
+                // To activate the space later would execute a fence.
+                other.load(&space, Page(16).address()).unwrap();
+                is_active.store(true, Relaxed);
+                while !is_over.load(Relaxed) {
+                    other.handle_ipis();
+                    thread::yield_now();
+                }
+                other.load(&space, Page(17).address()).unwrap()
+            });
+            while !is_active.load(Relaxed) {
+                thread::yield_now();
+            }
+            first(&one, &space);
+            is_over.store(true, Relaxed);
+            one.offline(|| other.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn a_page_is_found_zeroed() {
+        let machine = Hosted::new(64, 2);
+        let found = check(
+            &machine,
+            |_, _| (),
+            |one, space| assert_eq!(one.load(space, Page(17).address()), Ok(0)),
+        );
+        assert_eq!(found, 0);
+    }
+
+    #[test]
+    fn a_copied_page_is_found_with_its_content() {
+        let machine = Hosted::new(64, 2);
+        let mut copy = None;
+        let found = check(
+            &machine,
+            |one, space| {
+                one.store(space, Page(17).address(), 42).unwrap();
+                copy = Some(space.fork(one).unwrap());
+            },
+            |one, space| one.store(space, Page(17).address() + 8, 43).unwrap(),
+        );
+        assert_eq!(found, 42);
     }
 }

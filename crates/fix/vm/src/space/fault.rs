@@ -267,10 +267,9 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the leaf holds the entry");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
-        // that finds the frame finds the copied content. No mutant: the models' memory is loom's atomics,
-        // which cannot be copied.
+        // that finds the frame finds the copied content.
         let new = M::Format::page_or_prot_none(own, attributes.protection);
-        entries[leaf.slot(page)].store(new, Release);
+        entries[leaf.slot(page)].store(new, order!(Release, "copy_publish"));
         leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         leaf.unlock();
         if is_mutant!("unshare_flush_last") {
