@@ -26,15 +26,22 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   `condition` has returned false, and do not call it after that: it may have taken a lock. They call it
 ///   on the calling thread. They may unwind instead, and then leave locks taken forever.
 ///
-/// Safety does not depend on `now` and `thread`, nor on how long `relax` takes. `relax`, `wait_while` and
-/// `sleep_while` may do other work on the calling thread, as a kernel handles interrupts. That work may
-/// use what a signal handler may use.
+/// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
+///
+/// `relax`, `wait_while` and `sleep_while` are called in the middle of operations of this crate. If they run
+/// other work on the calling thread, such as the handlers of pending interrupts, that work must follow the
+/// rules of interrupt and signal handlers:
+///
+/// * It may enter and leave sections of [`epoch`](crate::epoch), with a handle that the thread or CPU has
+///   registered before.
+/// * It must use nothing else of this crate with the interrupted thread's handles: it must not retire,
+///   defer, reclaim, register, lock or count.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has no asymmetric one or because its
     /// user wants no interrupts on other CPUs.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of threads that reclaim or wait: rare, and as expensive as an interrupt on each CPU.
+    /// The fence of threads that reclaim or wait. It is rare, and may cost an interrupt on each CPU.
     fn heavy(&self);
 
     /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later
@@ -55,8 +62,8 @@ pub unsafe trait Platform: Sync {
     }
 
     /// Waits while `condition` is true, possibly for as long as a section or a deferred call takes. No
-    /// thread wakes the waiter up, as readers could not know of it for free. A platform that can sleep
-    /// for a given time calls `condition` again after each sleep.
+    /// thread wakes the waiter, because a reader would have to check for waiters each time it leaves. A
+    /// platform that can sleep sleeps for a limited time and then calls `condition` again.
     ///
     /// The default is [`wait_while`](Platform::wait_while).
     fn sleep_while(&self, condition: impl FnMut() -> bool) {
@@ -66,7 +73,7 @@ pub unsafe trait Platform: Sync {
     /// Nanoseconds since a fixed point in the past. It never goes back.
     fn now(&self) -> u64;
 
-    /// The number of the calling thread, as an operator knows it.
+    /// The number of the calling thread, by which reports such as [`Stall`](crate::epoch::Stall) name it.
     fn thread(&self) -> u64;
 
     /// The fence of readers. On an asymmetric platform it costs no instruction.
@@ -76,10 +83,11 @@ pub unsafe trait Platform: Sync {
     }
 }
 
-/// The fence of readers that cache the answer of [`Platform::is_symmetric`].
+/// The fence of readers that keep a copy of [`Platform::is_symmetric`]'s result.
 #[inline]
 pub(crate) fn light(is_symmetric: bool) {
     if is_symmetric && !is_mutant!("no_light_fence") {
+        // SeqCst: the other half is in `heavy`.
         fence(SeqCst);
     } else {
         // LLVM moves no memory access across it, and `heavy` takes care of the CPU's reordering. The

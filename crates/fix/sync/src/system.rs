@@ -70,16 +70,20 @@ unsafe impl Platform for System {
     }
 
     fn heavy(&self) {
-        match self.symmetric || is_mutant!("own_fence") {
-            true => fence(SeqCst),
-            false => membarrier::barrier(self),
+        if self.symmetric || is_mutant!("own_fence") {
+            // SeqCst: it is half of a pair with the SeqCst fence of `light`. As in Dekker's algorithm, a
+            // weaker fence would let both sides miss the other's store.
+            fence(SeqCst);
+        } else {
+            membarrier::barrier(self);
         }
     }
 
     fn relax(&self, round: u32) {
-        match round < SPINS {
-            true => std::hint::spin_loop(),
-            false => std::thread::yield_now(),
+        if round < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
         }
     }
 

@@ -156,7 +156,8 @@ impl<P: Platform> PerCpuRef<P> {
 
     #[cold]
     fn put_common(&self) -> bool {
-        // As in `Arc`: Release, for the last `put`, which acquires what all others did.
+        // As in `Arc`: Release, and an Acquire fence by the last `put` alone, which so sees what all others
+        // did with the object.
         let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
         if last && !is_mutant!("percpu_last") {
             fence(Acquire);
