@@ -1,14 +1,14 @@
 //! Delayed invalidation: before a thread reuses something, it waits for the threads that have not yet
 //! invalidated their caches of it.
 //!
-//! A kernel that unmaps a page takes it out of the list of the page's mappings, and flushes the TLBs
-//! of other CPUs later, once for many pages. Meanwhile another thread may find the list empty and
-//! give the page to somebody else, whose data the old mapping then reads. So a thread that finds the
-//! list empty must wait for those that have taken something out of it and have not flushed yet: for
-//! those, and not for every thread that flushes something somewhere.
+//! A kernel that unmaps a page removes the mapping from the page's list of mappings, and flushes the TLBs of
+//! other CPUs later, once for many pages. Meanwhile another thread may find the list empty and reuse the
+//! page, and the stale mapping then reads the new owner's data. So a thread that finds the list empty must
+//! wait for the threads that have removed mappings of this page and have not flushed yet. It need not wait
+//! for threads that flush other pages.
 //!
-//! The same happens where GPUs or IOMMUs unmap, where caches are purged in batches, and where files
-//! are unlinked before the log of that is written.
+//! The same problem exists for IOMMUs and GPUs, for caches that are purged in batches, and for files that are
+//! unlinked before the log of that is written.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -30,7 +30,7 @@
 //! // … more pages, and one flush for all …
 //! section.finish();
 //!
-//! // A thread that wants the page for something else.
+//! // A thread that reuses the page.
 //! let is_free = page.mappings.lock().unwrap().is_empty();
 //! if is_free {
 //!     tracker.wait(&page.stamp);
@@ -38,10 +38,10 @@
 //! ```
 //!
 //! # Rules
-//! - [`Section::mark`] is called with the exclusive lock of what the stamp belongs to.
-//! - [`Tracker::wait`] is called by a thread that has had that lock since the marks which it must not
-//!   miss; it need not have it any more. It waits for sections that marked before, and sees what they
-//!   did.
+//! - [`Section::mark`] is called under the exclusive lock of the object that the stamp belongs to.
+//! - [`Tracker::wait`] is called by a thread that has taken that lock after the marks that it must not miss.
+//!   The thread may have released the lock since. `wait` returns when the sections that made these marks have
+//!   ended, and the caller sees what they did.
 //! - A stamp is used with one tracker. A thread does not wait within its own section: it would wait for
 //!   itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.

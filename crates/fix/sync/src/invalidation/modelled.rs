@@ -1,4 +1,4 @@
-//! All orders in which one that marks meets one that waits, up to a number of preemptions.
+//! Models of threads that mark pages and of a thread that waits for them.
 
 use loom::sync::{Arc, Mutex};
 
@@ -8,18 +8,18 @@ use crate::primitive::Guarded;
 
 struct Place {
     tracker: Tracker<Model>,
-    /// How many sections have taken something out of the page.
+    /// How many sections have removed something from the page.
     taken: Mutex<usize>,
     stamp: Stamp,
-    /// Of a page that nobody else uses.
+    /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// What the sections did after that. loom fails if somebody looks who has not waited.
+    /// The sections' later work. loom panics if a thread reads it without having waited.
     flushed: [Guarded<bool>; 2],
 }
 
-// SAFETY: waits guard the cells, which loom looks after.
+// SAFETY: waits guard the cells, and loom checks that.
 unsafe impl Sync for Place {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Place {}
 
 fn place() -> Arc<Place> {
@@ -33,8 +33,7 @@ fn place() -> Arc<Place> {
 }
 
 impl Place {
-    /// One section after the other; those of `marks` mark the page, the others another
-    /// one.
+    /// Runs a section for each element of `marks`, which tells whether it marks the page or the other page.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.join();
         for mark in marks {
@@ -59,13 +58,13 @@ impl Place {
         let taken = *self.taken.lock().unwrap();
         self.tracker.wait(&self.stamp);
         for flushed in &self.flushed[..taken] {
-            // SAFETY: we have waited for the section.
+            // SAFETY: this thread has waited for the section.
             assert!(flushed.with(|flushed| unsafe { *flushed }));
         }
     }
 }
 
-/// One thread has these sections, and another one waits.
+/// A thread runs these sections while this thread waits.
 fn one_marks(marks: &'static [bool]) {
     check(3, move || {
         let place = place();
@@ -94,7 +93,7 @@ fn two_slots_are_waited_for() {
     check(3, both_mark);
 }
 
-/// Two threads have a section each, and the second waits for both.
+/// Two threads run a section each, and the second waits for both.
 fn both_mark() {
     let place = place();
     let marker = {

@@ -22,12 +22,12 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// No part of the model: whoever looks sees it.
+    /// Not part of the model: each access sees the latest value.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
 impl World {
-    /// Sections of one thread, which joins anew after the second: each marks one page or two.
+    /// Runs the sections of one thread. Each marks one page or two. The thread joins anew after the second.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.join();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {
@@ -57,9 +57,9 @@ impl World {
     }
 }
 
-/// Three threads that mark, and three that wait.
+/// Three threads mark, and three wait.
 #[test]
-fn slots_wait_for_who_marked() {
+fn a_wait_covers_the_slots_that_have_marked() {
     check(|| {
         let tracker = Tracker::on(Model);
         let world =

@@ -1,13 +1,12 @@
-//! A line for each thread, and in it what its section has marked.
+//! Slots: a line for each thread, with the marks of its current section.
 //!
-//! Nothing is shared but what a waiter must look at: each thread numbers its own sections and keeps a
-//! set of the stamps that the current one has marked, as a Bloom filter of one word. A waiter looks
-//! at all threads, and waits for those in a section with its stamp in the set.
+//! Each thread numbers its own sections, and keeps the set of the stamps that the current one has marked, as
+//! a Bloom filter of one word. A waiter loads the slots of all threads, and waits for those that are in a
+//! section and have the waiter's stamp in their set.
 //!
-//! No fence is needed, not even an asymmetric one. A thread that looks for others without having
-//! anything in common with them must order its look and their stores. Here it has: the marker wrote
-//! its number and its set before it gave the page's lock back, and the waiter has had the lock since.
-//! What was written earlier is seen, or something later.
+//! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The marking
+//! thread stored its number and its set before it released the lock, and the waiter has taken the lock
+//! since. So the waiter sees these stores or later ones.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -53,7 +52,7 @@ impl Default for Stamp {
     }
 }
 
-/// The sections of one thread or CPU: what a [`Tracker`](super::Tracker) is made of.
+/// The sections of one thread or CPU: the building block of a [`Tracker`](super::Tracker).
 ///
 /// An embedder that keeps data for each CPU has a slot there, in a line of its own, and passes the slots of
 /// all CPUs to [`wait`](Slot::wait).
@@ -87,11 +86,10 @@ impl Slot {
         }
     }
 
-    // All stores are Release, though only that in `finish` says something. A waiter for a section
-    // that is over may find any later store of the thread in its slot, and must see then what the
-    // section did.
+    // All stores are Release, and not only the one in `finish`. A waiter for a section that has ended may
+    // load any later store of the thread from the slot, and must then see what the section did.
 
-    /// A section begins.
+    /// Begins a section.
     ///
     /// # Safety
     /// No other thread calls `begin`, `mark` or `finish` of this slot meanwhile, and the slot is outside of
@@ -102,7 +100,7 @@ impl Slot {
         self.section.store(self.section.load(Relaxed) + 1, order!(Release, "slots_begin"));
     }
 
-    /// The section has taken something out of what `stamp` belongs to, whose lock the caller has.
+    /// Records that the section has removed something from the object of `stamp`, whose lock the caller has.
     ///
     /// # Safety
     /// As [`begin`](Slot::begin), but the slot is in a section.
@@ -116,7 +114,7 @@ impl Slot {
         self.marked.store(marked, order!(Release, "slots_mark"));
     }
 
-    /// The section ends: what it took out is invalidated everywhere.
+    /// Ends the section: everything that it removed is invalidated everywhere.
     ///
     /// # Safety
     /// As [`mark`](Slot::mark).
@@ -125,23 +123,23 @@ impl Slot {
         self.section.store(self.section.load(Relaxed) + 1, order!(Release, "slots_finish"));
     }
 
-    /// Waits until every section of these slots is over that has marked the stamp, see the
-    /// [rules](super#rules). `slots` are those of all threads.
+    /// Waits until every section of `slots` that has marked the stamp has ended; see the
+    /// [rules](super#rules). `slots` must contain the slots of all threads.
     pub fn wait<'a>(
         slots: impl Iterator<Item = &'a Slot>,
         stamp: &Stamp,
         platform: &impl Platform,
     ) {
-        // We have had the page's lock after the threads that marked. So we see their bit here, and a thread
-        // that joined to mark is among `slots`.
+        // The caller has had the page's lock after the threads that marked. So it sees their bit here, and
+        // `slots` contains a thread that joined before it marked.
         let bit = stamp.bit();
         if bit == 0 {
             return;
         }
         for slot in slots {
-            // Let a section have the number n and have marked the page. We read n or a larger
-            // number, with which the section is over. If we read n, the set has our bit, or that of a
-            // later section is there already, and the section is over as well.
+            // Suppose that section n has marked the page. This load returns n or a larger number. A larger
+            // number means that the section has ended. If it returns n, the set has the stamp's bit, unless
+            // the next section has cleared the set: then section n has ended, too.
             let section = slot.section.load(order!(Acquire, "slots_look"));
             if section % 2 == 0 || slot.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;

@@ -19,9 +19,9 @@ struct Page {
     stamp: Stamp,
 }
 
-/// Some threads mark pages and say at the end of each section that it is over; others look who has
-/// marked a page, wait, and must find that each of those has said so. The saying is no
-/// synchronization: that is the form's.
+/// Threads mark pages, and set a flag at the end of each section. Another thread reads which sections have
+/// marked a page, waits for the page, and must find the flags of these sections set. The flags are relaxed:
+/// the wait alone orders them.
 #[test]
 fn a_wait_is_for_each_section_that_has_marked() {
     let tracker = Tracker::new();
@@ -37,7 +37,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
                 guard.mark(&page.stamp);
             }
             if section % 16 == 0 {
-                // Waiters come now, also on one CPU.
+                // Lets waiters run, also on one CPU.
                 thread::yield_now();
             }
             is_over.store(true, Relaxed);
@@ -67,8 +67,8 @@ fn a_wait_is_for_each_section_that_has_marked() {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A section that has begun before or after another one, and has marked another page, is no business
-/// of those who wait for the page of that one.
+/// A wait for a page does not wait for sections that have not marked it, whether they began before or after
+/// the section that has.
 #[test]
 fn a_wait_is_not_for_younger_sections() {
     let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
@@ -77,7 +77,7 @@ fn a_wait_is_not_for_younger_sections() {
     older.mark(&stamps[0]);
     let younger = second.begin();
     older.finish();
-    // A thread that waited for the younger section would wait for ever.
+    // A thread that waited for the younger section would wait forever.
     tracker.wait(&stamps[0]);
     tracker.wait(&stamps[1]);
     younger.mark(&stamps[0]);
@@ -85,7 +85,7 @@ fn a_wait_is_not_for_younger_sections() {
     tracker.wait(&stamps[0]);
 }
 
-/// Whether a wait returns while a section goes on that has marked the page, and after it.
+/// A wait returns only after both sections that have marked the page.
 #[test]
 fn a_wait_is_for_the_last_of_two() {
     let (tracker, stamp) = (Tracker::new(), Stamp::new());
@@ -107,7 +107,7 @@ fn a_wait_is_for_the_last_of_two() {
         thread::sleep(std::time::Duration::from_millis(5));
         assert!(has_returned.try_recv().is_err());
         older.finish();
-        has_returned.recv().expect("nobody is in a section");
+        has_returned.recv().expect("both sections have ended");
     });
 }
 
@@ -118,7 +118,7 @@ fn a_wait_is_not_for_older_sections_that_marked_another_page() {
     let (mut first, mut second) = (tracker.join(), tracker.join());
     let older = first.begin();
     older.mark(&stamps[0]);
-    // Each stamp has one of 64 bits, so one of so many has another than the first.
+    // Each stamp has one of 64 bits. One of the 31 others has a different bit than the first.
     let other = stamps[1..].iter().find(|stamp| {
         second.begin().mark(stamp);
         stamp.bit() != stamps[0].bit()
@@ -128,7 +128,7 @@ fn a_wait_is_not_for_older_sections_that_marked_another_page() {
 }
 
 #[test]
-fn a_wait_for_a_stamp_that_moved_is_one_for_those_who_marked_it() {
+fn a_wait_for_a_stamp_that_moved_waits_for_the_sections_that_marked_it() {
     let tracker = Tracker::new();
     let mut member = tracker.join();
     let stamps: Vec<_> = (0..8).map(|_| Stamp::new()).collect();
@@ -144,14 +144,14 @@ fn a_wait_for_a_stamp_that_moved_is_one_for_those_who_marked_it() {
 }
 
 #[test]
-fn after_a_forgotten_section_there_is_no_other() {
+fn a_member_with_a_forgotten_section_begins_no_other() {
     let tracker = Tracker::new();
     let mut member = tracker.join();
     mem::forget(member.begin());
     let again = panic::catch_unwind(AssertUnwindSafe(|| member.begin().finish()));
     assert!(again.is_err());
     drop(member);
-    // The place stays in the section, and a new member gets another one.
+    // The slot stays in the section, and a new member gets another slot.
     tracker.join().begin().finish();
 }
 

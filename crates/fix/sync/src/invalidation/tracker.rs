@@ -9,8 +9,8 @@ use crate::registry::{Node, Registry};
 #[cfg(all(feature = "std", not(loom)))]
 use crate::system::System;
 
-/// The threads that invalidate, for those that wait for them: one tracker for an address space, a cache, a
-/// process.
+/// The threads that invalidate something: the TLBs of an address space, or a cache. Other threads wait for
+/// their sections.
 pub struct Tracker<P: Platform> {
     platform: P,
     slots: Registry<Slot>,
@@ -37,34 +37,34 @@ impl<P: Platform> Tracker<P> {
         Tracker { platform, slots: Registry::new() }
     }
 
-    /// Takes part from now on, until the member is dropped. Allocates if more threads take part than ever
-    /// before. A thread keeps its member: to join it searches the slots of all others.
+    /// Registers the calling thread, until the member is dropped. Allocates if more threads are registered
+    /// than ever before. A thread should keep its member, as this searches the slots of all threads.
     #[cfg(feature = "alloc")]
     pub fn join(&self) -> Member<'_> {
         Member::new(self.slots.take_or_make(Slot::new))
     }
 
-    /// Takes part with a slot that a member has given back; none if there is none. See
-    /// [`Tracker::join_in`].
+    /// Registers the calling thread with the slot of a member that was dropped. Returns `None` if there is
+    /// no such slot. See [`Tracker::join_in`].
     pub fn join_again(&self) -> Option<Member<'_>> {
         Some(Member::new(self.slots.take()?))
     }
 
-    /// Takes part with a slot of the caller's, where nothing is allocated. Members that are dropped leave
-    /// their slots to the next.
+    /// Registers the calling thread with a slot of its own, and allocates nothing. A member that is dropped
+    /// leaves its slot to the next one.
     ///
     /// # Safety
-    /// The node has not been given to a tracker before, stays where it is for as long as the tracker
-    /// is, and nobody has it exclusively.
+    /// The node is in no tracker. Until the tracker is dropped, it is not moved, freed or borrowed
+    /// exclusively.
     pub unsafe fn join_in(&self, node: NonNull<Node<Slot>>) -> Member<'_> {
-        // SAFETY: the caller has the node added to one tracker, and keeps it for as long as the tracker.
+        // SAFETY: the contract is the same.
         Member::new(unsafe { self.slots.add(node) })
     }
 
-    /// Waits until all sections are over that marked this stamp before the caller had the lock of
-    /// what it belongs to, and by chance for some others. The caller sees what they did.
+    /// Waits until all sections have ended that marked this stamp before the caller took the lock of the
+    /// stamp's object. By chance it may wait for other sections, too. The caller sees what the sections did.
     ///
-    /// Spins first, and [sleeps](Platform::sleep_while) later where the platform can. Such waits are rare:
+    /// It spins first, and [sleeps](Platform::sleep_while) later where the platform can. Such waits are rare:
     /// FreeBSD counted six while 32 threads built its sources.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
@@ -78,7 +78,7 @@ impl<P: Platform> fmt::Debug for Tracker<P> {
     }
 }
 
-/// A thread that invalidates: at any time in one section or in none.
+/// A registered thread, which is in one section at a time or in none.
 #[derive(Debug)]
 pub struct Member<'a> {
     node: &'a Node<Slot>,
@@ -93,12 +93,12 @@ impl<'a> Member<'a> {
     /// Begins a section, which ends when it is dropped. It may move to another thread.
     ///
     /// # Panics
-    /// If the section before was forgotten.
+    /// If the last section was forgotten ([`core::mem::forget`]).
     #[inline]
     pub fn begin(&mut self) -> Section<'_, 'a> {
-        assert!(!self.is_inside, "the section before was forgotten, and so it never ends");
+        assert!(!self.is_inside, "the member's last section was forgotten and never ends");
         self.is_inside = true;
-        // SAFETY: the registry gave the slot to this member alone, which was in no section by its flag.
+        // SAFETY: the registry gave the slot to this member alone, and its flag shows that it is in no section.
         unsafe { self.node.value.begin() };
         Section { member: self }
     }
@@ -106,29 +106,29 @@ impl<'a> Member<'a> {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        // Waiters wait for a forgotten section, so no other member may have its slot.
+        // Waiters wait for a forgotten section forever, so no other member may have its slot.
         if !self.is_inside {
             self.node.release();
         }
     }
 }
 
-/// From the first of several things that are taken out to the flush for all of them.
+/// A batch of removals, from the first one to the flush for all of them.
 #[derive(Debug)]
 pub struct Section<'m, 'a> {
     member: &'m mut Member<'a>,
 }
 
 impl Section<'_, '_> {
-    /// Something was taken out of what the stamp belongs to, whose lock the caller has. A thread that has
-    /// the lock later and waits for the stamp waits for this section.
+    /// Records that the section has removed something from the object of `stamp`, whose lock the caller has.
+    /// A thread that takes the lock later and waits for the stamp waits for this section.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
-        // SAFETY: the member's slot is its own, and in the section that `Member::begin` began.
+        // SAFETY: only this member has the slot, which is in the section that `Member::begin` began.
         unsafe { self.member.node.value.mark(stamp) };
     }
 
-    /// Everything that was taken out is invalidated. As dropping the section.
+    /// Ends the section: everything that it removed is invalidated. Dropping the section does the same.
     #[inline]
     pub fn finish(self) {}
 }

@@ -5,7 +5,7 @@ use knee_models::Detector::{self, Loom, Miri, Shuttle, Torture, Unit};
 /// Mutants by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
-    // Whose heavy fence is missing, late, or the caller's own.
+    // The heavy fence is missing, late, or only the caller's own.
     ("own_fence", Torture("epoch", &[])),
     ("own_fence", Torture("hazard", &[])),
     ("own_fence", Torture("percpu", &[])),
@@ -164,14 +164,14 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
 
-    // What is of the process's threads, which loom does not have.
+    // State of the process's threads, which loom does not model.
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
     ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
     ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
 
-    // What is wrong in any order, in schedules of more threads than loom can have.
+    // Mistakes in any order, in schedules of more threads than loom can have.
     ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_every_caller_that_returns")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
@@ -186,8 +186,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hazard_adopts_none", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
     ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
-    ("registry_gives_twice", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
-    ("slots_mark_once", Shuttle("invalidation::scheduled::slots_wait_for_who_marked")),
+    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
+    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
 
     ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
     ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
