@@ -18,10 +18,10 @@ fn main() -> ExitCode {
     let (tracker, stamp, pool) = (Tracker::new(Epoch::new()), Stamp::new(), Pool::new());
     let reader = || {
         let mut member = tracker.join();
-        duel.read(|looks| {
+        duel.read(|checks| {
             let section = member.begin();
             let found = pool.find();
-            duel.look(looks, || found.freed.load(Relaxed));
+            duel.check(checks, || found.freed.load(Relaxed));
             section.finish();
         });
     };

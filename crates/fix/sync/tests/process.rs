@@ -14,7 +14,7 @@ use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
 use knee_sync::{Rcu, System};
 
-/// Counts those that are there.
+/// A value that is counted while it is alive.
 struct Live(Arc<AtomicUsize>);
 
 impl Live {
@@ -80,32 +80,31 @@ fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
     assert!(users.kill(), "all references were put");
     drop((in_box, counted));
     (0..3).for_each(|_| tick());
-    // Another test may have taken what these threads have left, and be about to free it.
+    // A thread of another test may have adopted objects of these threads, and be about to free them.
     while live.load(Relaxed) > 0 {
         hazard::reclaim();
         thread::yield_now();
     }
 }
 
-/// A helper found it: the part of an exiting thread was gone when its last garbage was freed.
 #[test]
 fn threads_whose_garbage_enters_sections_leave_nothing_behind() {
     let stalled = || epoch::shared().stalls(std::time::Duration::ZERO).count();
     let threads = |number: usize| {
         for _ in 0..number {
             let defer = || epoch::pin().defer(|| drop(epoch::pin()));
-            thread::spawn(defer).join().expect("the thread ends well");
+            thread::spawn(defer).join().expect("the thread does not panic");
         }
     };
     threads(20);
     let before = records();
     threads(200);
-    // Other tests run at the same time, whose threads are some dozens, and may be in sections.
+    // Some dozen threads of other tests run at the same time, and may be in sections.
     assert!(records() < before + 100, "each thread left a record");
     assert!(stalled() < 100, "sections that never end");
 }
 
-/// Records of the process's domain, by how many sections at once need no new one.
+/// The number of free records of the process's domain.
 fn records() -> usize {
     let mut sections = Vec::new();
     while let Some(section) = epoch::shared().try_section() {
@@ -115,7 +114,7 @@ fn records() -> usize {
 }
 
 #[test]
-fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
+fn a_guard_in_a_destructor_of_an_exiting_thread_protects() {
     struct Late;
     impl Drop for Late {
         fn drop(&mut self) {
@@ -125,7 +124,7 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
     thread_local! {
         static LATE: Late = const { Late };
     }
-    // Destructors run in an order that nobody promises: before or after that of the thread's record.
+    // The order of destructors is unspecified: they run before or after that of the thread's record.
     for pin_first in [false, true] {
         thread::spawn(move || {
             if pin_first {
@@ -139,19 +138,19 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_is_one() {
     }
 }
 
-/// What this is in the child of a fork; false if it takes a minute.
+/// Whether `is_true` returns true in the child of a fork, within a minute.
 ///
 /// # Safety
-/// It calls nothing that needs a lock of another thread but the allocator, which the C library makes
-/// usable after a fork.
+/// `is_true` needs no lock of another thread except the allocator's, which the C library makes usable after
+/// a fork.
 unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
     // SAFETY: the contract is the same.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: it takes nothing but a number.
+        // SAFETY: alarm(2) takes a number.
         unsafe { libc::alarm(60) };
         let status = if is_true() { 7 } else { 1 };
-        // SAFETY: it ends the child at once.
+        // SAFETY: _exit(2) takes a number, and ends the child at once.
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
@@ -175,14 +174,14 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let (is_protected, may_end) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: the writer that removes it retires it.
+            // SAFETY: the writer that removes the object retires it.
             let guard = unsafe { hazard::protect(&source) };
             is_protected.wait();
             may_end.wait();
-            assert_eq!(guard.expect("it is there").0.load(Relaxed), 1);
+            assert_eq!(guard.expect("there is an object").0.load(Relaxed), 1);
         });
         is_protected.wait();
-        // SAFETY: it needs no lock of another thread but the allocator's.
+        // SAFETY: `retire` needs no lock of another thread except the allocator's.
         let is_freed_in_child = unsafe { is_true_in_a_child(retire) };
         let is_freed_here = retire();
         may_end.wait();
@@ -195,7 +194,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
 #[test]
 fn a_child_of_a_fork_write_locks_what_missing_threads_read() {
     let lock = RmLock::new(0);
-    // Who reads first has the lock below, and opens it for those who come later.
+    // The first reader takes the underlying lock, and opens the lock for later ones.
     (0..100).for_each(|_| drop(lock.read()));
     let (reads, may_end) = (Barrier::new(2), Barrier::new(2));
     let can_write = || lock.try_write().is_some();
@@ -207,7 +206,7 @@ fn a_child_of_a_fork_write_locks_what_missing_threads_read() {
             drop(guard);
         });
         reads.wait();
-        // SAFETY: the lock is open, so the reader has none of the lock below.
+        // SAFETY: the lock is open, so the reader does not have the underlying lock.
         let can_write_in_child = unsafe { is_true_in_a_child(can_write) };
         let can_write_here = can_write();
         may_end.wait();
@@ -230,15 +229,15 @@ fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
         is_here.recv().expect("the thread sends");
         drop(epoch::pin());
         let in_child = || {
-            // The parent's other thread is in a section; here it is not there.
+            // The parent's other thread is in a section. It does not exist in the child.
             epoch::synchronize();
             value.store(2);
             epoch::reclaim();
             *value.load(&epoch::pin()) == 2
         };
-        // SAFETY: it needs no lock of another thread but the allocator's.
+        // SAFETY: `in_child` needs no lock of another thread except the allocator's.
         let goes_on_in_child = unsafe { is_true_in_a_child(in_child) };
-        // In the parent the other thread still is in a section.
+        // In the parent the other thread is still in its section.
         let is_over_here = epoch::shared().poll(epoch::shared().cookie());
         go.send(()).expect("the thread waits");
         assert_eq!((goes_on_in_child, is_over_here), (true, false));
@@ -261,7 +260,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
         is_here.recv().expect("the call is made");
         // Its barrier waits for the call.
         let waits = scope.spawn(epoch::barrier);
-        // Time for the other thread to get into its barrier; without it, less is tested.
+        // Usually long enough for the other thread to enter its barrier. If it is not, the test checks less.
         thread::sleep(std::time::Duration::from_millis(20));
         let in_child = || {
             static CALLED: AtomicUsize = AtomicUsize::new(0);
@@ -269,7 +268,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
             epoch::barrier();
             CALLED.load(Relaxed) == 1
         };
-        // SAFETY: it needs no lock of another thread but the allocator's.
+        // SAFETY: `in_child` needs no lock of another thread except the allocator's.
         let goes_on_in_child = unsafe { is_true_in_a_child(in_child) };
         go.send(()).expect("the call waits");
         calls.join().expect("the thread ends well");
@@ -291,17 +290,17 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
         HANDLED.fetch_add(1, Relaxed);
     }
     SHARED.store(Box::into_raw(Box::new(3)), Relaxed);
-    // It has to have been in a section before it gets signals.
+    // The thread must have entered a section before its handler may.
     drop(epoch::pin());
     // SAFETY: the handler only calls functions that are documented as signal-safe.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };
-    // SAFETY: it takes nothing.
+    // SAFETY: pthread_self(3) takes no arguments.
     let this = unsafe { libc::pthread_self() };
     let this = this as usize;
     thread::scope(|scope| {
         let sender = scope.spawn(move || {
             for _ in 0..2000 {
-                // SAFETY: the thread waits for this one.
+                // SAFETY: the receiving thread exists, as it waits for this one.
                 unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
                 thread::yield_now();
             }
@@ -314,17 +313,17 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
             let old = SHARED
                 .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
             drop(guard);
-            // SAFETY: it is found by no one from now on.
+            // SAFETY: the exchange has unlinked it.
             unsafe { inner.retire(old) };
         }
     });
     assert!(HANDLED.load(Relaxed) > 0);
-    // SAFETY: as before any test.
+    // SAFETY: SIG_DFL is the handler that the process began with.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_DFL) };
 }
 
 #[test]
-fn a_domain_of_ones_own_does_not_wait_for_others() {
+fn a_domain_does_not_wait_for_guards_of_another() {
     let domain = Domain::new(System::detect());
     let _guard = epoch::pin();
     domain.synchronize();

@@ -1,5 +1,4 @@
-//! What is promised, against models that are simple enough to be right, after any sequence of
-//! operations of several threads.
+//! Guarantees after any sequence of operations of several threads, checked against simple reference models.
 
 #![cfg(not(miri))]
 
@@ -19,14 +18,14 @@ use proptest::prelude::*;
 
 const THREADS: usize = 3;
 
-/// A thread that does one thing at a time, when it is told to.
+/// A thread that executes one operation at a time, on request.
 struct Worker<O, R> {
     tell: Sender<O>,
     told: Receiver<R>,
 }
 
 impl<O: Send, R: Send> Worker<O, R> {
-    /// `serve` gets what the thread is told, and returns when it is told no more.
+    /// Starts a thread that runs `serve`, which receives operations until the sender is dropped.
     fn start<'scope>(
         scope: &'scope thread::Scope<'scope, '_>,
         serve: impl FnOnce(Receiver<O>, Sender<R>) + Send + 'scope,
@@ -46,7 +45,7 @@ impl<O: Send, R: Send> Worker<O, R> {
     }
 }
 
-/// Says when it is dropped.
+/// Sets a flag when it is dropped.
 struct Told(Arc<AtomicBool>);
 
 impl Drop for Told {
@@ -58,20 +57,20 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// References are got and put by any threads; somewhere the count is killed, and it may begin anew.
+    /// Any thread gets and puts references. At some point the count is killed, and it may be reinitialised.
     #[test]
-    fn a_count_comes_to_zero_with_its_last_reference(
+    fn a_count_becomes_zero_with_its_last_reference(
         operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
     ) {
         let count = PerCpuRef::new(System::detect());
         let (mut references, mut dead) = (1_u32, false);
         for (operation, thread) in operations {
-            // SAFETY: this is the only thread, whatever the number.
+            // SAFETY: only this thread uses the numbers.
             unsafe {
                 match operation {
                     0 => prop_assert_eq!(count.tryget_live_as(thread), !dead),
                     1 if references > 0 => count.get_as(thread),
-                    // The owner's reference is put by the kill alone.
+                    // Only `kill` puts the owner's reference.
                     2 | 3 if references > u32::from(!dead) => {
                         let last = count.put_as(thread);
                         references -= 1;
@@ -97,18 +96,18 @@ proptest! {
         }
     }
 
-    /// Handles and sections begin and end; what they defer waits for those who were there.
+    /// Handles and sections begin and end. A deferred call waits for those that had begun before.
     #[test]
-    fn what_is_deferred_is_freed_when_all_have_left_who_were_there(
+    fn a_deferred_object_is_freed_when_all_earlier_sections_have_ended(
         symmetric: bool,
         operations in prop::collection::vec((0..7_u8, 0..THREADS), 1..100)
     ) {
         let domain = Domain::new(if symmetric { System::symmetric() } else { System::detect() });
         let handles = [(); THREADS].map(|()| domain.register());
-        // Guards with the time when the first of its handle began, sections with theirs.
+        // Guards with the time at which the first guard of their handle began, and sections with theirs.
         let mut guards = [(); THREADS].map(|()| Vec::new());
         let (mut began, mut sections) = ([0; THREADS], Vec::new());
-        // What was deferred: when, by which handle, and whether it was freed.
+        // Deferred objects: when and by which handle, and whether they were freed.
         let mut deferred: Vec<(usize, usize, Arc<AtomicBool>)> = Vec::new();
         for (now, (operation, thread)) in operations.into_iter().enumerate() {
             let handle = &handles[thread];
@@ -154,9 +153,9 @@ proptest! {
         prop_assert!(deferred.iter().all(|(_, _, freed)| freed.load(SeqCst)));
     }
 
-    /// Handles protect what they find in two places, and replace it.
+    /// Handles protect and replace the objects in two places.
     #[test]
-    fn what_is_retired_is_freed_by_the_next_look_unless_it_is_protected(
+    fn a_retired_object_is_freed_by_the_next_scan_unless_it_is_protected(
         symmetric: bool,
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..100)
     ) {
@@ -168,7 +167,7 @@ proptest! {
         let handles = [(); THREADS].map(|()| domain.register());
         let mut places = [object(), object()];
         let mut guards = Vec::new();
-        // What was retired, by which handle.
+        // Retired objects, with their handles.
         let mut retired: Vec<(usize, Arc<AtomicBool>)> = Vec::new();
         for (operation, thread, place) in operations {
             let handle = &handles[thread];
@@ -199,7 +198,7 @@ proptest! {
             // SAFETY: it came from a box, and the exchange has unlinked it.
             unsafe { handles[0].retire(place.into_inner()) };
         }
-        // What is protected now is left to the domain.
+        // The domain frees the objects that are still protected.
         drop(handles);
         drop(guards);
         drop(domain);
@@ -207,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn an_indicator_tells_whether_anybody_is_there(
+    fn an_indicator_shows_whether_any_thread_has_arrived(
         leaves in 1..20_usize,
         operations in prop::collection::vec((any::<bool>(), 0..100_usize), 1..100)
     ) {
@@ -223,9 +222,9 @@ proptest! {
         }
     }
 
-    /// Threads clone, drop and upgrade in caches of their own; ticks come at any time.
+    /// Threads clone, drop and upgrade in caches of their own, and tick at any time.
     #[test]
-    fn a_shared_value_stays_with_its_references_and_goes_by_the_third_tick(
+    fn a_value_lives_as_long_as_its_references_and_is_freed_by_the_third_tick(
         operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
     ) {
         struct Value(Arc<AtomicBool>);
@@ -277,9 +276,9 @@ proptest! {
         })?;
     }
 
-    /// Threads try to read and to write, and keep what they get.
+    /// Threads try to read and to write, and keep the guards that they get.
     #[test]
-    fn a_writer_excludes_all_and_readers_no_reader(
+    fn a_writer_excludes_all_others_and_a_reader_only_writers(
         operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
     ) {
         let lock = RmLock::new(0_u32);
@@ -325,15 +324,15 @@ proptest! {
     }
 
     #[test]
-    fn a_wait_is_over_when_every_section_is_that_has_marked(
+    fn a_wait_returns_when_every_section_that_has_marked_has_ended(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
         wait_is_over(&operations)?;
     }
 }
 
-/// Sections begin, mark pages and end; for each wait there is a thread, which looks whether those have
-/// ended that had marked the page before.
+/// Sections begin, mark pages and end. Each wait runs in a thread of its own, which checks that the sections
+/// that had marked the page before have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
@@ -376,7 +375,7 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                             SeqCst,
                         );
                     });
-                    // A wait that is too short ends now.
+                    // A wait that is too short returns now.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

@@ -1,5 +1,5 @@
-//! A process that may not call membarrier(2). It is alone in its file: whether a process may is found
-//! out once, and before anything else here.
+//! A process that may not call membarrier(2). The test has a file of its own, as a process checks only once
+//! whether it may, at its first use of knee-sync.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -10,11 +10,11 @@ use std::thread;
 use knee_sync::{Platform, Rcu, System, epoch};
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 
-/// Forbids the call to this thread and those that it starts, as containers do.
+/// Forbids the call to this thread and to the threads that it starts, as containers do.
 fn forbid_membarrier() -> io::Result<()> {
     let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
     let mut filter = [
-        // The number of the call, which is the first word.
+        // Loads the number of the system call, the first word.
         instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0),
         instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::SYS_membarrier as u32),
         instruction(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -25,7 +25,7 @@ fn forbid_membarrier() -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the program is there for the call, which copies it.
+    // SAFETY: the program is alive during the call, which copies it.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -38,7 +38,7 @@ fn where_membarrier_is_forbidden_both_sides_execute_a_fence() {
         eprintln!("skipped: no seccomp filter here: {error}");
         return;
     }
-    // SAFETY: it takes numbers; this is MEMBARRIER_CMD_QUERY.
+    // SAFETY: membarrier(2) takes numbers. This is MEMBARRIER_CMD_QUERY.
     assert_eq!(unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) }, -1);
     assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
 

@@ -1,4 +1,4 @@
-//! A reader and a writer that meet as often as they can, and what they find.
+//! A reader and a writer that race in many rounds, and the errors that they detect.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 /// Objects that a writer uses in turn.
 const OBJECTS: usize = 64;
-/// Stores that fill a store buffer, of 56 to 72 entries in today's CPUs, for a while.
+/// Stores that keep a store buffer full for a while. Today's CPUs have buffers of 56 to 72 entries.
 const STORES: usize = 40;
 /// Lines of a table that fits into no cache.
 const LINES: usize = 1 << 20;
 
-/// Two threads, until one has found something or the time is over.
+/// Two threads that run until one has detected an error or the time is over.
 pub(crate) struct Duel {
     end: Instant,
     over: AtomicBool,
@@ -26,7 +26,7 @@ pub(crate) struct Duel {
 struct Line(AtomicU64);
 
 impl Duel {
-    /// A duel that has not begun, of at most this length.
+    /// A duel of at most this length, which has not begun.
     pub(crate) fn of_seconds(seconds: f64) -> Duel {
         Duel {
             end: Instant::now() + Duration::from_secs_f64(seconds),
@@ -36,13 +36,13 @@ impl Duel {
         }
     }
 
-    /// Prints how many rounds there were. A failure if either thread has found what must not be.
+    /// Prints the number of rounds. Returns a failure if either thread has detected an error.
     pub(crate) fn outcome(&self, mode: &str) -> ExitCode {
         println!("{mode}: {} rounds", self.rounds.load(Relaxed));
         if self.bad.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
-    /// Runs both.
+    /// Runs both threads.
     pub(crate) fn fight(&self, reader: impl FnOnce() + Send, writer: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(reader);
@@ -58,7 +58,7 @@ impl Duel {
         self.over.load(Relaxed)
     }
 
-    /// Says that something must not be.
+    /// Reports an error.
     pub(crate) fn object(&self, is_bad: bool) {
         if is_bad {
             self.bad.store(true, Relaxed);
@@ -66,8 +66,8 @@ impl Duel {
         }
     }
 
-    /// Calls `read` again and again, with the store buffer filled and a number of looks at what it
-    /// finds: long enough to be overtaken, now and then.
+    /// Calls `read` repeatedly with a full store buffer. The argument is the number of checks that `read` makes
+    /// of an object, so that the writer overtakes it now and then.
     pub(crate) fn read(&self, mut read: impl FnMut(u64)) {
         let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let (mut rounds, mut at) = (0_u64, 1_usize);
@@ -76,7 +76,7 @@ impl Duel {
                 at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 cold[at >> 32 & (LINES - 1)].0.store(rounds, Relaxed);
             }
-            // Or else nobody needs the stores.
+            // Otherwise the compiler may remove the stores.
             std::hint::black_box(&cold);
             read(rounds % 16);
             rounds += 1;
@@ -84,7 +84,7 @@ impl Duel {
         }
     }
 
-    /// Waits until the reader has done so many rounds more.
+    /// Waits until the reader has completed `rounds` more rounds.
     pub(crate) fn wait_for_rounds(&self, rounds: u64) {
         let before = self.rounds.load(Relaxed);
         while self.rounds.load(Acquire) < before + rounds && !self.is_over() {
@@ -92,21 +92,21 @@ impl Duel {
         }
     }
 
-    /// Looks so many times whether this is so, which must not be.
-    pub(crate) fn look(&self, looks: u64, is_bad: impl Fn() -> bool) {
-        for _ in 0..looks {
+    /// Checks `checks` times that `is_bad` is false, and reports an error otherwise.
+    pub(crate) fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
+        for _ in 0..checks {
             std::hint::spin_loop();
             self.object(is_bad());
         }
     }
 }
 
-/// Something that readers find.
+/// An object that readers find.
 pub(crate) struct Object {
     pub(crate) freed: AtomicBool,
 }
 
-/// Objects, of which one can be found at a time.
+/// Objects, of which readers find one at a time.
 pub(crate) struct Pool {
     objects: Vec<Object>,
     pub(crate) current: AtomicPtr<Object>,
@@ -122,11 +122,11 @@ impl Pool {
     }
 
     pub(crate) fn find(&self) -> &Object {
-        // SAFETY: it is an object of the pool.
+        // SAFETY: the pointer is to an object of the pool.
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// Replaces what can be found by one object after the other that is free; `free` gets the old one.
+    /// Replaces the current object by free ones in turn, and passes each old object to `free`.
     pub(crate) fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
         for object in self.objects.iter().cycle() {
             if duel.is_over() {
@@ -135,7 +135,7 @@ impl Pool {
             if object.freed.load(Relaxed) {
                 object.freed.store(false, Relaxed);
                 let old = self.current.swap(std::ptr::from_ref(object).cast_mut(), Release);
-                // SAFETY: as above.
+                // SAFETY: the pointer is to an object of the pool.
                 free(unsafe { &*old });
             }
         }

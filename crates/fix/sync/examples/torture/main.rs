@@ -1,12 +1,12 @@
-//! A reader and a writer as fast as they can: `torture MODE [SECONDS] [symmetric]` ends with status 1 as
-//! soon as one of them finds what must not be, as what was freed, or a writer in a lock that is read.
+//! A reader and a writer that run as fast as they can. `torture MODE [SECONDS] [symmetric]` exits with status
+//! 1 as soon as one of them detects an error, such as a freed object, or a writer in a lock that is read.
 //!
-//! There is a mode for each part of the crate that relies on the asymmetric fence, as no tool knows
-//! what membarrier(2) does. Objects are marked instead of freed, where that is possible, so that to
-//! find one is counted and is no undefined behaviour. Before each round the reader fills its CPU's
-//! store buffer with stores to lines that are not in its cache: then the store that says "I am here"
-//! takes long to be seen, and a writer that relies on luck is caught. With `--cfg mutants` the crate
-//! is wrong in the place that `KNEE_MUTANT` names, and this has to say so: see tests/mutants.
+//! There is a mode for each module that relies on the asymmetric fence, as no tool models membarrier(2).
+//! Where possible, objects are marked instead of freed, so that an error is counted and is not undefined
+//! behaviour. Before each round the reader fills its CPU's store buffer with stores to lines that are not in
+//! its cache. Then the store that announces the reader becomes visible late, and a writer without a proper
+//! fence misses it. With `--cfg mutants`, the crate has the error that `KNEE_MUTANT` names, and this program
+//! must detect it; see tests/mutants.
 
 mod duel;
 
@@ -45,10 +45,10 @@ fn sections(duel: &Duel, system: System) {
     let (domain, pool) = (epoch::Domain::new(system), Pool::new());
     let reader = || {
         let handle = domain.register();
-        duel.read(|looks| {
+        duel.read(|checks| {
             let _guard = handle.pin();
             let found = pool.find();
-            duel.look(looks, || found.freed.load(Relaxed));
+            duel.check(checks, || found.freed.load(Relaxed));
         });
     };
     let writer = || {
@@ -69,10 +69,10 @@ fn hazards(duel: &Duel, system: System) {
     let domain = hazard::Domain::with_batch(system, 1);
     let reader = || {
         let handle = domain.register();
-        duel.read(|looks| {
+        duel.read(|checks| {
             // SAFETY: the writer that removes it retires it to this domain.
             let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
-            duel.look(looks, || found.freed.load(Relaxed));
+            duel.check(checks, || found.freed.load(Relaxed));
         });
     };
     let writer = || {
@@ -94,11 +94,11 @@ fn percpu(duel: &Duel, system: System) {
         }
     };
     let reader = || {
-        duel.read(|looks| {
+        duel.read(|checks| {
             // SAFETY: no other thread has this number.
             unsafe {
                 if count.tryget_live_as(0) {
-                    duel.look(looks, || released.load(Relaxed));
+                    duel.check(checks, || released.load(Relaxed));
                     release(count.put_as(0));
                 }
             }
@@ -109,15 +109,15 @@ fn percpu(duel: &Duel, system: System) {
             if duel.is_over() {
                 return;
             }
-            // At any moment of the reader's round.
+            // This comes at any moment of the reader's round.
             duel.wait_for_rounds(1);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
             release(count.kill());
-            // By the end of the round that it is in, the reader has put what it had.
+            // By the end of its current round, the reader has put its reference.
             duel.wait_for_rounds(2);
             let is_zero = released.load(Acquire) && count.is_zero();
             duel.object(!duel.is_over() && !is_zero);
-            // Time for a reader that has a reference yet to see that it has not.
+            // Gives a reader that still uses its reference time to detect the release.
             (0..20).for_each(|_| std::hint::spin_loop());
             if !duel.is_over() {
                 released.store(false, Relaxed);
@@ -135,21 +135,22 @@ fn refcache(duel: &Duel) {
             self.0.store(true, Relaxed);
         }
     }
-    /// Clones of a value before it ends: few, lest what was counted twice makes up for what was not.
+    /// Clones of a value before its last reference is dropped. They are few, as deltas that are counted twice
+    /// may cancel lost ones.
     const CLONES: u64 = 500;
     static FREED: AtomicBool = AtomicBool::new(false);
     let ticks = AtomicU64::new(0);
     let reader = || {
         let mut value = Some(RefcacheArc::new(Value(&FREED)));
         let mut round = 0;
-        duel.read(|looks| {
+        duel.read(|checks| {
             round += 1;
             if let Some(shared) = value.as_ref().filter(|_| round % CLONES != 0) {
                 let clone = shared.clone();
-                duel.look(looks, || FREED.load(Relaxed));
+                duel.check(checks, || FREED.load(Relaxed));
                 drop(clone);
                 if duel.is_over() {
-                    // It may not be there any more.
+                    // The value may have been freed.
                     std::mem::forget(value.take());
                 }
                 return;
@@ -178,9 +179,9 @@ fn rm(duel: &Duel) {
     const READS: u64 = 20;
     let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
     let reader = || {
-        duel.read(|looks| {
+        duel.read(|checks| {
             let _guard = lock.read();
-            duel.look(looks, || writing.load(Relaxed));
+            duel.check(checks, || writing.load(Relaxed));
         });
     };
     let writer = || {

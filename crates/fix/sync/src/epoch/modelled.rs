@@ -1,4 +1,4 @@
-//! Every order of the protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
+//! Models of readers, writers, scans and barriers: `RUSTFLAGS="--cfg loom" cargo test -p knee-sync --release
 //! --lib modelled`.
 
 use core::mem::ManuallyDrop;
@@ -19,14 +19,14 @@ use crate::model::{
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
-/// Two objects, of which number `current` can be found.
+/// Two objects. Readers find the one with the number `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
     objects: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: loom complains where two use an object at once.
+// SAFETY: loom panics if two threads use an object at once.
 unsafe impl Sync for World {}
 
 /// Enters `times` sections, and reads the object that it finds in each.
@@ -126,7 +126,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
             let world = world.clone();
             move || read(&world, 1)
         });
-        let looks = thread::spawn({
+        let scanner = thread::spawn({
             let world = world.clone();
             move || world.domain.poll(world.domain.cookie())
         });
@@ -137,7 +137,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
-        looks.join().unwrap();
+        scanner.join().unwrap();
     });
 }
 
@@ -189,7 +189,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
         let owner = thread::spawn({
             let domain = Arc::clone(&domain);
             move || {
-                // Not dropped: where loom complains, the handle is not to flush what loom complains of.
+                // Not dropped, as the destructor would use the garbage again while loom panics.
                 let handle = ManuallyDrop::new(domain.register());
                 // SAFETY: no other thread has the entry.
                 unsafe { handle.retire_entry(entry(), free) };
@@ -206,12 +206,12 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // What is deferred has one as well, and is there at the end.
+        // Not loom's `Arc`: the deferred call has a reference as well, which may exist at the end.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
         let found = world.current.load(Acquire) as usize;
-        let frees = thread::spawn({
+        let writer = thread::spawn({
             let world = world.clone();
             move || {
                 let handle = world.domain.register();
@@ -227,7 +227,7 @@ fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
                 handle.release_without_reclaim();
             }
         });
-        let looks = thread::spawn({
+        let scanner = thread::spawn({
             let world = world.clone();
             move || world.domain.poll(world.domain.cookie())
         });
@@ -238,13 +238,13 @@ fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
         drop(guard);
         thread::yield_now();
         handle.release_without_reclaim();
-        frees.join().unwrap();
-        looks.join().unwrap();
+        writer.join().unwrap();
+        scanner.join().unwrap();
     });
 }
 
-/// The model's platform with a clock that moves on only when a section begins or ends. The clock and
-/// the log are not loom's: all threads see them at once.
+/// The model's platform with a clock that advances only when a section begins or ends. The clock and the
+/// log are not part of the model: all threads see them at once.
 #[derive(Default)]
 struct Clocked {
     model: Model,
@@ -284,7 +284,7 @@ unsafe impl Platform for Clocked {
 
 impl Clocked {
     fn domain() -> Arc<Domain<Clocked>> {
-        // A time that nobody has stored yet is 0, and so long ago.
+        // The clock does not start at 0, so that a time that has not been stored yet is long ago.
         Arc::new(Domain::new(Clocked { now: StdAtomicU64::new(1000), ..Clocked::default() }))
     }
 
@@ -306,7 +306,7 @@ fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     handle.release_without_reclaim();
 }
 
-/// Checks that each stall is of a section that is there, and was there for as long as the stall says.
+/// Checks that each stall is of a section that exists, and that has existed for as long as the stall reports.
 fn check_stalls(domain: &Domain<Clocked>) {
     let platform = domain.platform();
     let called = platform.now.load(Relaxed);
@@ -315,7 +315,10 @@ fn check_stalls(domain: &Domain<Clocked>) {
         let began = platform.began[stall.thread as usize].load(Relaxed);
         assert!(began != 0 && began <= since, "{stall:?} began at {began}, not {since}");
         let ended = platform.ended[stall.thread as usize].load(Relaxed);
-        assert!(ended == 0 || called <= ended, "{stall:?} ended at {ended}, looked at {called}");
+        assert!(
+            ended == 0 || called <= ended,
+            "{stall:?} ended at {ended}, before the call at {called}"
+        );
     }
 }
 
@@ -323,7 +326,7 @@ fn check_stalls(domain: &Domain<Clocked>) {
 fn a_stall_is_never_older_than_its_section() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
-        // A record that is there from the beginning: fewer orders to try.
+        // A record that exists from the beginning leaves fewer orders to try.
         domain.register().release_without_reclaim();
         let reader = thread::spawn({
             let domain = Arc::clone(&domain);
@@ -355,8 +358,8 @@ fn a_stall_is_of_one_section_and_names_its_thread() {
         }
         reader.join().unwrap();
     }
-    // A section begins when it loads the clock. On a symmetric platform loom lets that load return an
-    // old value for as long as it likes, which no CPU does.
+    // A section begins when it loads the global epoch. On a symmetric platform loom lets that load return
+    // an arbitrarily old value, which no CPU does.
     check_latest(3, model);
     check_interrupted(3, model);
 }

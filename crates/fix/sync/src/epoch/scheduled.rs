@@ -1,4 +1,4 @@
-//! Schedules of threads that come, read, replace, free and go.
+//! Schedules of threads that register, read, replace, free and unregister.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::primitive::AtomicU64;
 
 const OBJECTS: usize = 16;
 
-/// Objects, of which number `current` can be found.
+/// Objects. Readers find the one with the number `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
@@ -33,20 +33,20 @@ impl World {
         self.freed[object as usize].load(Relaxed)
     }
 
-    /// What can be found now, which stays for as long as the caller is inside.
+    /// The current object, which stays until the caller's section ends.
     fn find(&self) -> u64 {
         let found = self.current.load(Relaxed);
-        self.look(found);
+        self.check(found);
         found
     }
 
     /// Checks a found object, after other threads had time to free it.
-    fn look(&self, found: u64) {
+    fn check(&self, found: u64) {
         thread::yield_now();
         assert!(!self.is_freed(found), "an object was freed during a section that found it");
     }
 
-    /// Replaces what can be found, and defers its end.
+    /// Replaces the current object, and defers a call that marks the old one as freed.
     fn replace(self: &Arc<World>, handle: &super::Handle<Model>) {
         let old = self.current.swap(self.next.fetch_add(1, Relaxed), Relaxed);
         let world = Arc::clone(self);
@@ -56,11 +56,11 @@ impl World {
         });
     }
 
-    /// At the end: all but what can be found was freed.
-    fn is_over(&self) {
+    /// Checks at the end that all objects except the current one are freed.
+    fn check_end(&self) {
         self.domain.barrier();
         let current = self.current.load(Relaxed);
-        assert!((0..current).all(|object| self.is_freed(object)), "something was never freed");
+        assert!((0..current).all(|object| self.is_freed(object)), "an object was never freed");
     }
 }
 
@@ -69,22 +69,22 @@ fn in_thread(world: &Arc<World>, does: fn(&Arc<World>)) -> thread::JoinHandle<()
     thread::spawn(move || does(&world))
 }
 
-/// Reads in sections that nest and are refreshed, of a thread that comes twice.
+/// Reads in sections that nest and are refreshed, and registers twice.
 fn read(world: &Arc<World>) {
     for _ in 0..2 {
         let handle = world.domain.register();
         let mut guard = handle.pin();
         let first = world.find();
         let inner = handle.pin();
-        world.look(first);
+        world.check(first);
         drop(inner);
-        world.look(first);
+        world.check(first);
         guard.refresh();
         world.find();
     }
 }
 
-/// Replaces, comes again, and frees or leaves it to others.
+/// Registers three times, replaces an object each time, and frees it or leaves it to other threads.
 fn write(world: &Arc<World>) {
     for round in 0..3 {
         let handle = world.domain.register();
@@ -101,7 +101,7 @@ fn short_threads_find_live_objects_and_leave_nothing_behind() {
         let world = World::new();
         let all = [read, read, read, write, write].map(|does| in_thread(&world, does));
         all.into_iter().for_each(|thread| thread.join().unwrap());
-        world.is_over();
+        world.check_end();
     });
 }
 
@@ -114,7 +114,7 @@ fn a_wait_covers_guards_and_migrating_sections() {
             let found = world.find();
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    world.look(found);
+                    world.check(found);
                     drop(section);
                 });
             });
@@ -142,7 +142,7 @@ fn a_wait_covers_guards_and_migrating_sections() {
         });
         let all = [migrates, online, polls].into_iter().chain(waits);
         all.for_each(|thread| thread.join().unwrap());
-        world.is_over();
+        world.check_end();
     });
 }
 
@@ -158,6 +158,6 @@ fn a_barrier_returns_after_all_earlier_calls() {
         world.domain.barrier();
         assert!(world.is_freed(0), "it was deferred before the barrier");
         others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());
-        world.is_over();
+        world.check_end();
     });
 }

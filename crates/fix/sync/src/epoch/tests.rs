@@ -1,4 +1,4 @@
-//! What epochs promise, with real threads.
+//! The guarantees of epochs, with real threads.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{Node, Platform, System};
 
-/// Counts those that are there.
+/// A value that is counted while it is alive.
 #[derive(Debug)]
 struct Live(Arc<AtomicUsize>);
 
@@ -63,7 +63,7 @@ fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
 fn a_loaded_value_stays_until_its_guard_is_dropped() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
-        // SAFETY: `Live::new` makes it of a box, for this call.
+        // SAFETY: `Live::new` returns a pointer from a box, and only this call has it.
         let boxed = || Some(unsafe { Box::from_raw(Live::new(&live)) });
         let shared = AtomicPtr::default();
         let writer = domain.register();
@@ -206,7 +206,7 @@ fn synchronize_in_a_section_panics() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "how much is worth a fence depends on what a fence costs")]
+#[cfg_attr(miri, ignore = "the number of waiting objects depends on the cost of a fence")]
 fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
     let (garbage, operations) = (1_000_000, 10_000);
     both(|domain| {
@@ -228,7 +228,7 @@ fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
 }
 
 #[test]
-fn barrier_waits_for_what_all_threads_have_deferred() {
+fn a_barrier_waits_for_the_calls_that_all_threads_have_deferred() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
         let ((deferred, is_deferred), (go, may_go)) = (channel(), channel::<()>());
@@ -256,7 +256,7 @@ fn barrier_waits_for_what_all_threads_have_deferred() {
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
-// SAFETY: it is symmetric, and its fence is a full one.
+// SAFETY: it is symmetric, and its fence is a full fence.
 unsafe impl Platform for Counting {
     fn is_symmetric(&self) -> bool {
         true
@@ -298,7 +298,7 @@ fn a_barrier_executes_two_heavy_fences_whatever_the_number_of_threads() {
 }
 
 #[test]
-fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
+fn a_barrier_waits_for_calls_that_began_before_it() {
     let ((here, is_here), (go, may_go)) = (channel(), channel::<()>());
     let is_over = Arc::new(AtomicBool::new(false));
     let call = {
@@ -323,8 +323,8 @@ fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // Time for the first barrier to wait for the call, before the second one finds what that has
-        // deferred. Without it, less is tested.
+        // Usually long enough for the first barrier to wait for the call before the second one finds the
+        // call that the first call has deferred. If it is not, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -339,9 +339,9 @@ fn a_barrier_waits_for_calls_that_have_begun_whatever_ends_meanwhile() {
 /// The CPU time that the calling thread has used.
 #[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
-    // SAFETY: it is integers.
+    // SAFETY: zeroes are a valid `timespec`, which is two integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the reference is valid for the call.
+    // SAFETY: the `timespec` is alive during the call.
     assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
     let time = |of: libc::timeval| {
         Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
@@ -349,7 +349,7 @@ fn cpu_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// The CPU time that `wait` uses while a section is there for 200 ms, and the time that it takes.
+/// The CPU time that `wait` uses while a section lasts for 200 ms, and the time that it takes.
 #[cfg(target_os = "linux")]
 fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Duration, Duration) {
     let section = domain.section();
@@ -369,14 +369,14 @@ fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Durati
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
-    /// Where a virtual CPU does not run, a heavy fence waits for it, and uses CPU time.
+    /// A heavy fence waits for virtual CPUs that do not run, and uses CPU time meanwhile.
     const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {
         both(|domain| {
             let costs: Vec<_> = (0..ATTEMPTS)
                 .map(|_| cost_of_a_wait(&domain, wait))
-                // A thread that sleeps uses about 1 % of a CPU. One that yields uses all that others leave.
+                // A sleeping thread uses about 1 % of a CPU. A yielding thread uses all idle CPU time.
                 .take_while(|(cpu, wall)| *cpu > *wall / 8)
                 .collect();
             assert!(costs.len() < ATTEMPTS, "{costs:?}");
@@ -385,7 +385,7 @@ fn a_thread_that_waits_for_a_long_section_sleeps() {
 }
 
 #[test]
-fn what_an_exited_thread_has_deferred_is_freed_by_others() {
+fn objects_of_an_exited_thread_are_freed_by_other_threads() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
         let section = domain.section();
@@ -451,7 +451,7 @@ fn a_stall_is_reported_without_writers() {
 }
 
 #[test]
-fn an_entry_in_an_object_of_ones_own_is_called_once() {
+fn an_entry_within_an_object_is_called_once() {
     static CALLED: AtomicUsize = AtomicUsize::new(0);
     #[repr(C)]
     struct Object {
@@ -459,7 +459,7 @@ fn an_entry_in_an_object_of_ones_own_is_called_once() {
         value: usize,
     }
     unsafe fn call(entry: std::ptr::NonNull<Entry>) {
-        // SAFETY: it is the first field of an object that `Box::into_raw` made.
+        // SAFETY: it is the first field of an object from `Box::into_raw`.
         let object = unsafe { Box::from_raw(entry.cast::<Object>().as_ptr()) };
         CALLED.fetch_add(object.value, Relaxed);
     }
@@ -475,7 +475,7 @@ fn an_entry_in_an_object_of_ones_own_is_called_once() {
 }
 
 #[test]
-fn readers_find_what_they_hold_unchanged_while_writers_free() {
+fn a_found_object_stays_unchanged_while_writers_free() {
     const READERS: usize = 2;
     let rounds = if cfg!(miri) { 100 } else { 100_000 };
     both(|domain| {
@@ -507,7 +507,7 @@ fn readers_find_what_they_hold_unchanged_while_writers_free() {
 }
 
 #[test]
-fn a_call_that_panics_holds_up_no_other() {
+fn a_call_that_panics_does_not_keep_other_calls_from_running() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let called = Arc::new(AtomicUsize::new(0));
@@ -520,10 +520,10 @@ fn a_call_that_panics_holds_up_no_other() {
         }
     };
     defer(200);
-    handle.pin().defer(|| panic!("as it is meant to"));
+    handle.pin().defer(|| panic!("the test's panic"));
     defer(200);
     let flushed = panic::catch_unwind(AssertUnwindSafe(|| handle.reclaim()));
-    assert!(flushed.is_err(), "the panic is that of whoever frees");
+    assert!(flushed.is_err(), "the thread that frees panics");
     assert_eq!(called.load(Relaxed), 400);
     defer(300);
     domain.barrier();

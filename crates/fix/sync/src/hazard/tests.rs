@@ -37,14 +37,14 @@ impl Drop for Counted {
 }
 
 fn protect<'d>(handle: &Handle<'d>, source: &AtomicPtr<Counted>) -> Option<Guard<'d, Counted>> {
-    // SAFETY: in these tests a source has live objects, and `replace` alone takes them out.
+    // SAFETY: a source of these tests points to a live object or is null, and only `replace` removes objects.
     unsafe { handle.protect(source) }
 }
 
 fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
     let old = source.swap(new, AcqRel);
     if !old.is_null() {
-        // SAFETY: the exchange took it out.
+        // SAFETY: the exchange removed it.
         unsafe { handle.retire(old) };
     }
 }
@@ -53,7 +53,7 @@ fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
 fn a_swap_returns_the_old_value_and_frees_it_after_the_guard() {
     let live = Arc::default();
     let boxed = || {
-        // SAFETY: `Counted::boxed` made it of a box, for this call.
+        // SAFETY: `Counted::boxed` returns a pointer from a box, and only this call has it.
         unsafe { Box::from_raw(Counted::boxed(&live, 7)) }
     };
     let value = AtomicBox::<Counted>::from(Some(boxed()));
@@ -175,7 +175,7 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
 }
 
 #[test]
-fn what_a_thread_leaves_is_freed_by_another() {
+fn objects_that_a_thread_leaves_are_freed_by_another() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
@@ -186,7 +186,7 @@ fn what_a_thread_leaves_is_freed_by_another() {
     });
     assert_eq!(live.load(SeqCst), 1);
     reader.reclaim();
-    assert_eq!((live.load(SeqCst), reader.garbage()), (1, 1), "adopted, and protected by itself");
+    assert_eq!((live.load(SeqCst), reader.garbage()), (1, 1), "it is adopted and still protected");
     drop(guard);
     drop(reader);
     assert_eq!(live.load(SeqCst), 0);
@@ -201,7 +201,7 @@ fn a_domain_frees_unadopted_orphans() {
     std::mem::forget(protect(&handle, &source));
     replace(&handle, &source, ptr::null_mut());
     drop(handle);
-    assert_eq!(live.load(SeqCst), 1, "a guard that was forgotten protects forever");
+    assert_eq!(live.load(SeqCst), 1, "a leaked guard protects forever");
     drop(domain);
     assert_eq!(live.load(SeqCst), 0);
 }
@@ -255,7 +255,7 @@ fn a_destructor_may_retire_more() {
     impl Drop for Link<'_> {
         fn drop(&mut self) {
             if !self.next.is_null() {
-                // SAFETY: the next one is found from here only, and the handle is still there.
+                // SAFETY: only this link has the pointer to the next one, and the handle still exists.
                 unsafe { (*self.handle).retire(self.next) };
             }
         }
@@ -266,7 +266,7 @@ fn a_destructor_may_retire_more() {
     let handle = domain.register();
     let mut first = ptr::null_mut();
     for value in 0..ROUNDS {
-        // SAFETY: `boxed` makes boxes.
+        // SAFETY: `boxed` returns a pointer from a box.
         let _counted = unsafe { Box::from_raw(Counted::boxed(&live, value)) };
         first = Box::into_raw(Box::new(Link { next: first, handle: &handle, _counted }));
     }
@@ -277,7 +277,7 @@ fn a_destructor_may_retire_more() {
 }
 
 #[test]
-fn a_box_is_replaced_if_it_is_what_was_loaded() {
+fn a_compare_exchange_replaces_the_value_that_was_loaded() {
     let number = AtomicBox::new(1);
     let one = number.load().unwrap();
     number.store(Some(Box::new(2)));
@@ -341,14 +341,14 @@ fn increments_of_a_box_are_not_lost() {
 #[test]
 fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
     thread_local! {
-        // It is made before the handle, and so destroyed after it.
+        // Initialised before the handle, and so destroyed after it.
         static KEPT: RefCell<Vec<Guard<'static, Counted>>> = const { RefCell::new(Vec::new()) };
     }
     let live = Arc::default();
     thread::scope(|scope| {
         scope.spawn(|| {
             KEPT.with_borrow_mut(|kept| {
-                // SAFETY: `boxed` makes boxes.
+                // SAFETY: `boxed` returns a pointer from a box.
                 let value = unsafe { Box::from_raw(Counted::boxed(&live, 7)) };
                 let shared = AtomicBox::from(Some(value));
                 kept.extend((0..SLOTS + 1).filter_map(|_| shared.load()));
@@ -358,21 +358,21 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
             });
         });
     });
-    // Another test's thread may have adopted it, and then frees it when it looks the next time.
+    // A thread of another test may have adopted it, and then frees it at its next scan.
     while live.load(SeqCst) != 0 {
         reclaim();
         thread::yield_now();
     }
 }
 
-/// They are all at one address, and so one that is protected protects all.
+/// All zero-sized objects have one address, so a guard of one protects all.
 #[test]
 fn zero_sized_objects_do_not_block_a_thread() {
     struct Nothing;
     let domain = Domain::with_batch(System::detect(), 4);
     let handle = domain.register();
     let source = AtomicPtr::new(Box::into_raw(Box::new(Nothing)));
-    // SAFETY: it is there, and retired below.
+    // SAFETY: the object exists, and is retired below.
     let guard = unsafe { handle.protect(&source) };
     for _ in 0..100 {
         // SAFETY: the exchange has unlinked it, and it is retired once.

@@ -1,6 +1,6 @@
-//! loom's atomics, whose loads see the latest where the model's platform wants it.
+//! loom's atomics. On one of the model's platforms their loads see the latest store.
 
-// They are the language's.
+// The documentation is that of the language's atomics.
 #![allow(missing_docs, unreachable_pub)]
 
 use core::ops::Deref;
@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 
 use super::orders::loads_see_the_latest;
 
-/// One of loom's atomics with a load of its own, its default, and a value that it never has.
+/// Defines one of loom's atomics with a load of its own, a default, and a value that it never has.
 macro_rules! atomic {
     ($name:ident $(<$T:ident>)?, $value:ty, $default:expr, $never:expr) => {
         #[derive(Debug)]
@@ -30,7 +30,7 @@ macro_rules! atomic {
                 if !loads_see_the_latest() {
                     return self.0.load(order);
                 }
-                // An exchange sees the latest. One that fails stores nothing.
+                // An exchange sees the latest store. This one fails, and so stores nothing.
                 match self.0.compare_exchange($never, $never, order, order) {
                     Ok(_) => unreachable!("it never has that value"),
                     Err(value) => value,
@@ -53,7 +53,7 @@ atomic!(AtomicU32, u32, 0, 0xbad0_cafe);
 atomic!(AtomicU64, u64, 0, 0xbad0_cafe_bad0_cafe);
 atomic!(AtomicPtr<T>, *mut T, ptr::null_mut(), ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
 
-/// As a number, which has values that it never has.
+/// A flag in a number, which has values that the flag never has.
 #[derive(Debug, Default)]
 pub struct AtomicBool(AtomicU8);
 

@@ -11,17 +11,17 @@ use shuttle::sync::{Mutex, MutexGuard};
 
 use lock_api::{GuardNoSend, RawMutex};
 
-/// The mutex of the model as lock_api knows mutexes.
+/// The model's mutex as a lock of lock_api.
 pub(crate) struct RawLock {
-    /// What the one who has the lock has of the mutex, so dropped before it.
+    /// The guard of the thread that has the lock. It is dropped before the mutex.
     guard: Cell<Option<MutexGuard<'static, ()>>>,
-    /// Locks are constants, which those of loom cannot be.
+    /// Created at the first use, as `INIT` is a constant and loom's mutexes cannot be.
     mutex: OnceLock<Mutex<()>>,
 }
 
-// SAFETY: all threads of a model are one.
+// SAFETY: one thread of the system runs all threads of a model.
 unsafe impl Sync for RawLock {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl Send for RawLock {}
 
 impl RawLock {
@@ -30,14 +30,14 @@ impl RawLock {
     }
 
     fn keep(&self, guard: MutexGuard<'_, ()>) {
-        // SAFETY: it is dropped before the mutex, see the order of the fields, which does not move while
-        // the lock is taken.
+        // SAFETY: the field is declared before the mutex, so the guard is dropped first. The lock does not
+        // move while it is taken.
         let guard = unsafe { mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
         self.guard.set(Some(guard));
     }
 }
 
-// SAFETY: the mutex decides.
+// SAFETY: the model's mutex excludes other threads.
 unsafe impl RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
     const INIT: RawLock = RawLock { guard: Cell::new(None), mutex: OnceLock::new() };
@@ -45,7 +45,7 @@ unsafe impl RawMutex for RawLock {
     type GuardMarker = GuardNoSend;
 
     fn lock(&self) {
-        self.keep(self.mutex().lock().expect("who panics ends the model"));
+        self.keep(self.mutex().lock().expect("a panic ends the model"));
     }
 
     fn try_lock(&self) -> bool {

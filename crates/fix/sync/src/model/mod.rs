@@ -1,8 +1,8 @@
-//! What models of the protocols run on: `modelled.rs` of each with loom, `scheduled.rs` with shuttle.
+//! The platforms of models: those in `modelled.rs` run on loom, those in `scheduled.rs` on shuttle.
 //!
-//! loom tries every order of a few accesses of two or three threads. shuttle tries some thousand schedules
-//! of many accesses of up to six threads, in each of which every access sees the latest: it finds what is
-//! wrong in the logic of more threads, and no missing order.
+//! loom tries every order of a few accesses of two or three threads. shuttle tries some thousand schedules of
+//! many accesses of up to six threads. Every access in them sees the latest store, so shuttle finds errors of
+//! logic and no missing order.
 
 #[cfg(loom)]
 mod latest;

@@ -1,16 +1,15 @@
-//! A platform for loom, which tries orders of accesses, and threads that it can interrupt.
+//! The platforms of loom's models, and threads that they can interrupt.
 //!
-//! loom knows full fences and nothing like membarrier(2). So each model runs on a symmetric platform, and
-//! on one whose heavy fence has each other thread execute a full fence before it returns. Where a
-//! thread does so is for loom to choose, among the places where it executes a light one, waits or ends.
-//! Real interrupts come in more places, so that the models allow for less than a system does, and for
-//! nothing that it does not.
+//! loom models full fences and nothing like membarrier(2). So each model runs on a symmetric platform, and on
+//! one whose heavy fence makes each other thread execute a full fence before it returns. loom chooses where a
+//! thread does so, among the places where it executes a light fence, waits or ends. Real interrupts come in
+//! more places. So the models allow fewer executions than a system does, and none that a system does not.
 //!
-//! loom's full fences do more than the language's: who executes one has acquired all that came before
-//! any earlier one. In the language two of them only keep a load after the one from missing a store
-//! before the other, and what else came before that store is acquired if the load acquires. So each
-//! model runs a third time, where a full fence acquires and releases and no more, and each load sees
-//! the latest, so that it misses nothing: then an order is missed that only loom's fences made up for.
+//! loom's full fences order more than the language's: a thread that executes one acquires everything that came
+//! before any earlier one. In the language, a pair of them only keeps a load after the one from missing a
+//! store before the other; the load must be an Acquire to acquire the rest. So each model runs a third time,
+//! with full fences that only acquire and release, and with loads that see the latest store. This run fails
+//! if an order is missing that loom's full fences make up for.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
@@ -23,22 +22,22 @@ use crate::platform::Platform;
 /// Threads of a model, with the first one.
 const THREADS: usize = 4;
 
-/// What [`DONE`] is of a thread that is not there, or not awake.
+/// The value of [`DONE`] for a thread that does not exist or does not run.
 const AWAY: usize = usize::MAX;
 
-/// What a model runs on.
+/// The platform of a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Both sides execute loom's full fence.
     Symmetric,
     /// The heavy fence interrupts.
     Interrupts,
-    /// Both sides execute a full fence that orders no more than the language says.
+    /// Both sides execute a full fence that orders no more than the language guarantees.
     Language,
 }
 
 std::thread_local! {
-    // loom has one thread, which switches between those of the model.
+    // loom runs all threads of a model on one thread of the system.
     static KIND: Cell<Kind> = const { Cell::new(Kind::Symmetric) };
     /// Threads that have begun.
     static BEGUN: Cell<usize> = const { Cell::new(0) };
@@ -53,7 +52,7 @@ loom::lazy_static! {
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(0);
-    /// What the thread knows of [`ASKED`].
+    /// The last heavy fence that the thread has answered.
     static SEEN: Cell<usize> = Cell::new(0);
 }
 
@@ -61,7 +60,7 @@ loom::thread_local! {
 #[derive(Debug, Default)]
 pub struct Model;
 
-// SAFETY: it is symmetric, and its fence is a full one; or it waits for the fence of each thread.
+// SAFETY: it is symmetric, and its fence is a full fence; or it waits for a fence of each thread.
 unsafe impl Platform for Model {
     fn is_symmetric(&self) -> bool {
         !interrupts()
@@ -76,7 +75,7 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Two that execute a heavy fence wait for each other.
+                // Two threads that execute heavy fences answer each other.
                 thread::yield_now();
             }
         }
@@ -96,13 +95,13 @@ unsafe impl Platform for Model {
     }
 }
 
-/// A fence, as the model's platform has it.
+/// A fence of the model's platform.
 pub fn fence(order: Ordering) {
     let is_less = order == SeqCst && loads_see_the_latest();
     loom::sync::atomic::fence(if is_less { AcqRel } else { order });
 }
 
-/// Whether what full fences would make seen is seen anyway.
+/// Whether loads see the latest store, so that full fences need not see to that.
 pub(super) fn loads_see_the_latest() -> bool {
     KIND.get() == Kind::Language
 }
@@ -111,21 +110,21 @@ fn interrupts() -> bool {
     KIND.get() == Kind::Interrupts
 }
 
-/// A light fence: where an interrupt may come.
+/// A light fence, where an interrupt may come.
 pub fn interrupt() {
     if interrupts() {
         execute(ASKED.load(Relaxed));
     }
 }
 
-/// A wait, in which all interrupts come.
+/// A wait, during which all interrupts come.
 fn wait() {
     if interrupts() {
         execute(ASKED.fetch_add(0, Relaxed));
     }
 }
 
-/// A full fence for those who have asked by now, if there is anybody new.
+/// Executes a full fence if there are new heavy fences, and answers them.
 fn execute(asked: usize) {
     if SEEN.with(|seen| seen.replace(asked)) != asked {
         fence(SeqCst);
@@ -133,18 +132,18 @@ fn execute(asked: usize) {
     }
 }
 
-/// The calling thread is there, and interrupted from now on.
+/// The calling thread runs from now on and can be interrupted.
 fn come() {
     if !interrupts() {
         return;
     }
     DONE[ME.with(Cell::get)].store(0, Relaxed);
     SEEN.with(|seen| seen.set(0));
-    // A heavy fence before this one comes before all that the thread does; a later one finds it.
+    // An earlier heavy fence comes before everything that the thread does. A later one waits for the thread.
     fence(SeqCst);
 }
 
-/// The thread does nothing until it comes again.
+/// The calling thread does not run until it calls `come` again.
 fn leave() {
     if !interrupts() {
         return;
@@ -157,7 +156,7 @@ fn leave() {
 pub mod thread {
     use super::{BEGUN, ME, come, leave, wait};
 
-    /// A thread to wait for.
+    /// A thread that can be joined.
     #[derive(Debug)]
     pub struct JoinHandle<T>(loom::thread::JoinHandle<T>);
 
@@ -175,7 +174,7 @@ pub mod thread {
     }
 
     impl<T> JoinHandle<T> {
-        /// Waits for its end.
+        /// Waits for the end of the thread.
         pub fn join(self) -> std::thread::Result<T> {
             leave();
             let result = self.0.join();
@@ -184,33 +183,32 @@ pub mod thread {
         }
     }
 
-    /// Lets others run, and handles all interrupts.
+    /// Lets other threads run, and handles all interrupts.
     pub fn yield_now() {
         wait();
         loom::thread::yield_now();
     }
 }
 
-/// Tries all orders of `threads` with at most `preemptions` switches that no thread asks for, on all
-/// platforms.
+/// Tries all orders of `threads` with at most `preemptions` involuntary switches, on all platforms.
 pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_symmetric(preemptions, threads.clone());
     check_interrupted(preemptions, threads);
 }
 
-/// The same where both sides execute a fence: more than two threads that also interrupt each other are
-/// too much for loom.
+/// As [`check`], on platforms where both sides execute a fence. loom takes too long for more than two threads
+/// that also interrupt each other.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
 }
 
-/// The same where both sides execute a fence and each load sees the latest value.
+/// As [`check`], on the platform where both sides execute a fence and each load sees the latest store.
 pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }
 
-/// The same where heavy fences interrupt.
+/// As [`check`], on the platform whose heavy fences interrupt.
 pub fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Interrupts, preemptions, threads);
 }
@@ -224,7 +222,7 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {
-            // Who comes to a static acquires from the one who came first.
+            // The first use of loom's static orders threads, so it comes before they start.
             ASKED.load(Relaxed);
         }
         come();

@@ -1,8 +1,8 @@
-//! A platform for shuttle, which tries schedules of many threads.
+//! The platform of shuttle's models, which are schedules of many threads.
 //!
-//! Every access is one that all threads see at once, as if all were sequentially consistent. So a heavy
-//! fence has nothing to order, and is none: one that waited for others, as loom's does, would allow for
-//! fewer schedules. What is left of the platform is what the algorithms make of `is_symmetric`.
+//! All threads see an access at once, as if every access were sequentially consistent. So a heavy fence has
+//! nothing to order and does nothing. A fence that waited for other threads, as in loom's models, would
+//! exclude schedules. The two kinds of platform differ only in `is_symmetric`.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use crate::platform::Platform;
 pub(crate) use shuttle::thread;
 
 std::thread_local! {
-    // shuttle has one thread, which switches between those of the model.
+    // shuttle runs all threads of a model on one thread of the system.
     static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
 }
 
@@ -22,7 +22,7 @@ std::thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Model;
 
-// SAFETY: accesses are in one order for all threads.
+// SAFETY: all threads see all accesses in one order.
 unsafe impl Platform for Model {
     fn is_symmetric(&self) -> bool {
         SYMMETRIC.get()
@@ -43,20 +43,20 @@ unsafe impl Platform for Model {
     }
 }
 
-/// Schedules of each kind, unless `KNEE_SCHEDULES` says how many.
+/// The number of schedules of each kind, unless `KNEE_SCHEDULES` sets it.
 const SCHEDULES: usize = 500;
 
-/// The seed of the first, unless `KNEE_SEED` says which.
+/// The seed of the schedules, unless `KNEE_SEED` sets it.
 const SEED: u64 = 1;
 
-/// Places where the scheduler that has priorities lets another thread go first: Burckhardt and others, "A
+/// Points at which the priority-based scheduler lowers a thread's priority: Burckhardt and others, "A
 /// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010. Most errors need two.
 const DEPTH: usize = 3;
 
-/// Tries schedules of `threads`, random ones and those by random priorities, on both platforms.
+/// Tries schedules of `threads` on both platforms: random ones, and ones by random priorities.
 pub(crate) fn check(threads: impl Fn() + Sync + Send + Clone + 'static) {
-    let schedules = said("KNEE_SCHEDULES").map_or(SCHEDULES, |number| number as usize);
-    let seed = said("KNEE_SEED").unwrap_or(SEED);
+    let schedules = number_in("KNEE_SCHEDULES").map_or(SCHEDULES, |number| number as usize);
+    let seed = number_in("KNEE_SEED").unwrap_or(SEED);
     eprintln!("KNEE_SEED={seed} KNEE_SCHEDULES={schedules}");
     for symmetric in [true, false] {
         SYMMETRIC.set(symmetric);
@@ -65,15 +65,15 @@ pub(crate) fn check(threads: impl Fn() + Sync + Send + Clone + 'static) {
     }
 }
 
-/// A number in the environment.
-fn said(name: &str) -> Option<u64> {
+/// The number in an environment variable, if it is set.
+fn number_in(name: &str) -> Option<u64> {
     let number = std::env::var(name).ok()?;
-    Some(number.parse().unwrap_or_else(|_| panic!("{name} is no number: {number}")))
+    Some(number.parse().unwrap_or_else(|_| panic!("{name} must be a number: {number}")))
 }
 
 fn run(scheduler: impl Scheduler + 'static, threads: impl Fn() + Sync + Send + 'static) {
     let mut config = Config::new();
-    // All orders are taken as the strongest: that is said above.
+    // shuttle warns that it treats every order as sequentially consistent, as described above.
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(threads);
 }

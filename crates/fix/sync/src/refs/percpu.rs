@@ -364,7 +364,7 @@ mod tests {
                             true_count.fetch_add(1, SeqCst);
                             assert!(!count.is_zero());
                             if (turn + thread) % 3 == 0 {
-                                // Another one, which another thread puts.
+                                // Another reference, which another thread puts.
                                 count.get();
                                 true_count.fetch_add(1, SeqCst);
                                 give.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Schedules of users, owners and queries of counts.
+//! Schedules of threads that get, put, kill and query counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use super::{PerCpuRef, Snzi};
 use crate::model::{Model, check, thread};
 
-/// A count, and what is true of it. It is not part of the model: every access sees the latest value.
+/// A count with its true state. That state is not part of the model: each access sees the latest value.
 struct Counted {
     count: PerCpuRef<Model>,
     references: AtomicI64,
@@ -63,7 +63,7 @@ fn each_life_of_a_count_ends_once() {
                     unsafe { counted.count.get_as(user) };
                     counted.references.fetch_add(1, Relaxed);
                     counted.put(user);
-                    // The other one is put by another thread, by the number of another counter.
+                    // Another thread, with another counter, puts the second reference.
                     let other = Arc::clone(&counted);
                     thread::spawn(move || other.put(USERS + user)).join().unwrap();
                 }
@@ -103,7 +103,7 @@ fn each_life_of_a_count_ends_once() {
 fn a_count_that_two_threads_kill_is_dead_for_both() {
     check(|| {
         let counted = Counted::new();
-        let does = |does: fn(&Counted, usize), thread: usize| {
+        let in_thread = |does: fn(&Counted, usize), thread: usize| {
             let counted = Arc::clone(&counted);
             thread::spawn(move || does(&counted, thread))
         };
@@ -122,12 +122,13 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
             assert!(counted.count.is_dead());
             // SAFETY: the number is this thread's.
             assert!(!unsafe { counted.count.tryget_live_as(thread) }, "it was killed");
-            // There is the reference that the first thread got.
+            // The reference of the main thread is left.
             assert!(!is_last, "released with references");
         };
-        let all = [does(uses, 1), does(uses, 2), does(kills, 3), does(kills, 4)];
+        let all =
+            [in_thread(uses, 1), in_thread(uses, 2), in_thread(kills, 3), in_thread(kills, 4)];
         all.into_iter().for_each(|thread| thread.join().unwrap());
-        // The owner's was put by a kill.
+        // A kill has put the owner's reference.
         counted.references.fetch_sub(1, Relaxed);
         counted.put(0);
         assert_eq!(counted.ended.load(Relaxed), 1);
@@ -153,7 +154,7 @@ fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
             })
         });
         for _ in 0..3 {
-            // Who was there before and is there after is not missed.
+            // A query during which all threads are present must be true.
             let before = there.load(Relaxed);
             let is_there = snzi.query();
             assert!(is_there || before < all.len() as i64, "all have arrived");

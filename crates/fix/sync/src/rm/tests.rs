@@ -11,7 +11,7 @@ use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
-/// A lock that readers enter by their slots, as all are after the first read.
+/// A lock that is open: readers take it with their slots after the first read.
 fn open<T>(value: T) -> RmLock<T> {
     let lock = RmLock::new(value);
     drop(lock.read());
@@ -19,7 +19,7 @@ fn open<T>(value: T) -> RmLock<T> {
 }
 
 #[test]
-fn a_writer_excludes_everybody() {
+fn a_writer_excludes_readers_and_writers() {
     for waits in [false, true] {
         let pair = RmLock::new((0_u64, 0_u64));
         let writes = thread::scope(|scope| {
@@ -38,7 +38,7 @@ fn a_writer_excludes_everybody() {
             let writer = || {
                 let mut writes = 0;
                 for round in 0..ROUNDS / 4 {
-                    // A wait for readers shuts the lock for a while; `try_write` lets it be open.
+                    // A wait for readers shuts the lock for a while. A failed `try_write` leaves it open.
                     let guard = if waits { Some(pair.write()) } else { pair.try_write() };
                     if let Some(mut guard) = guard {
                         guard.0 += 1;
@@ -59,7 +59,7 @@ fn a_writer_excludes_everybody() {
 }
 
 #[test]
-fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
+fn try_write_fails_beside_a_reader_and_try_read_beside_a_writer() {
     let lock = open(1);
     let reader = lock.read();
     assert!(lock.try_write().is_none());
@@ -75,13 +75,14 @@ fn try_write_fails_while_somebody_reads_and_try_read_while_somebody_writes() {
 
 #[test]
 fn a_reader_may_read_again_while_a_writer_waits() {
-    // The first read of a lock takes the lock below, later ones a slot; a writer waits there or here.
+    // The first read of a lock takes the underlying lock, and later ones a slot. The writer waits for the
+    // first read at either place.
     for is_open in [false, true] {
         let lock = if is_open { open(0) } else { RmLock::new(0) };
         let first = lock.read();
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
-            // The writer is there as soon as nobody new gets into the lock below.
+            // The writer waits as soon as no new reader gets the underlying lock.
             // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
@@ -103,7 +104,7 @@ fn a_thread_reads_more_locks_than_it_has_slots() {
     let locks: Vec<_> = (0..9).map(open).collect();
     let mut guards: Vec<_> = locks.iter().chain(&locks).map(RmLock::read).collect();
     assert!(locks.iter().all(|lock| lock.try_write().is_none()));
-    // Not in the order of a stack.
+    // Not in the reverse order.
     guards.drain(..9);
     assert!(locks.iter().all(|lock| lock.try_write().is_none()), "each is read once more");
     drop(guards);
@@ -131,7 +132,7 @@ fn a_forgotten_guard_locks_its_lock_and_no_other_at_the_same_address() {
     mem::forget(place.read());
     assert!(place.try_write().is_none());
     place = open(0);
-    // A reader that took itself for a recursive one would get in.
+    // A read that was mistaken for a recursive one would succeed.
     thread::scope(|scope| {
         let writer = place.write();
         let (inside, is_inside) = mpsc::channel();
@@ -155,7 +156,7 @@ fn a_lock_may_move() {
 }
 
 #[test]
-fn slots_of_threads_that_are_gone_are_used_again() {
+fn slots_of_exited_threads_are_reused() {
     let lock = open(0);
     let nodes = || ThisProcess::readers().count();
     let threads = if cfg!(miri) { 3 } else { 100 };
@@ -182,7 +183,7 @@ fn a_destructor_of_a_thread_may_read() {
     }
     thread_local!(static BEFORE: Reads = const { Reads });
     thread_local!(static AFTER: Reads = const { Reads });
-    // One is destroyed before the slots of the thread, the other one after them, in some order.
+    // One of the two is destroyed before the thread's slots, and the other one after them.
     thread::spawn(|| {
         BEFORE.with(|_| ());
         drop(LOCK.read());
@@ -194,7 +195,7 @@ fn a_destructor_of_a_thread_may_read() {
 }
 
 #[test]
-fn a_guard_in_thread_local_storage_is_one_until_it_is_dropped() {
+fn a_guard_in_thread_local_storage_locks_until_it_is_dropped() {
     type Guard = lock_api::ArcRwLockReadGuard<RawRmLock, u32>;
     thread_local!(static GUARD: std::cell::Cell<Option<Guard>> = const { std::cell::Cell::new(None) });
     let lock = Arc::new(open(0));
@@ -215,12 +216,12 @@ fn a_guard_in_thread_local_storage_is_one_until_it_is_dropped() {
 }
 
 #[test]
-fn a_reader_that_sleeps_lets_a_writer_sleep_and_wakes_it() {
+fn a_writer_sleeps_while_a_reader_sleeps_and_is_woken() {
     let lock = open(0);
     let guard = lock.read();
     thread::scope(|scope| {
         let writer = scope.spawn(|| *lock.write() = 1);
-        // Longer than a writer spins; the result is the same if it is not.
+        // Usually longer than a writer spins. If it is not, the result is the same.
         thread::sleep(std::time::Duration::from_millis(20));
         assert!(!writer.is_finished());
         assert_eq!(*guard, 0);

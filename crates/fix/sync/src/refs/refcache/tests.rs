@@ -18,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A value whose true count is known, and that records its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
-    /// References that there are; it is one less before one is dropped.
+    /// The true count. It is decremented before a reference is dropped.
     references: AtomicI64,
     gone: AtomicBool,
 }
@@ -93,7 +93,7 @@ fn references_in_the_caches_of_threads_that_sleep_count() {
     thread::scope(|scope| {
         let (give, take) = sync_channel(1);
         scope.spawn(|| {
-            // The clone is noted here, and dropped by the other thread.
+            // The delta of the clone is in this thread's cache. The other thread drops the clone.
             let (give, shared) = (give, shared);
             give.send(clone(&shared)).unwrap();
             release(shared);
@@ -118,7 +118,7 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
     let shared = Counted::new(&live);
     let weak = shared.downgrade();
     release(shared);
-    // Each upgrade is dropped at once, so the count stays at zero; each is a reason to wait.
+    // Each upgrade is dropped at once, so the count stays zero. Each one shows that the value is in use.
     for _ in 0..10 {
         tick();
         let again = upgrade(&weak).expect("it was in use in the last epoch");
@@ -148,10 +148,10 @@ fn an_upgrade_revives_a_value_without_references() {
 }
 
 #[test]
-fn values_that_want_the_same_place_are_counted_as_well() {
+fn values_that_share_a_slot_are_counted() {
     let _alone = alone();
     let live = Arc::default();
-    // Four times as many as a cache has places.
+    // Four times the number of slots of a cache.
     let values: Vec<_> =
         (0..if cfg!(miri) { 300 } else { 1024 }).map(|_| Counted::new(&live)).collect();
     for _ in 0..3 {
@@ -166,7 +166,7 @@ fn values_that_want_the_same_place_are_counted_as_well() {
 }
 
 #[test]
-fn a_value_may_own_others_and_its_end_may_tick() {
+fn a_destructor_may_drop_other_references_and_tick() {
     struct Parent(Option<RefcacheArc<Counted>>);
     impl Drop for Parent {
         fn drop(&mut self) {
@@ -182,13 +182,13 @@ fn a_value_may_own_others_and_its_end_may_tick() {
 }
 
 #[test]
-fn threads_that_clone_drop_and_upgrade_never_see_a_value_that_is_gone() {
+fn threads_that_clone_drop_and_upgrade_never_see_a_freed_value() {
     const THREADS: usize = 3;
     const VALUES: usize = 5;
     let _alone = alone();
     let live = Arc::default();
     let end = AtomicBool::new(false);
-    // A place has a weak reference, and maybe a strong one that any thread replaces.
+    // Each place has a weak reference, and possibly a strong one, which any thread replaces.
     let places: Vec<_> = (0..VALUES)
         .map(|_| {
             let shared = Counted::new(&live);
@@ -269,9 +269,9 @@ fn a_ticker_frees_unreferenced_objects() {
 }
 
 #[test]
-fn a_thread_that_is_ending_may_drop_references() {
+fn an_exiting_thread_may_drop_references() {
     thread_local! {
-        // It is made before the thread's part, and so destroyed after it.
+        // Initialised before the thread's registration, and so destroyed after it.
         static KEPT: std::cell::RefCell<Vec<Keeper>> = const { std::cell::RefCell::new(Vec::new()) };
     }
     struct Keeper(Option<RefcacheArc<Counted>>);
@@ -290,7 +290,7 @@ fn a_thread_that_is_ending_may_drop_references() {
             })
         });
     });
-    // The scope may end before the thread's locals do.
+    // The scope may end before the thread's locals are destroyed.
     while live.load(SeqCst) != 0 {
         tick();
         thread::yield_now();
