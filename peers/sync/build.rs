@@ -1,4 +1,4 @@
-//! Compiles what measures the libraries in C, as their users would.
+//! Compiles the measurements of the libraries in C, with the same options as their users do.
 
 fn main() {
     println!("cargo::rerun-if-changed=c");

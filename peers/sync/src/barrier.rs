@@ -1,4 +1,4 @@
-//! The heavy fence on its own, and grace periods that nobody holds up.
+//! The heavy fence on its own, and grace periods without readers.
 
 use knee_sync::{Platform, System, epoch};
 
@@ -15,7 +15,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
     assert!(!system.is_symmetric(), "there is no membarrier(2) here to measure");
     let rows = [
         Row::of("getppid(2)", || {
-            // SAFETY: it takes nothing and cannot fail.
+            // SAFETY: the function takes no arguments.
             unsafe { libc::getppid() };
         }),
         Row::of("membarrier(2)", membarrier),

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-/// What C keeps for a thread that takes part.
+/// C's state of a registered thread.
 type Raw = *mut c_void;
 type Loop = extern "C" fn(Raw, u64);
 
@@ -29,7 +29,7 @@ unsafe extern "C" {
     /// liburcu with membarrier(2).
     #[link_name = "peer_memb"]
     pub(crate) safe static MEMB: C;
-    /// liburcu whose readers say when they are quiescent.
+    /// liburcu with QSBR.
     #[link_name = "peer_qsbr"]
     pub(crate) safe static QSBR: C;
     /// liburcu whose threads need not register.
@@ -37,7 +37,7 @@ unsafe extern "C" {
     pub(crate) safe static BP: C;
 }
 
-/// The calling thread takes part until it is dropped. It stays on its thread.
+/// Registers the calling thread until it is dropped. It stays on its thread.
 pub(crate) struct Member {
     of: &'static C,
     raw: Raw,
@@ -76,14 +76,14 @@ impl Member {
         (self.of.synchronize)(self.raw, times);
     }
 
-    /// Is in a section while it calls `during`.
+    /// Calls `during` in a section.
     pub(crate) fn stall(&mut self, during: impl FnOnce()) {
         (self.of.enter)(self.raw);
         during();
         (self.of.exit)(self.raw);
     }
 
-    /// Frees all that is retired.
+    /// Frees all retired objects.
     pub(crate) fn drain(&mut self) {
         (self.of.drain)(self.raw);
     }

@@ -1,7 +1,7 @@
-//! The same among threads that take part in everything and do nothing. Whoever looks at all threads
-//! is slower then.
+//! The same measurements beside idle threads that are registered with each library. Operations that scan all
+//! threads are slower then.
 //!
-//! Records of threads that have exited stay, with some: so this comes last.
+//! Some libraries keep the records of exited threads, so these measurements come last.
 
 use std::hint::black_box;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,13 +31,13 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
 
 /// They sleep until it is dropped.
 struct Idle {
-    /// Nothing is sent: they wait for its end.
+    /// The threads wait until it is dropped. Nothing is sent.
     awake: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Idle {
-    /// Starts them; all have registered with each library when it returns.
+    /// Starts the threads and returns when all have registered with each library.
     fn start(number: usize) -> Idle {
         let (awake, waits): (_, Vec<_>) = (0..number).map(|_| channel::<()>()).unzip();
         let ready = Arc::new(Barrier::new(number + 1));

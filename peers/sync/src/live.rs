@@ -1,7 +1,7 @@
-//! How many objects of each way to reclaim are retired and not freed.
+//! Counts of retired objects that are not freed yet, for each way to reclaim.
 //!
-//! A common counter would cost more than what is measured. So each thread has its own, and they are
-//! added up when nobody counts, or when nobody needs to know exactly.
+//! A common counter would cost more than the measured operation. So each thread has its own. The sum is exact
+//! only while no thread counts.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ struct Counters([AtomicI64; IDS]);
 static ALL: Mutex<Vec<&'static Counters>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Without a destructor: objects are freed in those of other thread-locals.
+    /// It has no destructor, as the destructors of other thread-locals free objects.
     static MINE: Cell<Option<&'static Counters>> = const { Cell::new(None) };
 }
 
@@ -50,7 +50,7 @@ extern "C" fn peers_live(id: u64) -> *mut i64 {
     mine(id as usize).as_ptr()
 }
 
-/// Something that replaces another, which is retired, and counts when it is freed.
+/// An object that counts its predecessor as retired, and itself as freed when it is dropped.
 pub(crate) struct Object<const ID: usize>(#[expect(dead_code, reason = "it has a size")] u64);
 
 impl<const ID: usize> Object<ID> {

@@ -79,7 +79,7 @@ fn counts() -> Vec<Row> {
     ]
 }
 
-/// A section that marks one page, whose lock its thread has: that lock is not what is measured.
+/// A section that marks one page. Its thread has the page's lock already, so that the lock is not measured.
 fn invalidations() -> Vec<Row> {
     let lock_free = LockFree::new().map(|form| older_invalidation("**`LockFree`**", form));
     let mut rows = vec![

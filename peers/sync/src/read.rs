@@ -1,4 +1,4 @@
-//! The read side: to enter and leave a section, and to follow a pointer that others may replace.
+//! The read side: entering and leaving a section, and loading a pointer that other threads may replace.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
@@ -26,7 +26,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [floor(), ours(), crates(), in_c()].into_iter().flatten().collect()
 }
 
-/// What the parts cost that such protocols are made of.
+/// The cost of the parts of such protocols.
 fn floor() -> Vec<Row> {
     let own = || -> [CachePadded<AtomicU64>; THREADS] { Default::default() };
     let value = AtomicPtr::new(Box::into_raw(Box::new(1_u64)));
@@ -34,7 +34,7 @@ fn floor() -> Vec<Row> {
     vec![
         Row::of("nothing", || black_box(())),
         Row::of("load, follow", move || {
-            // SAFETY: it came from a box, and is never freed.
+            // SAFETY: the pointer came from a box that is never freed.
             black_box(unsafe { *value.load(Acquire) });
         }),
         Row::new("store, full fence, store", move |round| {
@@ -127,7 +127,7 @@ fn crates() -> Vec<Row> {
             let collector = &*SEIZE;
             round.time(|| {
                 let guard = collector.enter();
-                // SAFETY: it came from a box, and is never replaced.
+                // SAFETY: the pointer came from a box, and is never replaced.
                 black_box(unsafe { *guard.protect(&seize, Acquire) });
             });
         }),
@@ -183,8 +183,8 @@ fn in_c() -> Vec<Row> {
     ]
 }
 
-/// Ends a section that does nothing. As a black box of the guard itself would store it, and load it
-/// in other pieces, this one only says that memory may be different.
+/// Ends an empty section. A black box of the guard itself would store the guard and load it in other pieces,
+/// so this one only tells the compiler that memory may have changed.
 #[inline]
 fn hold<G>(guard: G) {
     black_box(());

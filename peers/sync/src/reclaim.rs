@@ -1,5 +1,5 @@
-//! Ways to reclaim, each as its users would write it: an object is allocated, exchanged for the one
-//! that is there, and the old one is retired.
+//! Ways to reclaim, each as its users would write it: allocate an object, exchange it for the current one, and
+//! retire the old one.
 
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -21,25 +21,25 @@ use side_by_side::THREADS;
 pub(crate) trait Reclaim: Sync {
     /// Its objects' number in [`crate::live`].
     const ID: usize;
-    /// What a thread needs. Where it has to register, that is not measured.
+    /// The state of a thread. Registering is not measured.
     type Local;
 
     fn join(&'static self, thread: usize) -> Self::Local;
 
-    /// Replaces the thread's object so many times.
+    /// Replaces the thread's object this many times.
     fn replace(&'static self, local: &mut Self::Local, times: u64);
 
-    /// Enters and leaves so many sections, or protects the thread's object so many times.
+    /// Enters and leaves a section, or protects the thread's object, this many times.
     fn visit(&'static self, local: &mut Self::Local, times: u64);
 
     /// Holds the object of thread 0, or a section, while it calls `during`.
     fn stall(&'static self, during: impl FnOnce());
 
-    /// Frees all that is retired, as far as one call does that. Nobody is in a section.
+    /// Frees the retired objects that one call can free. No thread is in a section.
     fn drain(&'static self);
 }
 
-/// A pointer of each thread's own, on a line of its own.
+/// A pointer for each thread, in a line of its own.
 type Own<T> = [CachePadded<T>; THREADS];
 
 fn own<T>(with: impl Fn() -> T) -> Own<T> {
@@ -70,7 +70,7 @@ impl Reclaim for Nothing {
     fn replace(&'static self, &mut thread: &mut usize, times: u64) {
         for _ in 0..times {
             let old = self.0[thread].swap(boxed(Object::new()), AcqRel);
-            // SAFETY: it came from a box, and no other thread has looked at it.
+            // SAFETY: the pointer came from a box, and no other thread has loaded it.
             drop(unsafe { Box::from_raw(old) });
         }
     }
@@ -105,7 +105,7 @@ impl Reclaim for Epoch {
         for _ in 0..times {
             let guard = epoch::pin();
             let old = self.0[thread].swap(boxed(Object::new()), AcqRel);
-            // SAFETY: it came from a box, and nobody finds it any more.
+            // SAFETY: the pointer came from a box, and the exchange has unlinked it.
             unsafe { guard.retire(old) };
         }
     }
@@ -162,7 +162,7 @@ impl Reclaim for Entry {
             let guard = epoch::pin();
             let old = self.0[thread].swap(WithEntry::of(Object::new()), AcqRel);
             let old = NonNull::new(old).expect("it is never null").cast();
-            // SAFETY: nobody finds it any more, and it is left alone until `free`.
+            // SAFETY: the exchange has unlinked it, and nothing accesses it until `free`.
             unsafe { guard.retire_entry(old, free) };
         }
     }
@@ -237,7 +237,7 @@ impl Reclaim for Crossbeam {
         for _ in 0..times {
             let guard = crossbeam_epoch::pin();
             let old = self.0[thread].swap(Owned::new(Object::new()), AcqRel, &guard);
-            // SAFETY: nobody finds it any more.
+            // SAFETY: the exchange has unlinked it.
             unsafe { guard.defer_destroy(old) };
         }
     }
@@ -280,7 +280,7 @@ impl<const ID: usize> Reclaim for Seize<ID> {
         for _ in 0..times {
             let guard = self.collector.enter();
             let old = guard.swap(&self.own[thread], boxed(Object::new()), AcqRel);
-            // SAFETY: it came from a box, and nobody finds it any more.
+            // SAFETY: the pointer came from a box, and the exchange has unlinked it.
             unsafe { guard.defer_retire(old, seize::reclaim::boxed) };
         }
     }
@@ -295,7 +295,7 @@ impl<const ID: usize> Reclaim for Seize<ID> {
     }
 
     fn drain(&'static self) {
-        // SAFETY: nobody else uses the collector now.
+        // SAFETY: no other thread uses the collector now.
         unsafe { self.collector.reclaim_all() };
     }
 }
@@ -319,10 +319,10 @@ impl Reclaim for Sdd {
 
     fn replace(&'static self, &mut thread: &mut usize, times: u64) {
         for _ in 0..times {
-            // Only the ends of guards free something.
+            // Only the end of a guard frees objects.
             let _guard = sdd::Guard::new();
             let new = (Some(sdd::Owned::new(Object::new())), sdd::Tag::None);
-            // Dropped, it is retired.
+            // Dropping it retires it.
             drop(self.0[thread].swap(new, AcqRel));
         }
     }
@@ -361,7 +361,7 @@ impl Reclaim for Haphazard {
     fn replace(&'static self, &mut thread: &mut usize, times: u64) {
         for _ in 0..times {
             let old = self.0[thread].swap(Box::new(Object::new()));
-            // SAFETY: nobody finds it any more, and all protect it in the common domain.
+            // SAFETY: the exchange has unlinked it, and all threads protect it in the common domain.
             unsafe { old.expect("it is never null").retire() };
         }
     }

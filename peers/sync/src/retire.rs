@@ -1,7 +1,7 @@
-//! What it costs to replace an object: allocate, exchange, retire and, sooner or later, free.
+//! The cost of replacing an object: allocate, exchange, retire and, sooner or later, free.
 //!
-//! Each thread replaces an object of its own, and all have the collector in common. Afterwards it is
-//! seen that all is freed.
+//! Each thread replaces an object of its own, and all threads share the collector. Afterwards the program
+//! checks that all objects are freed.
 
 use crate::ways::{self, Way};
 use side_by_side::{Figure, Row, measure};
@@ -17,7 +17,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
     figures
 }
 
-/// Says who has put off more than a little of the work that was measured, and has it done.
+/// Reports libraries that have deferred more than a little of the measured work, and finishes that work.
 pub(crate) fn end(ways: &[Way]) {
     for way in ways {
         let garbage = (way.garbage)();

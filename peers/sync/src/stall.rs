@@ -1,5 +1,5 @@
-//! How much garbage there is: behind a reader that does not leave, after it has left, and after the
-//! thread that has retired it exited. Counts of objects, not times.
+//! The amount of garbage behind a reader that does not leave, after it has left, and after the retiring thread
+//! has exited. These are counts of objects and not times.
 
 use std::sync::Barrier;
 use std::thread;
@@ -11,34 +11,34 @@ use crate::ways::{self, Way, drain, garbage};
 const RETIRED: u64 = 1_000_000;
 /// Sections, or protected loads, of the retiring thread after the reader has left.
 const VISITS: u64 = 10_000;
-/// As good as no garbage.
+/// The number of objects that counts as no garbage.
 const DRAINED: i64 = 5_000;
-/// Replacements after which one gives up waiting for that.
+/// Replacements after which the program stops waiting for that.
 const MOST: u64 = 2 * RETIRED;
-/// Replacements between two looks at the garbage.
+/// Replacements between two checks of the garbage.
 const STEP: u64 = 100;
 /// Objects that a thread retires before it exits.
 const LAST: u64 = 1_000;
 
-/// What one way to reclaim did. Objects that are retired and not freed, unless it says otherwise.
+/// The result of one way to reclaim: numbers of objects that are retired and not freed, unless stated otherwise.
 pub(crate) struct Stall {
     pub(crate) name: &'static str,
-    /// While the reader was there.
+    /// While the reader was in its section.
     pub(crate) during: i64,
     /// When it had left.
     pub(crate) left: i64,
     /// After further [`VISITS`] of the thread that had retired them.
     pub(crate) visited: i64,
-    /// Replacements until [`DRAINED`]; none if [`MOST`] were not enough.
+    /// Replacements until [`DRAINED`]; `None` if [`MOST`] were not enough.
     pub(crate) replacements: Option<u64>,
-    /// Of [`LAST`], when their thread had exited and nobody did anything.
+    /// Of [`LAST`], after their thread had exited and while no other thread was active.
     pub(crate) exited: i64,
 }
 
 /// Stalls a reader.
 ///
 /// # Panics
-/// If what is retired is never freed.
+/// If retired objects are never freed.
 pub(crate) fn measure<R: Reclaim>(name: &'static str, reclaim: &'static R) -> Stall {
     drain(name, reclaim);
     let [entered, leave, left] = [(); 3].map(|()| Barrier::new(2));
@@ -68,7 +68,7 @@ pub(crate) fn measure<R: Reclaim>(name: &'static str, reclaim: &'static R) -> St
             let replacements = (garbage::<R>() < DRAINED).then_some(replaced);
             Stall { name, during, left: at_once, visited, replacements, exited: 0 }
         });
-        // To join waits for destructors of thread-locals, too.
+        // Joining also waits for the destructors of thread-locals.
         reader.join().expect("it only waits");
         retiring.join().expect("it only counts")
     });

@@ -19,15 +19,15 @@ const DRAINS: usize = 20_000;
 /// A way to reclaim.
 pub(crate) struct Way {
     pub(crate) row: Row,
-    /// None where a stalled reader blocks who retires.
+    /// `None` if a stalled reader blocks the retiring thread.
     pub(crate) stall: Option<Box<dyn Fn() -> Stall>>,
-    /// Retired objects that are not freed, of those with the same collector together.
+    /// Retired objects that are not freed, summed over the ways that share a collector.
     pub(crate) garbage: fn() -> i64,
     /// See [`drain`].
     pub(crate) drain: Box<dyn Fn()>,
 }
 
-/// All of them, ours first.
+/// All ways, those of knee-sync first.
 pub(crate) fn all() -> Vec<Way> {
     vec![
         way("nothing: allocate, exchange, free", Nothing::new()).without_stall(),
@@ -86,10 +86,10 @@ pub(crate) fn garbage<R: Reclaim>() -> i64 {
     live::count(R::ID)
 }
 
-/// Frees all that is retired, while nobody is at it.
+/// Frees all retired objects, while no other thread is active.
 ///
 /// # Panics
-/// If an object is never freed, or one was freed twice.
+/// If an object is never freed, or is freed twice.
 pub(crate) fn drain<R: Reclaim>(name: &str, reclaim: &'static R) {
     for _ in 0..DRAINS {
         if garbage::<R>() == 0 {

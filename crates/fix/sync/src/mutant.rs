@@ -1,7 +1,7 @@
-//! Marked places where knee-sync and knee-vm can be made wrong on purpose, so that a test has to notice.
+//! Marked places where knee-sync and knee-vm can be broken on purpose, so that a test must fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. Without it nothing of this is left. `tests/mutants/list.rs` of each crate names
+//! build serves all mutants. Without it the marks compile to nothing. `tests/mutants/list.rs` of each crate names
 //! the test that detects each mutant.
 
 /// Whether the crate is this mutant, or one of these.
@@ -33,8 +33,8 @@ macro_rules! order {
 #[cfg(mutants)]
 pub use chosen::Answer;
 
-/// Which mutant it is. The question must not order threads in a way that the mutant does not, as Miri would
-/// see that order: so answers are relaxed, and only the first thread at a place reads the environment.
+/// The chosen mutant. A check must not order threads, as Miri would then miss the order that the mutant lacks.
+/// So the results are relaxed, and only the first check of a place reads the environment.
 #[cfg(mutants)]
 mod chosen {
     use std::sync::OnceLock;

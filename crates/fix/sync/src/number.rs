@@ -54,7 +54,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn threads_that_live_have_different_numbers() {
+    fn running_threads_have_different_numbers() {
         const THREADS: usize = 8;
         let numbers = Mutex::new(HashSet::new());
         let all = Barrier::new(THREADS);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_ending_has_a_number() {
+    fn an_exiting_thread_has_a_number() {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {

@@ -20,7 +20,7 @@ unsafe fn free(object: *mut ()) {
     assert!(!freed.swap(true, Relaxed), "freed twice");
 }
 
-/// As `free`, but gives other threads time to miss that.
+/// As `free`, but lets other threads run before the object is freed.
 unsafe fn free_slowly(object: *mut ()) {
     thread::yield_now();
     // SAFETY: the contract is the same.

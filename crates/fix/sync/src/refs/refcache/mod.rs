@@ -1,5 +1,5 @@
-//! Reference counts that threads change in caches of their own, and that are found to be zero some ticks
-//! later.
+//! Reference counts that threads change in caches of their own. A tick finds out later whether a count is
+//! zero.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! # The algorithm
-//! An object has a *global count*. A thread that takes or drops a reference does not touch it: it notes
-//! the difference in its own cache, a table of 256 *deltas* in which each object has one possible slot.
+//! An object has a *global count*. A thread that takes or drops a reference does not touch it, and adds the
+//! change to its own cache, a table of 256 *deltas* in which each object has one possible slot.
 //! When another object needs the slot, and at the end of each epoch, deltas are *evicted*: added to the
 //! global count under the object's lock. The true count is the global count plus all cached deltas. No
 //! thread ever knows the true count, but:
@@ -36,13 +36,13 @@
 //!   reference; −1 in │                    │                    │
 //!   A's cache        │                    │                    │
 //!              tick: flush A        tick: flush all
-//!              count 1 → 0          nobody had a delta
+//!              count 1 → 0          no cache had a delta
 //!              touched in 7,        epoch 9: touched in 7,
 //!              queued               so it is freed
 //!
 //!   A drops the last │                    │                    │
-//!   reference; another object takes the place at once: count 1 → 0. A cannot know whether epoch 8
-//!   has begun while it did so: touched in 8. Freed by the third tick.
+//!   reference; another object takes the slot at once: count 1 → 0. A cannot know whether epoch 8
+//!   began meanwhile: touched in 8. Freed by the third tick.
 //! ```
 //!
 //! So an object is freed by the third tick after its last reference was dropped, and usually by the
