@@ -143,10 +143,11 @@ impl Binding for Threads {
                 unsafe { handle.pin().retire_entry(entry, free) }
             }),
             "retire_full" => does(|| retire(handle, 2 * BAG)),
-            // SAFETY: the pointer came from a box, and only this thread uses it.
-            "replace" => {
-                does(move || unsafe { handle.pin().replace(value, Some(Box::new(2))).copied() })
-            }
+            "replace" => does(move || {
+                let new = Some(Box::new(2));
+                // SAFETY: the pointer came from a box, and only this thread uses it.
+                unsafe { handle.pin().replace(value, new).copied() }
+            }),
             "defer" => does(|| handle.pin().defer(|| ())),
             "reclaim" => {
                 retire(handle, BAG / 2);
