@@ -441,13 +441,16 @@ fn a_stall_is_reported_without_writers() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
     let guard = handle.pin();
+    let begun = Instant::now();
     assert_eq!(domain.stalls(Duration::ZERO).count(), 1);
-    thread::sleep(Duration::from_millis(2));
+    let long = Duration::from_millis(100);
+    thread::sleep(long);
     let inner = handle.pin();
-    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 1, "nested guards are one section");
+    assert_eq!(domain.stalls(long).count(), 1, "nested guards are one section");
     drop((inner, guard));
     let _guard = handle.pin();
-    assert_eq!(domain.stalls(Duration::from_millis(2)).count(), 0, "it is another section");
+    // The second section is younger by `long`, which outlasts any preemption before the call.
+    assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "it is another section");
 }
 
 #[test]
