@@ -6,6 +6,7 @@ use core::mem;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::mutant::{is_mutant, order};
+use crate::padded::Padded;
 use crate::platform::Platform;
 use crate::primitive::AtomicBool;
 use crate::registry::{Node, Registry};
@@ -32,7 +33,7 @@ pub struct Domain<
     /// Apart from the slots, as a guard may keep those after its thread has unregistered.
     garbage: Registry<Garbage>,
     /// A barrier is in progress.
-    drains: AtomicBool,
+    drains: Padded<AtomicBool>,
     batch: usize,
 }
 
@@ -56,7 +57,7 @@ impl<P: Platform> Domain<P> {
             platform,
             records: Registry::new(),
             garbage: Registry::new(),
-            drains: AtomicBool::new(false),
+            drains: Padded(AtomicBool::new(false)),
             batch: batch.max(1),
         }
     }

@@ -25,7 +25,9 @@ impl Retired {
     }
 }
 
-/// The retired objects of a thread, which barriers of other threads take as well.
+/// The retired objects of a thread, which barriers of other threads take as well. Apart from the link to the
+/// next record, which scans read.
+#[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,
     /// It has no owner, and there may be objects in the list.

@@ -5,7 +5,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use knee_sync::shim::{AtomicBool, AtomicU64, fence, is_mutant, order, test_and_set};
+use knee_sync::shim::{AtomicBool, AtomicU64, Padded, fence, is_mutant, order, test_and_set};
 
 use crate::backing::attachments::Attachments;
 use crate::backing::index::BlockPool;
@@ -28,8 +28,9 @@ pub(crate) struct ObjectCore {
     len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
     pub(crate) attachments: Attachments,
-    /// An operation that takes pages out is in progress.
-    is_busy: AtomicBool,
+    /// An operation that takes pages out is in progress. On a line of its own, because each fault reads the
+    /// fields above.
+    is_busy: Padded<AtomicBool>,
 }
 
 impl fmt::Debug for ObjectCore {
@@ -60,7 +61,7 @@ impl ObjectCore {
         pager: Option<Box<dyn Pager>>,
         attachments: Attachments,
     ) -> ObjectCore {
-        let (len, is_busy) = (AtomicU64::new(pages), AtomicBool::new(false));
+        let (len, is_busy) = (AtomicU64::new(pages), Padded(AtomicBool::new(false)));
         ObjectCore { index, len, pager, attachments, is_busy }
     }
 

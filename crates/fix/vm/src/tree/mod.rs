@@ -37,8 +37,8 @@ pub(crate) struct Tree {
     active: CpuSet,
     pub(crate) account: Account,
     pub(crate) fork_lock: ForkLock,
-    /// A [`RemapGuard`] exists.
-    moving: AtomicBool,
+    /// A [`RemapGuard`] exists. On a line of its own, because all operations read the fields above.
+    moving: Padded<AtomicBool>,
     /// The machine's ticks, if small unmaps send no IPI and CPUs flush at their next tick; otherwise null.
     ticks: AtomicPtr<Ticks>,
     /// All CPUs have been made to flush what was unmapped before this time.
@@ -58,7 +58,7 @@ impl Tree {
             active,
             account,
             fork_lock: ForkLock::new(),
-            moving: AtomicBool::new(false),
+            moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
             settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),
