@@ -272,7 +272,7 @@ fn a_page_that_is_discarded_comes_again() {
     );
 }
 
-/// Who has found a leaf that is taken out of the tree meanwhile looks again.
+/// A CPU that has found a leaf looks again if the leaf is taken out of the tree in the meantime.
 #[test]
 fn who_maps_in_a_leaf_that_goes_does_so_in_the_next() {
     check::<2>(
@@ -292,7 +292,7 @@ fn who_maps_in_a_leaf_that_goes_does_so_in_the_next() {
     );
 }
 
-/// As above, by way of a fault: what is mapped is said above.
+/// As above, but the other CPU faults on a page that is already mapped, rather than mapping one.
 #[test]
 fn who_goes_to_a_page_of_a_leaf_that_goes_finds_it_in_the_next() {
     check::<2>(
@@ -335,7 +335,7 @@ fn a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none() {
     );
 }
 
-/// What a CPU writes while it may is in the copy, and what comes first to pages comes to both or to one.
+/// If a copy has a write, it also has those that came before. This includes the first write to a page.
 #[test]
 fn a_copy_has_what_was_written_before() {
     check::<2>(

@@ -120,7 +120,8 @@ pub struct Section<'m, 'a> {
 }
 
 impl Section<'_, '_> {
-    /// Records that the section has removed something from the object of `stamp`, whose lock the caller has.
+    /// Records that the section has removed something from the object that `stamp` belongs to. The caller must hold
+    /// the object's lock.
     /// A thread that takes the lock later and waits for the stamp waits for this section.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {

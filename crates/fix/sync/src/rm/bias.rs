@@ -6,7 +6,7 @@
 //! Readers of a shut lock take the underlying lock, and one of them opens the lock again after a while.
 //! So a lock that is written all the time costs the underlying lock and one load.
 //!
-//! Slots have a number and not the lock's address: a thread may leak a guard, after which the lock may be
+//! Slots hold the lock's number, not its address: a thread may leak a guard, after which the lock may be
 //! moved or freed and another lock made at its address.
 //!
 //! ```text

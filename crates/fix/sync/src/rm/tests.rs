@@ -11,7 +11,7 @@ use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
-/// A lock that is open: readers take it with their slots after the first read.
+/// An open lock: readers take it by their slots. Every lock is open after its first read.
 fn open<T>(value: T) -> RmLock<T> {
     let lock = RmLock::new(value);
     drop(lock.read());

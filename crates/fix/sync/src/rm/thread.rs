@@ -36,8 +36,9 @@ impl Part for Member {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: a thread's reader is in its thread-local storage until the thread exits without a lock. Signal
-// handlers must not use the locks. membarrier(2) reaches all threads of the process.
+// SAFETY: a thread's reader stays in its thread-local storage until the thread exits, and for ever if the
+// thread still holds a lock then. Signal handlers must not use the locks. membarrier(2) reaches all threads
+// of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 

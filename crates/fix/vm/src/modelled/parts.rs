@@ -144,7 +144,7 @@ fn ticking() -> Ticking {
     ticking
 }
 
-/// Takes the page out of the table, and uses its frame if no CPU does.
+/// Takes the page out of the table, and uses its frame if no CPU can still be using it.
 fn unmap(shared: &Shared<Ticking>) {
     shared.part.entry.store(ABSENT, Relaxed);
     let ticket = shared.part.ticks.ticket();
@@ -221,7 +221,7 @@ fn a_cpu_that_is_not_in_a_set_uses_pages_no_more() {
     );
 }
 
-/// Who has two entries for a frame.
+/// The metadata of a frame that two entries map.
 fn shared_frame() -> FrameMeta {
     let meta = FrameMeta::default();
     meta.share();

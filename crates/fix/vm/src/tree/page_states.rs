@@ -200,7 +200,7 @@ impl PageStates {
     }
 
     /// Changes the attributes of those of these pages that are mapped. The palette must have
-    /// [room](PageStates::room_needed) for as many attributes as [it has](PageStates::palette_len).
+    /// [room](PageStates::room_needed) for [as many more attributes as it has](PageStates::palette_len).
     pub(crate) fn change(
         &mut self,
         slots: Range<usize>,

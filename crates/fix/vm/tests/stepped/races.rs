@@ -11,8 +11,8 @@ use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
-/// A copy has a page that an object has lost only if the object has not lost it: whoever takes pages out finds
-/// the copy, and its entries, whenever it is made.
+/// A copy never keeps a page that the object has lost: an operation that takes pages out of the object finds
+/// the copy and its entries, at whatever point the copy is made.
 fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: Architecture>() {
     // The copy is found by the object before the space, and after another.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];

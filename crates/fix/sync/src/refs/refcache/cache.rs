@@ -218,8 +218,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         // Without the lock: a destructor may drop other references, and may even tick.
         for object in dead {
             // SAFETY: the true count is zero and no weak reference can be upgraded, see the module. So
-            // this thread has the object for itself, and its lock has acquired what other threads did
-            // with it.
+            // this thread has the object to itself, and has acquired what other threads did with it by
+            // taking the object's lock.
             unsafe { (object.as_ref().free)(object) };
         }
     }
