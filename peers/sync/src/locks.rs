@@ -58,7 +58,9 @@ fn counts() -> Vec<Row> {
             per_cpu.get();
             black_box(per_cpu.put());
         }),
-        Row::of("**`refcache::RefcacheArc`**, clone, drop", move || drop(black_box(shared.clone()))),
+        Row::of("**`refcache::RefcacheArc`**, clone, drop", move || {
+            drop(black_box(shared.clone()))
+        }),
         Row::new("**`Snzi`**, arrive, depart", move |round| {
             round.time(|| drop(black_box(snzi.arrive_at(round.thread))));
         }),

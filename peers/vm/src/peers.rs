@@ -82,7 +82,10 @@ impl Map for Mutex<NoditMap<u64, Interval<u64>, Protection>> {
     }
 
     fn is_writable(&self, (): &(), page: Page) -> bool {
-        self.lock().unwrap().get_at_point(&page.0).is_some_and(|may| may.contains(Protection::WRITE))
+        self.lock()
+            .unwrap()
+            .get_at_point(&page.0)
+            .is_some_and(|may| may.contains(Protection::WRITE))
     }
 }
 
