@@ -51,7 +51,7 @@ fn a_test_that_cannot_run_is_reported_and_fails() {
     fs::write(scratch.path().join("map.jsonl"), &of_map.assert_code(0).stdout).unwrap();
     verify(&scratch, &["--tests", "map.jsonl"])
         .assert_code(1)
-        .assert_stdout_has("not run: a test of map, and only posix is known");
+        .assert_stdout_has("not run: a test of map; only posix is supported");
     fs::write(scratch.path().join("bad.jsonl"), "{").unwrap();
     verify(&scratch, &["--tests", "bad.jsonl"]).assert_code(1).assert_stdout_has("line 1");
     verify(&scratch, &["--tests", "none.jsonl"]).assert_code(3).assert_stderr_has("none.jsonl");
