@@ -76,6 +76,16 @@ pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
     flag.compare_exchange(false, true, order, Ordering::Relaxed).is_err()
 }
 
+/// Stores the greater of the value and `other`. Returns the old value.
+#[inline]
+pub fn fetch_max(value: &AtomicU64, other: u64, order: Ordering) -> u64 {
+    // ThreadSanitizer does not see an atomic maximum (LLVM's pass leaves it out), so there it is a loop.
+    #[cfg(sanitize_thread)]
+    return value.fetch_update(order, Ordering::Relaxed, |now| Some(now.max(other))).unwrap();
+    #[cfg(not(sanitize_thread))]
+    value.fetch_max(other, order)
+}
+
 /// Stands for plain fields that are written before an object is published. loom does not see those, but
 /// checks that creating this happens before each [`found`](PublishCheck::found).
 #[derive(Debug, Default)]

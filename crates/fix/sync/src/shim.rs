@@ -9,8 +9,8 @@ pub use crate::model::{
 pub use crate::mutant::Answer;
 pub use crate::padded::Padded;
 pub use crate::primitive::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Guarded, PublishCheck, fence, pause, test_and_set,
-    yield_in_model,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Guarded, PublishCheck, fence, fetch_max, pause,
+    test_and_set, yield_in_model,
 };
 #[cfg(feature = "std")]
 pub use crate::primitive::{Mutex, MutexGuard};

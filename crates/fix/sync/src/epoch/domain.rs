@@ -11,7 +11,7 @@ use super::record::{ONE, Record, Stall, epoch_of};
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant, fetch_max};
 use crate::registry::{Node, Registry};
 
 /// Sealed objects of a thread at which it scans, if a scan is due.
@@ -206,7 +206,7 @@ impl<P: Platform> Domain<P> {
         }
         // AcqRel: a thread that sees the new value frees after every read that this scan has seen the end
         // of.
-        self.safe.fetch_max(oldest, order!(AcqRel, "epoch_read")).max(oldest)
+        fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for

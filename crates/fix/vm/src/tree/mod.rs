@@ -16,7 +16,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
-use knee_sync::shim::{AtomicBool, AtomicPtr, AtomicU64, Padded, is_mutant, order, test_and_set};
+use knee_sync::shim::{
+    AtomicBool, AtomicPtr, AtomicU64, Padded, fetch_max, is_mutant, order, test_and_set,
+};
 
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
@@ -116,7 +118,7 @@ impl Tree {
     /// Records that all CPUs have flushed what was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
         // Release: what the CPUs did before they flushed happens before.
-        self.settled.0.fetch_max(time, order!(Release, "settled_set"));
+        fetch_max(&self.settled.0, time, order!(Release, "settled_set"));
     }
 
     /// Whether all CPUs have flushed what was unmapped with this ticket.
