@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::biased::Biased;
 use crate::calls::Calls;
+use crate::padded::Padded;
 use crate::primitive::AtomicBool;
 
 /// An object that is unlinked.
@@ -30,18 +31,19 @@ impl Retired {
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,
-    /// It has no owner, and there may be objects in the list.
-    pub(super) is_orphaned: AtomicBool,
     /// The owner's calls of destructors.
     pub(super) calls: Calls,
+    /// It has no owner, and there may be objects in the list. On a line of its own, because all threads
+    /// that reclaim read it.
+    pub(super) is_orphaned: Padded<AtomicBool>,
 }
 
 impl Garbage {
     pub(super) fn new() -> Garbage {
         Garbage {
             list: Biased::new(Vec::new()),
-            is_orphaned: AtomicBool::new(false),
             calls: Calls::new(),
+            is_orphaned: Padded(AtomicBool::new(false)),
         }
     }
 }

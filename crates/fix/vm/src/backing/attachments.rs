@@ -395,6 +395,12 @@ impl Attachments {
         indexes: &Range<u64>,
         mut visit: impl FnMut(Visit<'m, M>),
     ) {
+        // Stored only by a visitor that needs it, as the line has fields that other operations read.
+        let mut throttles = false;
+        let mut throttle = || {
+            throttles = true;
+            self.forks_throttled.store(true, Relaxed);
+        };
         let mut before = self.copies(machine);
         for pass in 1.. {
             let mut visits = 0;
@@ -402,7 +408,7 @@ impl Attachments {
                 visit(found);
                 visits += 1;
                 if visits % VISITS == 0 && self.copies(machine) != before {
-                    self.forks_throttled.store(true, Relaxed);
+                    throttle();
                 }
             });
             let after = self.copies(machine);
@@ -410,11 +416,14 @@ impl Attachments {
                 break;
             }
             before = after;
-            if pass == PASSES {
-                self.forks_throttled.store(true, Relaxed);
+            // Again in each later pass, as another visitor may have ended meanwhile.
+            if pass >= PASSES {
+                throttle();
             }
         }
-        self.forks_throttled.store(false, Relaxed);
+        if throttles {
+            self.forks_throttled.store(false, Relaxed);
+        }
     }
 
     /// Whether a fork must wait, without locks, before it attaches copies: a visitor has restarted too
