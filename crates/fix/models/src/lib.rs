@@ -1,10 +1,10 @@
-//! Planted mutants of knee-sync and knee-vm, and the runner that has a test notice each of them.
+//! Runs the planted mutants of knee-sync and knee-vm, and checks that a test notices each of them.
 //!
-//! A crate marks places where it can be made wrong with `order!` and `is_mutant!` of `knee_sync::shim`.
-//! Built with `--cfg mutants` it is wrong in the place that the environment variable `KNEE_MUTANT` names.
-//! A crate's `tests/mutants` lists its mutants, each with the test that has to notice it. A [`Suite`] builds
-//! the crate for a tool, checks that the real code passes each test, and then that each mutant fails its
-//! test. It runs the whole list before it reports the mutants that survive.
+//! A crate marks the places of its planted mistakes with `order!` and `is_mutant!` of `knee_sync::shim`. A
+//! build with `--cfg mutants` makes the mistake that the environment variable `KNEE_MUTANT` names. A crate's
+//! `tests/mutants` lists its mutants, each with the test that must notice it. A [`Suite`] builds the crate
+//! for a tool, checks that the real code passes each test, and then that each mutant fails its test. It runs
+//! the whole list before it reports the mutants that survive.
 //!
 //! The tools notice different mistakes:
 //!

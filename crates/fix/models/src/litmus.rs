@@ -1,4 +1,4 @@
-//! Whether the CPUs of this machine show what the torture has to notice.
+//! Whether the CPUs of this machine reorder accesses as the mutants of the torture need it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 struct Line(AtomicU64);
 
 /// Whether two threads run at once and each misses what the other has just stored: *store buffering* (Owens,
-/// Sarkar and Sewell, "A Better x86 Memory Model", 2009). Every mutant of the torture needs that to fail.
-/// Where a host gives all our threads one CPU it does not happen. Tries for as long as `patience`.
+/// Sarkar and Sewell, "A Better x86 Memory Model", 2009). No mutant of the torture fails without that. It
+/// does not happen if the host runs all threads on one CPU. The function tries for at most `patience`.
 pub(crate) fn stores_are_late(patience: Duration) -> bool {
     let stored: [Line; 2] = Default::default();
     let missed: [Line; 2] = Default::default();

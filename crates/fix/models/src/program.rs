@@ -1,4 +1,4 @@
-//! Programs that are a crate with planted mutants, and runs of them.
+//! Builds crates with planted mutants, and runs the resulting programs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,19 +24,19 @@ pub(crate) struct Build<'a> {
     pub(crate) targets: &'a [&'a str],
 }
 
-/// A program that is wrong in the place that `KNEE_MUTANT` names.
+/// A program that makes the planted mistake that `KNEE_MUTANT` names.
 pub(crate) struct Program(PathBuf);
 
-/// What a run of a program did.
+/// The result of a run of a program.
 pub(crate) struct Run {
     pub(crate) is_success: bool,
     pub(crate) is_timed_out: bool,
     pub(crate) time: Duration,
-    /// All that it has printed.
+    /// Everything that it has printed.
     pub(crate) printed: String,
 }
 
-/// The status with which timeout(1) ends if it had to end the program.
+/// The exit status of timeout(1) if it had to end the program.
 const TIMED_OUT: i32 = 124;
 
 impl Build<'_> {
@@ -46,12 +46,12 @@ impl Build<'_> {
 }
 
 impl Program {
-    /// Runs the program as this mutant or as it is, for as long as `limit` at most.
+    /// Runs the program as this mutant, or unchanged, for at most `limit`.
     pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str], limit: Duration) -> Run {
         let mut command = Command::new("timeout");
         command.args(["--foreground", &limit.as_secs().to_string()]).arg(&self.0).args(arguments);
         command.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
-        // To name the functions of a backtrace takes longer than most models.
+        // Symbolizing a backtrace takes longer than most models.
         command.env("RUST_BACKTRACE", "0");
         let begin = Instant::now();
         let output = command.output().expect("run timeout(1)");
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// Its tests with this in their path.
+    /// The program's tests whose paths contain `filter`.
     pub(crate) fn tests(&self, filter: &str) -> Vec<String> {
         let output = Command::new(&self.0).args([filter, "--list"]).output().expect("list tests");
         let tests = printed(&output);
@@ -72,8 +72,8 @@ impl Program {
 }
 
 impl Run {
-    /// Whether a test has failed, and not anything else. Under loom a panic while unwinding ends the process
-    /// before the harness prints its result.
+    /// Whether a test has failed, and the program has not failed for another reason. Under loom a panic while
+    /// unwinding ends the process before the harness prints its result.
     pub(crate) fn is_failed_test(&self) -> bool {
         let is_failed = ["test result: FAILED", "panicked at"];
         !self.is_success
@@ -81,7 +81,8 @@ impl Run {
             && is_failed.iter().any(|text| self.printed.contains(text))
     }
 
-    /// Whether the one test that was asked for has passed: a name that no test has passes as well.
+    /// Whether exactly one test has run and passed. With a name that no test has, the harness succeeds as
+    /// well.
     pub(crate) fn is_passed_test(&self) -> bool {
         self.is_success && self.printed.contains("1 passed; 0 failed")
     }
@@ -89,7 +90,7 @@ impl Run {
 
 /// Compiles a crate; returns its programs by the names of their targets.
 pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
-    /// One at a time: cargo's builds wait for each other and print that.
+    /// One build at a time: cargo's builds would wait for each other and print that.
     static CARGO: Mutex<()> = Mutex::new(());
     let _one = CARGO.lock();
     let tmpdir = Path::new(suite.target_tmpdir);
@@ -103,7 +104,7 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     cargo.args(["--quiet", "--locked", "--offline"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
     if build.is_loom {
-        // All of it is compiled with other flags, so apart from what the user compiles.
+        // The flags differ for all crates, so they are compiled in a directory of their own.
         cargo.arg(tmpdir.join("loom"));
         cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "--cfg loom");
     } else {
@@ -128,7 +129,7 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     let (_, target) = message.split_once("\"target\":{")?;
     let name = target.split_once("\"name\":\"")?.1.split('"').next()?.to_owned();
     let copy = tmpdir.join(format!("{name}-{}", cfgs.join("-")));
-    // A program that runs cannot be written, but can be replaced.
+    // A running program cannot be overwritten, but it can be replaced.
     let _ = fs::remove_file(&copy);
     fs::copy(executable, &copy).expect("copy a program");
     Some((name, Program(copy)))
@@ -154,8 +155,8 @@ fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
     path
 }
 
-/// Runs a unit test under the Miri of a toolchain with some seeds, as this mutant or as it is. Returns what Miri
-/// prints if the test fails.
+/// Runs a unit test with some seeds under the Miri of a toolchain, as this mutant or unchanged. Returns what
+/// Miri prints if the test fails.
 pub(crate) fn interpret(
     suite: &Suite,
     toolchain: &OsStr,
@@ -168,9 +169,9 @@ pub(crate) fn interpret(
     rustup.args(["--", "--exact", test]);
     rustup.current_dir(suite.manifest_dir);
     rustup.env("RUSTFLAGS", "--cfg mutants");
-    // parking_lot makes pointers of integers.
+    // parking_lot converts integers to pointers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
-    // Miri keeps the environment of the build, so the name goes by a flag.
+    // Miri shows a program the environment of the build, so a flag passes the mutant's name.
     let mutant = mutant.map(|mutant| format!(" -Zmiri-env-set=KNEE_MUTANT={mutant}"));
     rustup.env("MIRIFLAGS", flags.to_owned() + &mutant.unwrap_or_default());
     rustup.env_remove("KNEE_MUTANT");

@@ -1,4 +1,4 @@
-//! A crate's mutants, and the tests that have to notice them.
+//! A crate's mutants, and the tests that must notice them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -12,7 +12,7 @@ use crate::litmus;
 use crate::program::{Build, Program, Run, build, interpret};
 use crate::sources;
 
-/// The test that has to notice a mutant.
+/// The test that must notice a mutant.
 #[derive(Debug, Clone, Copy)]
 pub enum Detector {
     /// A loom model among the unit tests, by its path.
@@ -35,24 +35,25 @@ pub enum Detector {
 pub struct Suite {
     /// The crate.
     pub package: &'static str,
-    /// Where its manifest is.
+    /// The directory of its manifest.
     pub manifest_dir: &'static str,
     /// A directory in the target directory, for builds and scripts.
     pub target_tmpdir: &'static str,
     /// Mutants by their names in the sources. One may have several detectors.
     pub mutants: &'static [(&'static str, Detector)],
-    /// Those of the mutants that a dependency marks.
+    /// The mutants among them that a dependency marks.
     pub of_dependencies: &'static [&'static str],
     /// The name of the example that is the torture. All crates of a workspace build their examples into one
     /// directory, so each name is unique in it.
     pub torture: &'static str,
 }
 
-/// The torture writes here: its threads have to meet, and need two CPUs for themselves.
+/// The torture locks this exclusively: its threads must run at the same time, so they need two CPUs for
+/// themselves.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// A mutant has this many times the time of the real code, measured on the same machine just before, and at
-/// least this long.
+/// A mutant may take this many times as long as the real code took on the same machine just before, and at
+/// least the time below.
 const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,14 +62,14 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 const CREDIBLE: u32 = 5;
 const MOST_REPEATS: usize = 3;
 
-/// The most that a test of the real code may take.
+/// The time limit for a test of the real code.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Most mutants of the torture are noticed within a second. Where the system has put both threads on one CPU
 /// it may take forever, so the torture starts again.
 const ATTEMPTS: usize = 6;
 
-/// A mutant and the test of a program that has to notice it.
+/// A mutant, and the test of a program that must notice it.
 struct Job<'a> {
     mutant: &'static str,
     program: &'a Program,
@@ -76,7 +77,7 @@ struct Job<'a> {
 }
 
 impl Suite {
-    /// Every marked place in the sources is in the list, and the list has no other.
+    /// Checks that the list has exactly the mutants that the sources mark.
     ///
     /// # Panics
     /// If they differ.
@@ -308,7 +309,7 @@ fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration
     program.run(mutant, &["--exact", test], limit)
 }
 
-/// Why a mutant does not count as noticed, if it does not. The real code has taken `time` for the test.
+/// Why a mutant does not count as noticed; `None` if it does. The real code has taken `time` for the test.
 fn survives(job: &Job, time: Duration) -> Option<String> {
     let Job { mutant, program, test } = job;
     let mut limit = LEAST_PATIENCE.max(PATIENCE * time);
@@ -332,7 +333,7 @@ fn survives(job: &Job, time: Duration) -> Option<String> {
     ))
 }
 
-/// The results of `of` for all items, in their order, computed on all CPUs.
+/// Calls `of` with each item, on all CPUs, and returns the results in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());

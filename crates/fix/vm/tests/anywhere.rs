@@ -1,4 +1,4 @@
-//! Mapping where there is room, and what is counted.
+//! Mapping wherever there is room, and quotas.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const WRITE: Protection = Protection::READ_WRITE;
 
 #[test]
-fn areas_that_are_mapped_and_unmapped_stay_where_they_were() {
+fn areas_that_are_unmapped_are_reused() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -37,29 +37,29 @@ fn areas_that_are_mapped_and_unmapped_stay_where_they_were() {
 }
 
 #[test]
-fn an_area_that_goes_in_parts_is_one_again() {
+fn an_area_that_is_unmapped_in_parts_is_reused_whole() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let pages = space.map_anywhere(&cpu, 1000, WRITE).unwrap();
-    // The arena has this page in a list, and has to find out.
+    // The CPU's free list contains this page, so `map_anywhere` must notice that it is taken.
     space.map(&cpu, Pages::new(pages.end, 1), WRITE).unwrap();
     for page in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         space.unmap(&cpu, Pages::new(page, 1)).unwrap();
     }
-    // More than is left.
+    // More pages than are left there.
     let other = space.map_anywhere(&cpu, 262_144, WRITE).unwrap();
     assert!(!other.overlaps(pages));
     assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "neighbours were joined");
 }
 
 #[test]
-fn who_says_where_may_map_what_arenas_have() {
+fn map_may_take_free_pages_of_a_cpu() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let first = space.map_anywhere(&cpu, 4, WRITE).unwrap();
-    // Where the next would be, and in the middle of what comes then.
+    // A range where the next area would be, and one amid the areas after that.
     let fixed = [Pages::new(first.end, 10_000), Pages::new(first.end + 20_000, 7)];
     for pages in fixed {
         space.map(&cpu, pages, Protection::READ).unwrap();
@@ -72,7 +72,10 @@ fn who_says_where_may_map_what_arenas_have() {
     }
     seen.sort_by_key(|pages| pages.start);
     assert!(seen.windows(2).all(|pair| pair[0].end <= pair[1].start));
-    assert!(seen.last().unwrap().end - first.start < 60_000, "what is beyond them is used as well");
+    assert!(
+        seen.last().unwrap().end - first.start < 60_000,
+        "addresses beyond the fixed ranges are used as well"
+    );
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_space_without_slices_is_searched() {
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
     let last = space.pages().end.0;
-    // All but three pages, in a leaf, and one elsewhere.
+    // Everything except three pages of one leaf and a single page elsewhere.
     let gap = 0x1234_5678;
     for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, last)] {
         space.map(&cpu, Pages { start: Page(start), end: Page(end) }, WRITE).unwrap();
@@ -95,15 +98,15 @@ fn a_space_without_slices_is_searched() {
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(Page(2 * gap), 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
-    // What one CPU has unmapped others find as well, by a search.
+    // Other CPUs find pages that this CPU has unmapped, by a search.
     space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
-    // And the list of the first has it still, which does no harm.
+    // The first CPU's free list still contains the pages, which does no harm.
     assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]
-fn cpus_do_not_meet() {
+fn each_cpu_maps_in_a_branch_of_its_own() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
@@ -118,26 +121,27 @@ fn cpus_do_not_meet() {
 }
 
 #[test]
-fn what_is_unmapped_in_passing_is_not_taken_from_others() {
+fn unmapping_a_fixed_range_does_not_move_a_cpu_to_its_branch() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
     let branch = |pages: Pages| pages.start.0 >> 18;
     let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
     space.map_anywhere(&other, 8, WRITE).unwrap();
-    // Nobody has chosen this place but the program.
+    // The program has chosen this address, not `map_anywhere`.
     let fixed = Pages::new(Page(0x1000), 8);
     space.map(&one, fixed, WRITE).unwrap();
     space.unmap(&one, fixed).unwrap();
     assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
-    // To be sure that nothing is anywhere.
+    // Unmaps everything, wherever it is.
     space.unmap(&one, space.pages()).unwrap();
     assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
 }
 
-/// CPUs map, write and unmap what others may have mapped, and map at places of their own choice between.
+/// CPUs map areas, write to them, and unmap areas that other CPUs have mapped. In between, they map at fixed
+/// addresses.
 #[test]
-fn nobody_finds_what_is_another_cpus() {
+fn map_anywhere_never_returns_mapped_pages() {
     const CPUS: usize = 4;
     let machine = Hosted::new(4096, CPUS);
     let all = machine.free_frames();
@@ -160,7 +164,7 @@ fn nobody_finds_what_is_another_cpus() {
                             assert_eq!(cpu.load(space, page.address()), Ok(0));
                             cpu.store(space, page.address(), round << 8 | number as u64).unwrap();
                         }
-                        // Just behind, where this or another arena may have free pages.
+                        // The page after the area, which this or another CPU's free list may contain.
                         let behind = Pages::new(pages.end, 1);
                         if round % 8 == 0 && space.map(&cpu, behind, WRITE).is_ok() {
                             space.unmap(&cpu, behind).unwrap();
@@ -169,7 +173,7 @@ fn nobody_finds_what_is_another_cpus() {
                             let mine = round << 8 | number as u64;
                             assert_eq!(cpu.load(space, page.address()), Ok(mine));
                         }
-                        // Another CPU unmaps it.
+                        // Passes the area on, so that another CPU unmaps it.
                         let to = (number + (random >> 50) as usize) % CPUS;
                         passed[to].lock().unwrap().push(pages);
                         let mut got = Vec::new();
@@ -192,15 +196,15 @@ fn nobody_finds_what_is_another_cpus() {
         assert_eq!(quota.used(), count);
         assert_eq!(space.resident(), count);
     }
-    assert_eq!(quota.used(), 0, "a space that goes gives back what it has");
+    assert_eq!(quota.used(), 0, "a dropped space returns its charges");
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Spaces of a group on several CPUs, which want more than there is.
+/// Spaces of a group on several CPUs that map more than the limit allows.
 #[test]
-fn spaces_of_a_group_share_a_limit() {
+fn spaces_of_a_quota_share_its_limit() {
     const LIMIT: u64 = 200;
-    // Each CPU keeps some frames for itself: there are enough for all, as this is not about frames.
+    // Enough frames for all CPUs' caches: only the quota is to run out.
     let machine = Hosted::new(1024, 3);
     let quota = Arc::new(Quota::new(&machine, LIMIT).unwrap());
     thread::scope(|scope| {
@@ -231,7 +235,7 @@ fn spaces_of_a_group_share_a_limit() {
 }
 
 #[test]
-fn a_fork_counts_in_the_quota_and_has_what_is_present() {
+fn a_fork_is_charged_and_shares_present_pages() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let quota = Arc::new(Quota::new(&machine, 25).unwrap());
@@ -242,12 +246,12 @@ fn a_fork_counts_in_the_quota_and_has_what_is_present() {
     assert_eq!((quota.used(), fork.resident(), space.resident()), (20, 3, 3));
     assert_eq!(space.fork(&cpu).err(), Some(MapError::QuotaExceeded));
     assert_eq!(quota.used(), 20);
-    // A copy instead of a page that was shared, one that is new, and one that goes.
+    // The fork breaks the sharing of one page, gets one new page, and unmaps one.
     cpu.store(&fork, pages.start.address(), 1).unwrap();
     cpu.store(&fork, (pages.start + 3).address(), 1).unwrap();
     fork.unmap(&cpu, Pages::new(pages.start + 2, 1)).unwrap();
     assert_eq!((quota.used(), fork.resident(), space.resident()), (19, 3, 3));
-    // It finds room beside what it has from the other.
+    // The fork maps beside the ranges that it has inherited.
     let more = fork.map_anywhere(&cpu, 5, WRITE).unwrap();
     assert!(!more.overlaps(pages));
     drop(space);
@@ -283,13 +287,13 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// Places are from where the first area is on, so that what is mapped anywhere is among them.
+    /// Places are relative to the first area, so that areas of `map_anywhere` are among them.
     #[test]
     fn what_is_counted_is_what_is_mapped_and_present(
         limit in 1_u64..3000,
         operations in prop::collection::vec(operation(), 1..60)
     ) {
-        // A range of more than half a leaf has that for itself, and there can be a dozen.
+        // A range of more than half a leaf gets a leaf of its own, and there can be a dozen.
         const UNIVERSE: u64 = 16_384;
         let machine = Hosted::new(4096, 1);
         let cpu = machine.cpu(0);
@@ -350,9 +354,9 @@ proptest! {
     }
 }
 
-/// Each part of a stack, guards alone too, is where the next one can be.
+/// Each part of a stack, also a guard alone, is reused by the next stack.
 #[test]
-fn guards_come_back_like_what_they_guard() {
+fn guards_are_reused_like_the_pages_they_guard() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();

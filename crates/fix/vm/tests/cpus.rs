@@ -1,4 +1,4 @@
-//! CPUs of the hosted machine that come, go, and are wanted for something by others.
+//! CPUs of the hosted machine that go online and offline, and answer shootdowns of others.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -13,7 +13,7 @@ use knee_vm::{Page, Pages, Protection, Space, VirtAddr};
 
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The other CPU is on this thread: if it was waited for, that would be for ever.
+/// The other CPU is on this thread: an operation that waited for it would never return.
 fn a_cpu_that_has_left_a_space_is_not_waited_for<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));

@@ -1,4 +1,4 @@
-//! Copies of copies against a model: what they have, and who shares it.
+//! Copies of copies against a model: their contents, and which spaces share a frame.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -17,9 +17,9 @@ const PAGES: u64 = 12;
 
 #[derive(Debug, Clone)]
 enum Operation {
-    /// This one's copy comes.
+    /// Forks this space.
     Fork(usize),
-    /// This one goes.
+    /// Drops this space.
     Drop(usize),
     Store(usize, Page, u64),
     Load(usize, Page),
@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let at = || (any::<prop::sample::Index>(), (FIRST..FIRST + PAGES).prop_map(Page));
     let space = |index: prop::sample::Index| index.index(1 << 16);
     prop_oneof![
-        // The newest in most cases, so that chains are long.
+        // Mostly the newest, so that chains are long.
         3 => Just(Operation::Fork(0)),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Fork(space(at))),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Drop(space(at))),
@@ -46,7 +46,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Whether a page may be written to, and what was.
+/// For each page: whether it is writable, and the last value stored.
 type Model = BTreeMap<Page, (bool, u64)>;
 
 fn apply<'m, A: Architecture>(
@@ -55,7 +55,7 @@ fn apply<'m, A: Architecture>(
     operation: &Operation,
 ) -> Result<(), TestCaseError> {
     let count = all.len();
-    // The newest is the first of numbers.
+    // Number 0 is the newest.
     let place = |space: usize| count - 1 - space % count;
     match *operation {
         Operation::Fork(space) => {
@@ -163,7 +163,8 @@ proptest! {
     }
 }
 
-/// A chain has an end: who has copied a space whose pages are of five others has none of theirs.
+/// A chain has a limited length: a fork of a space whose pages come from five others copies these pages at
+/// once.
 #[test]
 fn pages_of_the_sixth_generation_are_its_own() {
     const GENERATIONS: u64 = if cfg!(miri) { 7 } else { 12 };
@@ -178,7 +179,7 @@ fn pages_of_the_sixth_generation_are_its_own() {
         cpu.store(space, (pages.start + generation).address(), generation + 1).unwrap();
         all.push(space.fork(&cpu).unwrap());
     }
-    // The first page, which nobody has written to again, is shared by some generations, and then by others.
+    // How many spaces share the first page, which is never written again.
     let mut shared = Vec::new();
     for space in &all {
         let mut count = 0;

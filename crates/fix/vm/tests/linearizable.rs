@@ -1,11 +1,11 @@
-//! Short histories of three CPUs on four pages: there is an order in which all that they found is what
-//! they had to find (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993; all orders are tried).
+//! Short histories of three CPUs on four pages: each history has a sequential order that explains all its
+//! results (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993; all orders are tried).
 //!
-//! An operation takes effect at one moment between its begin and its end, and what takes something away in
-//! two: it is *said*, and then it is *flushed*. In between each other CPU may still go by what it has not
-//! forgotten, until it first finds the new. As with hardware: a CPU that has a page in its TLB does not
-//! notice that another was refused. Who changes the same pages comes before what is said or after what is
-//! flushed.
+//! An operation takes effect at one moment between its start and its end. An operation that takes something
+//! away has two such moments: the change is *published*, and later it is *flushed*. In between, each other
+//! CPU may still use a translation that it has cached, until it first finds the new state. This is as on
+//! hardware: a CPU that has a page in its TLB does not notice that another CPU's access was denied. An
+//! operation that changes the same pages comes before the publication or after the flush.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -63,7 +63,7 @@ enum Operation {
     Fork,
 }
 
-/// What there is in a page: what may be done and, if it may be read, its word.
+/// A page's protection and, if it may be read, its first word; `None` if it is unmapped.
 type Snapshot = Option<(Protection, Option<u64>)>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,7 @@ enum Found {
     Copy([Snapshot; PAGES]),
 }
 
-/// An operation with what it found, and numbers of its begin and its end in the history.
+/// An operation with its result, and the positions of its start and its end in the history.
 #[derive(Debug, Clone)]
 struct Done {
     cpu: usize,
@@ -85,7 +85,7 @@ struct Done {
 }
 
 impl Random {
-    /// An operation; `value` is one that nobody else stores.
+    /// An operation; no other operation stores `value`.
     fn operation(&mut self, value: u64) -> Operation {
         let start = self.below(PAGES as u64) as usize;
         let count = 1 + self.below((PAGES - start) as u64) as usize;
@@ -135,43 +135,43 @@ fn execute<'m, A: Architecture>(
     }
 }
 
-/// A page as a CPU knows it: what may be done, and whose content it is.
+/// A page as a CPU has cached it: its protection, and the number of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct View {
     protection: Protection,
     content: usize,
 }
 
-/// Pages that were said to have gone and are not yet flushed.
+/// A change that is published and not yet flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Leaving {
-    /// Who does it, in the history.
+    /// Its operation, by position in the history.
     by: usize,
     views: [Option<View>; PAGES],
-    /// CPUs that have found the new, by place.
+    /// For each page, the CPUs that have found the new state.
     left: [[bool; CPUS]; PAGES],
 }
 
-/// What a history has come to.
+/// The state after a part of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     views: [Option<View>; PAGES],
     /// What was stored in each content.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
-    /// Bits of operations that have been said, and of those that are over.
+    /// One bit for each operation that is published, and one for each that is over.
     said: u32,
     over: u32,
 }
 
 impl State {
-    /// Nobody flushes any of these.
+    /// Whether no change of these pages waits for its flush.
     fn is_quiet(&self, run: Run) -> bool {
         self.leaving.iter().all(|leaving| run.places().all(|place| leaving.views[place].is_none()))
     }
 
-    /// What comes of the next moment of an operation: one state for each way to go, and none if it cannot
-    /// have found then what it found.
+    /// The states after the next moment of an operation: one for each way in which it may proceed, and none
+    /// if its result contradicts this order.
     fn next(&self, number: usize, done: &Done) -> Vec<State> {
         let bit = 1 << number;
         let mut next = self.clone();
@@ -254,7 +254,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// CPUs may still know what there was in `before`.
+    /// Other CPUs may still have the pages of `before` cached.
     fn leave(mut self, by: usize, before: &State, run: Run, is_as_found: bool) -> Vec<State> {
         let mut views = [None; PAGES];
         views[run.places()].copy_from_slice(&before.views[run.places()]);
@@ -262,7 +262,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// An access, by what there is or by what the CPU has not forgotten.
+    /// An access, by the current state or by a translation that the CPU has cached.
     fn access(
         &self,
         next: State,
@@ -300,7 +300,7 @@ impl State {
     }
 }
 
-/// Whether there is an order, from a state on.
+/// Whether the rest of the history has an order, from a state on.
 fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) -> bool {
     let open = |state: &State, number: usize| state.over & 1 << number == 0;
     let first_end = (0..history.len())
@@ -317,7 +317,7 @@ fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) ->
         .any(|next| is_linearizable(history, next, seen))
 }
 
-/// CPUs come here, and go on together.
+/// A barrier: CPUs wait here for each other.
 fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u64) {
     arrived.fetch_add(1, SeqCst);
     let mut spins = 0_u32;
@@ -330,7 +330,7 @@ fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u
     }
 }
 
-/// Who fails does not let others wait for him.
+/// Keeps a thread that panics from blocking the others at the barrier.
 struct Meets<'a>(&'a AtomicU64);
 
 impl Drop for Meets<'_> {
@@ -341,7 +341,7 @@ impl Drop for Meets<'_> {
     }
 }
 
-/// Histories in one space, each of which begins with nothing mapped, or with all.
+/// Runs histories in one space. Each of them begins with no page mapped or with all pages mapped.
 fn histories<A: Architecture>(seed: u64, count: u64) {
     let machine = Hosted::<A>::with_architecture(1 << 10, CPUS);
     let all = machine.free_frames();
@@ -372,7 +372,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
                     start.views = std::array::from_fn(|_| Some(start.new_content(WRITE)));
                 }
                 meet();
-                // Who knows a page goes on to know it.
+                // Caches the pages, so that the history begins with filled TLBs.
                 if is_mapped && random.below(2) == 0 {
                     for place in 0..PAGES {
                         cpu.load(&space, page(place).address()).unwrap();
@@ -423,9 +423,9 @@ fn done(cpu: usize, begin: u64, end: u64, operation: Operation, found: Found) ->
     Done { cpu, operation, found, begin, end }
 }
 
-/// The search finds no order where there is none.
+/// The search rejects histories that have no order.
 #[test]
-fn wrong_histories_have_none() {
+fn wrong_histories_have_no_order() {
     let page = Run { start: 0, end: 1 };
     let mut start = State::default();
     start.views[0] = Some(start.new_content(WRITE));
@@ -439,16 +439,16 @@ fn wrong_histories_have_none() {
     // A store that is lost.
     assert!(has_order(&[store(1, 0, 1, 7), load(2, 2, 3, 7)]));
     assert!(!has_order(&[store(1, 0, 1, 7), load(2, 2, 3, 0)]));
-    // An access after the end of what took the page away, and one before it.
+    // An access after the end of the unmap, and one before its end.
     assert!(has_order(&[store(1, 0, 1, 7), unmap(9), load(2, 3, 4, 7)]));
     assert!(!has_order(&[store(1, 0, 1, 7), unmap(3), load(2, 4, 5, 7)]));
-    // A CPU that has found the new finds no old.
+    // A CPU that has found the new state does not find the old one again.
     let gone = |cpu, begin, end| {
         done(cpu, begin, end, Operation::Load(0), Found::Word(Err(Fault::Unmapped)))
     };
     assert!(has_order(&[store(1, 0, 1, 7), unmap(9), gone(1, 3, 4), load(2, 5, 6, 7)]));
     assert!(!has_order(&[store(1, 0, 1, 7), unmap(9), gone(2, 3, 4), load(2, 5, 6, 7)]));
-    // Pages are mapped again when all have forgotten them.
+    // A page can be mapped again only after all CPUs have flushed it.
     let map = done(1, 3, 4, Operation::Map(page, WRITE), changed());
     assert!(!has_order(&[store(1, 0, 1, 7), unmap(9), map, load(2, 5, 6, 7)]));
 }

@@ -15,18 +15,19 @@ use knee_vm::{Page, Pages, Protection, Space};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The list is in order, names the stable pages as they are, and the others as they were at some time.
+/// The list is in order. It shows pages that nobody changes as they are, and the others as they were at some
+/// moment.
 fn stable_mappings_are_listed_exactly_beside_changes<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 1000 };
     let machine = Hosted::<A>::with_architecture(1024, 2);
     let space = Space::new(&machine.cpu(0)).unwrap();
-    // Two tables; an extent that begins in the middle of a table; and far away, alone.
+    // Pages across two tables, an extent that begins in the middle of a table, and a page far away.
     let stable = [
         (Pages::new(Page(100), 500), READ),
         (Pages::new(Page(2000), 10_000), WRITE),
         (Pages::new(Page(1 << 30), 1), READ),
     ];
-    // Beside the first, as it is now and then, and around the second.
+    // Pages beside the first range, at times with the same protection, and around the second.
     let changed = [
         (Pages::new(Page(600), 50), READ),
         (Pages::new(Page(1990), 10), WRITE),

@@ -1,4 +1,4 @@
-//! A space against a map of pages: what is mapped, what may be done, and what was stored.
+//! A space against a map of pages: which pages are mapped, their protections and their contents.
 
 mod reference;
 #[path = "reference/space.rs"]
@@ -40,14 +40,14 @@ proptest! {
     }
 
     #[test]
-    fn spaces_of_a_family_do_what_their_maps_do(text in prop::collection::vec(any::<u8>(), 4..320)) {
+    fn spaces_and_their_forks_agree_with_the_model(text in prop::collection::vec(any::<u8>(), 4..320)) {
         reference::family(&text);
     }
 }
 
-/// Texts that the fuzzer has found to go other ways, and those that have failed.
+/// Inputs that reach other code, as the fuzzer has found, and inputs that have failed.
 #[test]
-fn what_the_fuzzer_has_kept_is_done_as_it_has_to_be() {
+fn the_fuzzers_corpus_agrees_with_the_model() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/vm_space");
     let mut texts = 0;
     for file in fs::read_dir(corpus).unwrap() {
@@ -57,9 +57,9 @@ fn what_the_fuzzer_has_kept_is_done_as_it_has_to_be() {
     assert!(texts > 0, "no corpus of vm_space");
 }
 
-/// It went on for ever: the page was mapped, and the hardware found none that may be written only.
+/// Hardware has no pages that may only be written: a load of such a page would fault for ever.
 #[test]
-fn what_may_be_written_may_be_read() {
+fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -77,7 +77,7 @@ fn what_may_be_written_may_be_read() {
 }
 
 #[test]
-fn each_reason_why_a_map_cannot_be_changed_has_its_own_word() {
+fn each_reason_for_a_failed_change_has_its_own_error() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -102,7 +102,7 @@ fn each_reason_why_a_map_cannot_be_changed_has_its_own_word() {
     assert_eq!(remap(hole, Pages::new(Page(300), 4)), Err(MapError::Unmapped));
     assert_eq!(remap(pages, none), Err(MapError::Empty));
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
-    // What is not mapped is not looked for elsewhere.
+    // An unmapped range is an error, whatever room there is elsewhere.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
     assert_eq!(space.map_anywhere(&cpu, end.0, WRITE), Err(MapError::NoAddressSpace));
 }
@@ -115,10 +115,9 @@ fn a_quota_of_a_smaller_machine_is_refused() {
     let _ = Space::with_quota(&large.cpu(0), quota);
 }
 
-/// Everybody may print a space, and what a CPU has for itself is nobody else's to look at: it was printed,
-/// by 64 lists of each.
+/// Any thread may print a space, but only a CPU itself may read its own state.
 #[test]
-fn a_space_is_printed_in_a_line_without_what_is_of_cpus() {
+fn a_space_is_printed_in_a_line_without_the_state_of_cpus() {
     let machine = Hosted::new(64, 2);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -131,7 +130,7 @@ fn a_space_is_printed_in_a_line_without_what_is_of_cpus() {
 }
 
 #[test]
-fn a_range_that_has_no_end_is_no_range() {
+fn a_range_whose_end_overflows_is_rejected() {
     assert_eq!(
         Pages::checked(Page(u64::MAX), 0),
         Some(Pages { start: Page(u64::MAX), end: Page(u64::MAX) })
@@ -143,7 +142,7 @@ fn a_range_that_has_no_end_is_no_range() {
 }
 
 #[test]
-fn who_populates_what_cannot_be_read_is_told_of_the_first_such_page() {
+fn populate_reports_the_first_page_that_cannot_be_read() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();

@@ -1,4 +1,4 @@
-//! Objects in two spaces against a model: who sees what was stored, what a pager gets, and where pages are
+//! Objects in two spaces against a model: which space sees a store, what the pager gets, and where pages are
 //! mapped.
 
 #[path = "architectures/each.rs"]
@@ -26,7 +26,7 @@ const PAGES: u64 = 24;
 /// Pages that objects can have.
 const CAPACITY: u64 = 12;
 
-/// First words of pages by number; one who is not ready every third time.
+/// A pager that keeps the first word of each page, and that is not ready at every third call.
 #[derive(Default, Clone)]
 struct Store {
     words: Arc<Mutex<BTreeMap<u64, Box<[u8; PAGE]>>>>,
@@ -77,7 +77,7 @@ enum Operation {
     Remap(usize, Pages, Pages),
     Store(usize, Page, u64),
     Load(usize, Page),
-    /// The second space is a copy of the first from now on.
+    /// Replaces the second space by a fork of the first.
     Fork,
     Resize(usize, u64),
     Evict(u64, u64),
@@ -120,18 +120,18 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What a page of a space is.
+/// The state of a page of a space.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mapped {
     protection: Protection,
     object: Option<(usize, u64, Sharing)>,
 }
 
-/// Space by space, page by page.
+/// The pages of each space.
 #[derive(Default, Clone)]
 struct ModelSpace {
     mapped: BTreeMap<Page, Mapped>,
-    /// What the space has for itself.
+    /// Private pages of the space.
     own: BTreeMap<Page, u64>,
 }
 
@@ -179,7 +179,7 @@ struct ModelObject {
 struct Model {
     spaces: [ModelSpace; 2],
     objects: [ModelObject; 2],
-    /// What the second object's pager has.
+    /// The words that the second object's pager has.
     stored: BTreeMap<u64, u64>,
 }
 
@@ -317,7 +317,7 @@ impl Model {
                 self.objects[object].words.retain(|&index, _| index < len);
                 Ok(0)
             }
-            // Of what was written to, the pager may not have taken all.
+            // The pager may not have accepted all dirty pages.
             Operation::Evict(..) | Operation::WriteBack(..) => Ok(0),
             Operation::Punch(object, start, end) => {
                 self.objects[object].words.retain(|&index, _| index < start || index >= end);
@@ -377,7 +377,7 @@ impl<A: Architecture> Real<'_, '_, A> {
         Ok(0)
     }
 
-    /// Where a page of an object is mapped and present, by a look at all pages.
+    /// Where a page of an object is mapped and present, found by checking all pages.
     fn walk(&self, model: &Model, object: usize, index: u64) -> BTreeSet<(u64, Page)> {
         let frame = self.objects[object].frame(index);
         let mut found = BTreeSet::new();
@@ -414,7 +414,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
         for operation in operations {
             let before = model.objects[1].words.clone();
             prop_assert_eq!(real.apply(operation), model.apply(operation), "{:?}", operation);
-            // What the pager has got is what there was, and only that is what it has.
+            // The pager has exactly the words that the model has.
             for index in 0..CAPACITY {
                 let word = store.word(index);
                 if word != model.stored.get(&index).copied().unwrap_or(0) {
@@ -468,8 +468,8 @@ proptest! {
     }
 }
 
-/// An object outlives its handle while it is mapped, wherever that is.
-fn what_is_mapped_lives<A: Architecture>() {
+/// An object outlives its handle as long as any space maps it.
+fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 2);
     let all = machine.free_frames();
     {
@@ -485,7 +485,7 @@ fn what_is_mapped_lives<A: Architecture>() {
         space.unmap(&cpu, Pages::new(Page(16), 4)).unwrap();
         assert_eq!(cpu.load(&copy, Page(17).address()), Ok(1));
         drop(space);
-        // What is mapped no more in parts is gone with the last.
+        // The object is freed with the last of its mapped parts.
         copy.unmap(&cpu, Pages::new(Page(17), 2)).unwrap();
         copy.unmap(&cpu, Pages::new(Page(16), 1)).unwrap();
         assert_eq!(cpu.load(&copy, Page(19).address()), Ok(0));
@@ -494,12 +494,12 @@ fn what_is_mapped_lives<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Each thread has a word of each page that nobody else writes to: what it reads is what it wrote, wherever
-/// the page has been meanwhile.
-fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
+/// Each thread has a word of each page to itself. It reads what it has written, even if the page was evicted
+/// and came back in between.
+fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 3000 };
-    /// Of those that wait until something has gone: who evicts has to come to a CPU.
+    /// Rounds that wait for an eviction. They are few, because the evicting thread needs a CPU.
     const MOST: u64 = if cfg!(miri) { ROUNDS } else { 400 * ROUNDS };
     let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
     let all = machine.free_frames();
@@ -520,7 +520,8 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                         let cpu = machine.cpu(1 + thread as usize);
                         let mine = Space::new(&cpu).unwrap();
                         let pages = |at| Pages::new(at, 8);
-                        // One mapping is in all threads' space, one in the thread's own, one comes and goes.
+                        // One mapping is in the common space, one is in the thread's own, and one is mapped
+                        // and unmapped.
                         let common = pages(Page(512 * (1 + thread)));
                         space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
                         mine.map_object(&cpu, pages(Page(508)), object, 0, WRITE, Sharing::Shared)
@@ -572,7 +573,7 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
                 .collect();
             scope.spawn(move || {
                 let cpu = machine.cpu(0);
-                // The pager is not ready at times: what it took before is seen below.
+                // The pager is sometimes not ready. The checks below cover the pages that it has taken.
                 while !done.load(Relaxed) {
                     cpu.handle_ipis();
                     let _ = object.evict(&cpu, 0..8);
@@ -588,8 +589,8 @@ fn nothing_that_was_written_is_lost_while_pages_come_and_go<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Who writes already goes on without a fault: that is not taken away in passing.
-fn what_is_written_after_somebody_has_read_is_not_lost<A: Architecture>() {
+/// A CPU that has written to a page stores again without a fault: another CPU's read does not revoke that.
+fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
     let object = Object::with_pager(&cpu, 4, 4, Box::new(Store::default())).unwrap();
@@ -606,7 +607,7 @@ fn what_is_written_after_somebody_has_read_is_not_lost<A: Architecture>() {
 }
 
 #[test]
-fn objects_have_no_guards_and_no_pages_beyond_numbers() {
+fn objects_have_no_guards_and_no_page_numbers_that_overflow() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let object = Object::new(&cpu, 4).unwrap();
@@ -639,10 +640,10 @@ fn an_object_grows_up_to_its_capacity() {
     assert_eq!(error.to_string(), "the object may have 512 pages at most");
 }
 
-/// What one does in each round.
+/// What a thread does in each round.
 type Thread<'a, 'm, A> = &'a (dyn Fn(&Processor<'m, A>, u64) + Sync);
 
-/// Rounds of threads that begin together.
+/// Runs rounds that all threads begin together.
 fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Thread<'_, 'm, A>]) {
     let rounds = if cfg!(miri) { 4 } else { rounds };
     let start = std::sync::Barrier::new(threads.len());
@@ -668,8 +669,9 @@ fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Th
     assert!(!failed.load(Relaxed), "a thread has failed");
 }
 
-/// Parts of one mapping go by two CPUs, and the object's pages after that, while a third has them in its TLB.
-fn pages_that_go_in_parts_are_forgotten_before_their_frames_go<A: Architecture>() {
+/// Two CPUs unmap parts of one mapping, and then the object's pages are removed, while a third CPU has them
+/// in its TLB.
+fn pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 4);
     let all = machine.free_frames();
     {
@@ -709,8 +711,8 @@ fn pages_that_go_in_parts_are_forgotten_before_their_frames_go<A: Architecture>(
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A space is copied while pages of its object go: the copy has them not, or they are still there.
-fn pages_do_not_go_while_a_copy_gets_them<A: Architecture>() {
+/// A space is forked while pages of its object are removed: the copy does not have them, or they still exist.
+fn pages_are_not_freed_while_a_fork_copies_them<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(2048, 4);
     let all = machine.free_frames();
     {
@@ -742,8 +744,8 @@ fn pages_do_not_go_while_a_copy_gets_them<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Pages come while the object gets shorter.
-fn pages_beyond_the_end_do_not_come<A: Architecture>() {
+/// Pages are faulted in while the object is truncated.
+fn pages_beyond_the_end_are_not_faulted_in<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 4);
     let all = machine.free_frames();
     {
@@ -775,7 +777,7 @@ fn pages_beyond_the_end_do_not_come<A: Architecture>() {
 }
 
 /// Two CPUs move pages of one mapping, each in tables of its own.
-fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
+fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 3);
     let all = machine.free_frames();
     {
@@ -787,7 +789,7 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
                 .unwrap();
             for page in [5, 520] {
                 cpu.store(&space, Page(page).address(), page).unwrap();
-                // What is changed is said in the table of these pages from now on.
+                // From now on, the table of these pages records their extent.
                 space.protect(&cpu, Pages::new(Page(page), 1), READ).unwrap();
                 space.unmap(&cpu, Pages::new(Page(page + 10), 1)).unwrap();
             }
@@ -820,9 +822,9 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A range in the lists of free ones may have been mapped otherwise, and be near what is to move.
+/// A range in a free list may have been mapped in another way, and may lie next to the range that moves.
 #[test]
-fn what_grows_where_others_are_moves_to_where_nobody_is() {
+fn a_mapping_that_cannot_grow_in_place_moves() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -838,8 +840,8 @@ fn what_grows_where_others_are_moves_to_where_nobody_is() {
     assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }
 
-/// A private mapping is copied while others write to the object through a shared one. Every word of the copy is one
-/// that was written, and ThreadSanitizer finds no data race.
+/// A private mapping is copied while others write to the object through a shared one. Every word of the copy
+/// is a word that was written, and ThreadSanitizer finds no data race.
 fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
     const WORDS: u64 = PAGE as u64 / 8;
     let machine = Hosted::<A>::with_architecture(1024, 4);
@@ -850,7 +852,7 @@ fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
         let pages = Pages::new(Page(16), 1);
         shared.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         let address = |word: u64| Page(16).address() + 8 * word;
-        // Both halves of a word are the same.
+        // Both halves of each word that is written are the same.
         let is_whole = |word: u64| word >> 32 == word & u64::from(u32::MAX);
         storm(
             &machine,
@@ -878,12 +880,12 @@ fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
 }
 
 on_each_architecture!(
-    what_is_mapped_lives,
-    nothing_that_was_written_is_lost_while_pages_come_and_go,
-    what_is_written_after_somebody_has_read_is_not_lost,
-    pages_that_go_in_parts_are_forgotten_before_their_frames_go,
-    pages_do_not_go_while_a_copy_gets_them,
-    pages_beyond_the_end_do_not_come,
+    a_mapped_object_outlives_its_handle,
+    no_store_is_lost_while_pages_are_evicted,
+    a_store_after_another_cpus_read_is_not_lost,
+    pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed,
+    pages_are_not_freed_while_a_fork_copies_them,
+    pages_beyond_the_end_are_not_faulted_in,
     a_page_is_copied_while_others_write_to_it,
-    parts_of_a_mapping_that_two_move_stay_what_they_are,
+    parts_of_a_mapping_that_two_cpus_move_keep_their_content,
 );

@@ -1,5 +1,5 @@
-//! Memory ends at every place where some is asked for: what fails then has changed nothing, it succeeds
-//! once there is memory, and nothing is lost.
+//! Memory runs out at each place that allocates. The operation that fails then has changed nothing, it
+//! succeeds once there is memory, and no memory is lost.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -20,13 +20,13 @@ const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
 thread_local! {
-    /// Frames that the machine has left for this thread.
+    /// Frames that this thread can still allocate.
     static FRAMES: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Allocations that succeed on this thread.
+    /// Heap allocations that still succeed on this thread.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Whether there is one more.
+/// Takes one, and returns whether there was one.
 fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
     match left.get() {
         u64::MAX => true,
@@ -38,10 +38,10 @@ fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
     }
 }
 
-/// The system's allocator, which fails where it is told to.
+/// The system's allocator, which fails when `ALLOCATIONS` is used up.
 struct Scarce;
 
-// SAFETY: all is done by the system's, or is not done.
+// SAFETY: the system's allocator does it, or nothing is allocated.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: said by the caller.
@@ -57,10 +57,11 @@ unsafe impl GlobalAlloc for Scarce {
 #[global_allocator]
 static HEAP: Scarce = Scarce;
 
-/// A hosted machine that gives frames one by one, and none where it is told to. Its one CPU has no TLB.
+/// A hosted machine that allocates frames one by one, and none when `FRAMES` is used up. Its one CPU has no
+/// TLB.
 struct Small(Hosted);
 
-// SAFETY: as the hosted machine's; there is one CPU, and it remembers nothing.
+// SAFETY: as for the hosted machine; the only CPU caches nothing.
 unsafe impl Machine for Small {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
@@ -80,7 +81,7 @@ unsafe impl Machine for Small {
     unsafe fn free(&self, frames: &[Frame]) {
         frames.iter().for_each(|frame| {
             let bytes = self.address(*frame);
-            // SAFETY: nobody uses the frame. What is found in it later is no zero.
+            // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
             unsafe { bytes.write_bytes(0xa5, knee_vm::PAGE) };
         });
         // SAFETY: said by the caller.
@@ -103,20 +104,20 @@ unsafe impl Machine for Small {
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Map(Pages, Protection),
-    /// Pages of an object, which become the space's own when they are written to.
+    /// A private mapping of an object.
     MapObject(Pages, Protection),
-    /// One or two pages, from where one of the places is.
+    /// Moves one or two pages, which begin at one of the places.
     Remap(Pages, Page),
     Unmap(Pages),
     Protect(Pages, Protection),
     Discard(Pages),
-    /// A store of the number by way of a fault.
+    /// A fault for a store, and the store of this number.
     Fault(Page, u64),
-    /// The copy stays to the end.
+    /// Forks; the copy lives until the end.
     Fork,
 }
 
-/// Pages where ranges begin and end: of one table, of its neighbours, of other branches.
+/// Pages where ranges begin and end: in one table, in its neighbours, and in other branches.
 const PLACES: [Page; 16] = [
     Page(500),
     Page(501),
@@ -136,7 +137,7 @@ const PLACES: [Page; 16] = [
     Page(512 * 512 * 512 + 3),
 ];
 
-/// Operations that look random: xorshift.
+/// Pseudorandom operations: xorshift.
 fn trace(seed: u64) -> Vec<Operation> {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = move |end: usize| {
@@ -169,17 +170,17 @@ fn trace(seed: u64) -> Vec<Operation> {
         .collect()
 }
 
-/// What goes wrong.
+/// The error of a change or of an access.
 type Wrong = Result<MapError, Fault>;
 
-/// What there is at the places, and between each and the next one.
+/// The protections and first words of the checked pages.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct State {
     mapped: BTreeMap<Page, Protection>,
     words: BTreeMap<Page, u64>,
 }
 
-/// Pages that stand for others: the places, and those after them.
+/// The checked pages: each place, and the page after it.
 fn pages() -> impl Iterator<Item = Page> {
     PLACES.iter().flat_map(|&page| [page, page + 1])
 }
@@ -237,7 +238,7 @@ impl State {
         Ok(())
     }
 
-    /// What there is in a space.
+    /// The state of a space.
     fn of<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>) -> State {
         let mapped = pages().filter_map(|page| Some((page, space.query(cpu, page)?))).collect();
         let word = |page| Some((page, word(cpu.machine(), space, page)?.load(Relaxed)));
@@ -250,7 +251,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
     let mut frame = space.table();
     for level in (0..X86_64::LEVELS).rev() {
         let slot = (page.0 >> (9 * u32::from(level))) as usize % 512;
-        // SAFETY: tables stay as long as the space, and the CPU is ours.
+        // SAFETY: tables exist as long as the space, and this thread is its only CPU.
         let entry = unsafe { machine.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
         frame = match X86_64::read(entry.load(Relaxed), level) {
             Entry::Table(next) => next,
@@ -293,7 +294,7 @@ fn apply<'m>(
     }
 }
 
-/// Calls `with` with so much left, and says how much is left then.
+/// Calls `with` with `count` frames or allocations left, and updates `count`.
 fn limited<R>(
     left: &'static std::thread::LocalKey<Cell<u64>>,
     count: &mut u64,
@@ -305,8 +306,8 @@ fn limited<R>(
     result
 }
 
-/// Runs a trace where only so many can be had until the first failure. The operation that failed, by its
-/// place from 1 on, and 0 for the space itself.
+/// Runs a trace with `count` frames or allocations until the first failure, and with unlimited memory after
+/// it. Returns the operation that failed, counted from 1; 0 is the creation of the space.
 fn run(
     trace: &[Operation],
     left: &'static std::thread::LocalKey<Cell<u64>>,
@@ -316,7 +317,7 @@ fn run(
     let all = machine.0.free_frames();
     let mut failed = None;
     {
-        // SAFETY: it is the only one.
+        // SAFETY: it is the only `Cpu` with this number.
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let begin = || Ok((Space::new(&cpu)?, Object::new(&cpu, 1 << 28)?));
         let (space, object) = match limited(left, &mut count, begin) {
@@ -328,7 +329,7 @@ fn run(
             }
         };
         let mut state = State::default();
-        // Room for all, as the heap ends for tests as well.
+        // Reserved in advance, because the test's own allocations would fail as well.
         let (mut copies, mut states) = (Vec::with_capacity(trace.len()), Vec::new());
         for (place, &operation) in trace.iter().enumerate() {
             let mut result =
@@ -359,8 +360,8 @@ fn check<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>, state: &State, oper
     space.audit(cpu);
 }
 
-/// Runs traces with more and more until nothing fails. Each kind of operation that may need memory has
-/// failed somewhere.
+/// Runs traces with more and more memory until nothing fails. Checks that each kind of operation that may
+/// need memory has failed.
 fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
     let mut kinds = [false; 8];
     for seed in 1..12 {
@@ -380,23 +381,23 @@ fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
                     Operation::Fork => kinds[5] = true,
                     Operation::MapObject(..) => kinds[6] = true,
                     Operation::Remap(..) => kinds[7] = true,
-                    Operation::Discard(_) => panic!("to discard needs nothing"),
+                    Operation::Discard(_) => panic!("`discard` allocates nothing"),
                 },
             }
         }
     }
     assert_eq!(
         kinds, [true; 8],
-        "what has failed: new, map, unmap, protect, fault, fork, object, remap"
+        "operations that have failed: new, map, unmap, protect, fault, fork, object, remap"
     );
 }
 
 #[test]
-fn what_finds_no_frame_changes_nothing() {
+fn an_operation_without_a_frame_changes_nothing() {
     every_place(&FRAMES);
 }
 
 #[test]
-fn what_finds_no_heap_changes_nothing() {
+fn an_operation_without_heap_changes_nothing() {
     every_place(&ALLOCATIONS);
 }

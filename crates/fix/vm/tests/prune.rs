@@ -1,4 +1,4 @@
-//! Tables of empty parts go when they are asked for, under whatever others do.
+//! `prune` frees empty tables, whatever other CPUs do meanwhile.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -13,13 +13,13 @@ use knee_vm::{Page, Pages, Protection, Space};
 const WRITE: Protection = Protection::READ_WRITE;
 const GIBIBYTE: u64 = 512 * 512;
 
-fn what_is_empty_goes_and_nothing_else<A: Architecture>() {
+fn prune_frees_empty_tables_only<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let tables = || space.audit(&cpu).tables;
     let root = tables();
-    // Leaves of two branches, and one of another half of the space.
+    // Leaves of two branches, and one in the other half of the space.
     let places = [0, 5 * 512, GIBIBYTE - 512, GIBIBYTE + 7, 512 * GIBIBYTE * 3];
     for &place in &places {
         space.map(&cpu, Pages::new(Page(place), 4), WRITE).unwrap();
@@ -31,14 +31,14 @@ fn what_is_empty_goes_and_nothing_else<A: Architecture>() {
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
     assert_eq!(tables(), full, "tables stay for the next");
-    // Three leaves, and the branch that had no others.
+    // Three leaves, and the branch that had no other leaves.
     assert_eq!(space.prune(&cpu, space.pages()), 4);
     assert_eq!(tables(), full - 4);
     for &place in &places[3..] {
         assert_eq!(cpu.load(&space, Page(place).address()), Ok(place + 1));
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
-    // Only where it is asked for.
+    // Prunes only the range that it was given.
     assert!(space.prune(&cpu, Pages::new(Page(GIBIBYTE), 1024)) > 0);
     space.prune(&cpu, space.pages());
     assert_eq!(tables(), root);
@@ -46,7 +46,7 @@ fn what_is_empty_goes_and_nothing_else<A: Architecture>() {
     assert_eq!(cpu.load(&space, Page(3).address()), Ok(0));
 }
 
-fn much_that_is_unmapped_at_once_leaves_no_tables<A: Architecture>() {
+fn unmapping_a_large_range_leaves_no_tables<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -57,12 +57,12 @@ fn much_that_is_unmapped_at_once_leaves_no_tables<A: Architecture>() {
         cpu.store(&space, page.address(), 1).unwrap();
     }
     space.unmap(&cpu, pages).unwrap();
-    // The one that has had all of them stays.
+    // Only the table above all of them stays.
     assert_eq!(space.audit(&cpu).tables, before + 1);
 }
 
-/// Threads that map, touch and unmap in the same leaves and in their own, while one takes what is empty away.
-fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
+/// Threads map, touch and unmap pages in common leaves and in their own, while one thread prunes.
+fn nothing_is_lost_with_pruned_tables<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 1500 };
     let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
@@ -77,7 +77,7 @@ fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
                     scope.spawn(move || {
                         let cpu = machine.cpu(1 + thread as usize);
                         for round in 1..=ROUNDS {
-                            // A few leaves for all, each with a place for each thread.
+                            // A few common leaves, with a place for each thread in each of them.
                             let leaf = 512 * (round % 3) + GIBIBYTE * (round % 2);
                             let pages = Pages::new(Page(leaf + 16 * thread), 1 + round % 8);
                             space.map(&cpu, pages, WRITE).unwrap();
@@ -116,7 +116,7 @@ fn nothing_is_lost_with_tables_that_go<A: Architecture>() {
 }
 
 on_each_architecture!(
-    what_is_empty_goes_and_nothing_else,
-    much_that_is_unmapped_at_once_leaves_no_tables,
-    nothing_is_lost_with_tables_that_go,
+    prune_frees_empty_tables_only,
+    unmapping_a_large_range_leaves_no_tables,
+    nothing_is_lost_with_pruned_tables,
 );

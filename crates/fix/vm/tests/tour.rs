@@ -1,11 +1,11 @@
-//! The example `tour` says what happens, and it happens.
+//! The comments of the example `tour` are true.
 
 #[path = "../examples/tour.rs"]
 #[allow(dead_code, reason = "the example's own `main`")]
 mod tour;
 
 #[test]
-fn the_tour_goes_as_it_is_written_down() {
+fn the_tour_does_what_its_comments_say() {
     let mut out = Vec::new();
     tour::tour(&mut out).unwrap();
     let out = String::from_utf8(out).unwrap();

@@ -1,7 +1,8 @@
-//! Tests that are written once for all architectures.
+//! Runs tests that are written once for all architectures.
 #![allow(unused_imports, unused_macros, reason = "each test binary uses one macro or both")]
 
-/// Runs each of these functions, which take the architecture as their type parameter, on each of them.
+/// Defines tests that run each of these functions on each architecture. The functions take the architecture
+/// as their type parameter.
 macro_rules! on_each_architecture {
     ($($test:ident),+ $(,)?) => {
         $(mod $test {
@@ -23,8 +24,7 @@ macro_rules! on_each_architecture {
     };
 }
 
-/// Calls a function, which takes the architecture as its type parameter, on the one with this number: 0, 1
-/// or 2.
+/// Calls a function with the architecture of this number, 0 to 2, as its type parameter.
 macro_rules! on_architecture {
     ($number:expr, $test:ident($($argument:expr),*)) => {
         match $number {

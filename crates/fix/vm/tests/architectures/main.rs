@@ -1,5 +1,5 @@
-//! What each architecture demands of whoever changes page tables: the machines cache as much as the manuals
-//! allow, and panic where a program would reach another's memory or fault forever.
+//! What each architecture requires of code that changes page tables. The machines cache as much as the
+//! manuals allow. They panic where a program would access another program's memory or fault forever.
 
 mod each;
 
@@ -23,7 +23,7 @@ on_each_architecture!(
     a_page_that_another_cpu_has_made_present_is_found,
     a_table_that_another_cpu_has_added_is_found,
     no_cpu_walks_through_tables_that_are_pruned,
-    no_cpu_walks_through_tables_that_go_with_what_is_unmapped,
+    no_cpu_walks_through_tables_that_unmap_frees,
 );
 
 /// A CPU that keeps translations by address-space identifier stays in both spaces.
@@ -53,7 +53,7 @@ impl Pager for Zeros {
     }
 }
 
-/// The entry has no write permission until the first store, so that the pager learns of it.
+/// The entry is not writable before the first store, so that the pager learns of the store.
 fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
@@ -65,7 +65,7 @@ fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
     assert_eq!(cpu.load(&space, address(16)), Ok(7));
 }
 
-/// `protect` takes rights away at once, and leaves it to the next fault to give more.
+/// `protect` revokes permissions at once. New permissions take effect at the next fault.
 fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
@@ -122,7 +122,7 @@ fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
 
 /// What a CPU has cached of tables is flushed before their frames are used again.
 fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
-    // So few frames that those of tables are used again soon.
+    // Few frames, so that frames of tables are soon reused.
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -139,7 +139,7 @@ fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
 }
 
 /// `unmap` of a gibibyte prunes.
-fn no_cpu_walks_through_tables_that_go_with_what_is_unmapped<A: Architecture>() {
+fn no_cpu_walks_through_tables_that_unmap_frees<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();

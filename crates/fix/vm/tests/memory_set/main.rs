@@ -1,4 +1,4 @@
-//! The facade of memory_set beside that crate: one kernel, compiled against each.
+//! knee-vm's module `memory_set` beside the crate memory_set: one kernel, compiled against each.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const BYTES: usize = 64;
 /// An area: its ends and its flags.
 type Listed = (usize, usize, u8);
 
-/// What may be done with each address.
+/// The flags of each address.
 #[derive(Debug, Clone, PartialEq)]
 struct Table([u8; BYTES]);
 
@@ -34,7 +34,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Whether each of these addresses may have what it is to have instead.
+    /// Replaces the flags of these addresses if each of them may be replaced. Returns whether it did.
     fn replace(&mut self, start: usize, size: usize, with: impl Fn(u8) -> Option<u8>) -> bool {
         let entries = &mut self.0[start..start + size];
         let is_right = entries.iter().all(|&old| with(old).is_some());
@@ -53,7 +53,7 @@ enum Change {
     Clear,
 }
 
-/// A beginning, and a size that may be 0.
+/// A start, and a size that may be 0.
 fn range() -> impl Strategy<Value = (usize, usize)> {
     (0..BYTES).prop_flat_map(|start| (Just(start), 0..=(BYTES - start).min(20)))
 }
@@ -65,7 +65,7 @@ fn change() -> impl Strategy<Value = Change> {
         }),
         3 => range().prop_map(|(start, size)| Change::Unmap { start, size }),
         1 => (0..BYTES).prop_map(|start| Change::Unmap { start, size: usize::MAX }),
-        // Of no bytes it is one of the differences.
+        // Empty areas are one of the differences.
         4 => (range(), 1_u8..8).prop_filter_map("empty", |((start, size), flags)| {
             (size > 0).then_some(Change::Protect { start, size, flags })
         }),
@@ -93,7 +93,8 @@ proptest! {
                 for size in (0..=BYTES).step_by(align) {
                     let (their, our) =
                         (theirs.free(address, size, align), ours.free(address, size, align));
-                    // Theirs may end beyond the limit, which is the end of the table here.
+                    // An area that the crate finds may end beyond the limit, which is the end of the table
+                    // here.
                     let within = their.filter(|start| start + size <= BYTES);
                     prop_assert_eq!(within, our, "{} bytes from {}", size, address);
                 }
@@ -103,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_found_free_ends_within_the_limit() {
+fn a_free_area_ends_within_the_limit() {
     let limit = memory_addr::va_range!(0..0x3000);
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
@@ -132,7 +133,7 @@ fn a_set_has_a_space_for_its_page_tables() {
     set.map(area(0x10_0000, 16), &mut table, false).unwrap();
     let taken = set.map(area(0x10_4000, 1), &mut table, false);
     assert_eq!(taken, Err(MappingError::AlreadyExists));
-    // Faults go by the set, and its lock.
+    // Page faults go through the set and its lock.
     for page in 0..16 {
         cpu.store(&*space, VirtAddr(0x10_0000) + page * PAGE as u64, page).unwrap();
     }
@@ -146,7 +147,7 @@ fn a_set_has_a_space_for_its_page_tables() {
     assert_eq!(listed, [(0x10_0000, 2), (0x10_2000, 2), (0x10_4000, 4), (0x10_c000, 4)]);
     assert_eq!(space.resident(), 12);
 
-    // What is not made of pages is refused.
+    // An area that does not consist of whole pages is rejected.
     let odd = MemoryArea::new(va!(0x20_0800), PAGE, Protection::READ, Anonymous::default());
     assert_eq!(set.map(odd, &mut table, false), Err(MappingError::BadState));
     set.clear(&mut table).unwrap();
@@ -155,7 +156,7 @@ fn a_set_has_a_space_for_its_page_tables() {
 }
 
 #[test]
-fn what_a_backend_could_not_unmap_stays_and_what_was_before_it_is_gone() {
+fn areas_before_one_that_a_backend_cannot_unmap_are_gone() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let space = Arc::new(Space::new(&cpu).unwrap());

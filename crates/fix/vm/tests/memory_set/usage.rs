@@ -1,11 +1,11 @@
-// What a kernel does with memory_set. It is compiled twice, and what `the_crate` is is all that differs.
+// A kernel's use of memory_set. It is compiled twice, with another `the_crate` each time.
 
 use memory_addr::{AddrRange, VirtAddr, va, va_range};
 use the_crate::{MappingBackend, MappingError, MappingResult, MemoryArea, MemorySet};
 
 use super::{BYTES, Change, Listed, Table};
 
-/// Flags are bytes, of which 0 is nothing; the table has those of each address.
+/// Flags are bytes; 0 means unmapped. The table has the flags of each address.
 #[derive(Clone)]
 struct Bytes;
 
@@ -38,7 +38,7 @@ impl Kernel {
         Kernel { areas: MemorySet::default(), table: Table::default() }
     }
 
-    /// 0, or what went wrong by number.
+    /// 0, or the number of the error.
     pub(super) fn change(&mut self, change: &Change) -> u8 {
         let Kernel { areas, table } = self;
         let result: MappingResult = match *change {

@@ -2,61 +2,61 @@
 
 use knee_models::Detector::{self, Integration, Loom, Miri};
 
-/// Mutants by their names in the sources.
+/// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
-    // A flush that is missing, is late, or is not told to all or for all.
-    ("remove_no_flush", Integration("stepped", "what_is_unmapped_is_forgotten_by_all::x86_64")),
-    ("remove_no_flush", Integration("stepped", "what_is_discarded_is_forgotten_by_all::x86_64")),
-    ("protect_no_flush", Integration("stepped", "what_may_not_be_written_any_more_is_written_by_nobody::x86_64")),
-    ("fork_no_flush", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
-    ("unshare_no_flush", Integration("stepped", "what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own::x86_64")),
-    ("unshare_flush_last", Integration("stepped", "nobody_has_the_new_page_while_another_has_the_old_one::x86_64")),
-    ("flush_last", Integration("stepped", "frames_are_not_used_again_before_all_have_forgotten_them::x86_64")),
-    ("flush_after_leaves", Integration("stepped", "frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them::x86_64")),
-    ("takes_shared_at_once", Integration("stepped", "frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them::x86_64")),
-    ("skips_a_cpu", Integration("stepped", "what_is_unmapped_is_forgotten_by_all::x86_64")),
-    ("skips_a_cpu", Integration("stepped", "what_is_discarded_is_forgotten_by_all::x86_64")),
-    ("skips_a_cpu", Integration("stepped", "what_may_not_be_written_any_more_is_written_by_nobody::x86_64")),
-    ("skips_a_cpu", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
-    ("flushes_one_page", Integration("stepped", "what_is_unmapped_is_forgotten_by_all::x86_64")),
+    // A flush that is missing or late, or that leaves out a CPU or a page.
+    ("remove_no_flush", Integration("stepped", "unmap_flushes_all_cpus::x86_64")),
+    ("remove_no_flush", Integration("stepped", "discard_flushes_all_cpus::x86_64")),
+    ("protect_no_flush", Integration("stepped", "no_cpu_writes_to_a_page_that_became_read_only::x86_64")),
+    ("fork_no_flush", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
+    ("unshare_no_flush", Integration("stepped", "all_cpus_of_a_space_see_a_store_that_breaks_sharing::x86_64")),
+    ("unshare_flush_last", Integration("stepped", "no_cpu_has_the_new_page_while_another_has_the_old_one::x86_64")),
+    ("flush_last", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
+    ("flush_after_leaves", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
+    ("takes_shared_at_once", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
+    ("skips_a_cpu", Integration("stepped", "unmap_flushes_all_cpus::x86_64")),
+    ("skips_a_cpu", Integration("stepped", "discard_flushes_all_cpus::x86_64")),
+    ("skips_a_cpu", Integration("stepped", "no_cpu_writes_to_a_page_that_became_read_only::x86_64")),
+    ("skips_a_cpu", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
+    ("flushes_one_page", Integration("stepped", "unmap_flushes_all_cpus::x86_64")),
 
-    // A flush of what only some architectures cache.
-    ("fault_no_flush", Integration("stepped", "a_page_that_was_read_is_written_by_all::aarch64")),
-    ("fault_no_flush", Integration("stepped", "a_page_that_was_read_is_written_by_all::sv48")),
-    ("fault_keeps_tables", Integration("stepped", "a_page_that_was_read_is_written_by_all::sv48")),
-    ("prune_keeps_tables", Integration("stepped", "tables_are_not_used_again_before_all_have_flushed_them::aarch64")),
-    ("prune_keeps_tables", Integration("stepped", "tables_are_not_used_again_before_all_have_flushed_them::sv48")),
+    // A missing flush of entries that only some architectures cache.
+    ("fault_no_flush", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::aarch64")),
+    ("fault_no_flush", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::sv48")),
+    ("fault_keeps_tables", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::sv48")),
+    ("prune_keeps_tables", Integration("stepped", "tables_are_not_reused_before_all_cpus_have_flushed::aarch64")),
+    ("prune_keeps_tables", Integration("stepped", "tables_are_not_reused_before_all_cpus_have_flushed::sv48")),
 
-    // Somebody who does not wait for one.
-    ("no_wait_for_flush", Integration("stepped", "who_changes_pages_that_are_being_flushed_waits::x86_64")),
-    ("no_wait_for_parts", Integration("stepped", "who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others::x86_64")),
-    ("no_wait_for_fork", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
-    ("fault_while_forking", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
-    ("fault_while_leaving", Integration("stepped", "who_goes_to_a_page_that_is_on_its_way_out_waits::x86_64")),
-    ("unshare_while_flushing", Integration("stepped", "who_needs_a_copy_waits_for_the_flush_of_other_pages::x86_64")),
+    // An operation that does not wait for a flush.
+    ("no_wait_for_flush", Integration("stepped", "changing_pages_that_are_being_flushed_waits::x86_64")),
+    ("no_wait_for_parts", Integration("stepped", "unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others::x86_64")),
+    ("no_wait_for_fork", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
+    ("fault_while_forking", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
+    ("fault_while_leaving", Integration("stepped", "accessing_a_page_that_is_being_discarded_waits::x86_64")),
+    ("unshare_while_flushing", Integration("stepped", "breaking_sharing_waits_for_the_flush_of_other_pages::x86_64")),
 
-    // What is unmapped lazily.
-    ("one_tick_is_enough", Integration("stepped", "lazy::frames_are_not_used_again_before_the_last_has_ticked::x86_64")),
-    ("ticks_late", Integration("stepped", "lazy::what_is_learnt_in_a_tick_is_not_forgotten_by_it::x86_64")),
-    ("maps_what_lingers", Integration("stepped", "lazy::who_maps_what_others_know_has_them_forget_it::x86_64")),
-    ("gives_what_lingers", Integration("stepped", "lazy::what_lingers_is_not_mapped_where_there_is_room::x86_64")),
-    ("objects_linger", Integration("stepped", "lazy::not_all_that_is_unmapped_lingers::x86_64")),
-    ("keeps_what_lingers", Integration("stepped", "lazy::who_unmaps_interrupts_nobody_and_forgets_at_once::x86_64")),
+    // Lazy unmaps.
+    ("one_tick_is_enough", Integration("stepped", "lazy::frames_are_not_reused_before_the_last_cpu_has_ticked::x86_64")),
+    ("ticks_late", Integration("stepped", "lazy::translations_cached_in_a_tick_survive_it::x86_64")),
+    ("maps_what_lingers", Integration("stepped", "lazy::mapping_pages_that_others_have_cached_flushes_them::x86_64")),
+    ("gives_what_lingers", Integration("stepped", "lazy::map_anywhere_does_not_reuse_pages_that_wait_for_a_tick::x86_64")),
+    ("objects_linger", Integration("stepped", "lazy::unmapping_object_pages_or_many_pages_is_not_lazy::x86_64")),
+    ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own::x86_64")),
 
-    // Two at once.
-    ("visits_once", Integration("stepped", "races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made::x86_64")),
-    ("copy_not_locked", Integration("stepped", "races::who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made::x86_64")),
-    ("moves_together", Integration("stepped", "races::parts_of_a_mapping_that_two_move_stay_what_they_are::x86_64")),
-    ("forks_last", Integration("stepped", "races::who_copies_does_not_wait_for_who_comes_after::x86_64")),
-    ("forks_first", Integration("stepped", "races::who_waits_for_a_copy_does_not_wait_for_the_next::x86_64")),
-    ("forks_for_ever", Integration("stepped", "races::those_who_copy_without_end_wait_for_who_takes_pages_out::x86_64")),
+    // Two operations at once.
+    ("visits_once", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
+    ("copy_not_locked", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
+    ("moves_together", Integration("stepped", "races::parts_of_a_mapping_that_two_cpus_move_keep_their_content::x86_64")),
+    ("forks_last", Integration("stepped", "races::a_fork_does_not_wait_for_later_operations::x86_64")),
+    ("forks_first", Integration("stepped", "races::an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork::x86_64")),
+    ("forks_for_ever", Integration("stepped", "races::forks_in_a_loop_wait_for_an_operation_that_removes_pages::x86_64")),
 
-    // Frames that are lost, or written by two.
-    ("frames_stay", Integration("stepped", "frames_are_not_used_again_before_all_have_forgotten_them::x86_64")),
-    ("shared_frames_stay", Integration("stepped", "frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them::x86_64")),
-    ("unshare_no_release", Integration("stepped", "frames_of_two_spaces_come_back::x86_64")),
-    ("writes_to_shared", Integration("stepped", "a_copy_is_what_there_was_when_all_had_forgotten_how_to_write::x86_64")),
+    // Frames that are lost, or that two users write to.
+    ("frames_stay", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
+    ("shared_frames_stay", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
+    ("unshare_no_release", Integration("stepped", "shared_frames_are_freed_in_the_end::x86_64")),
+    ("writes_to_shared", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
 
     // The lock protocol.
     ("node_lock", Loom("modelled::two_who_map_pages_of_a_new_leaf_both_do")),
@@ -122,7 +122,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("eviction_begin", Loom("modelled::parts::operations_that_take_pages_out_of_an_object_exclude_each_other")),
     ("eviction_end", Loom("modelled::parts::operations_that_take_pages_out_of_an_object_exclude_each_other")),
 
-    // What CPUs find by entries of tables, without locks.
+    // Pages and tables that CPUs find without locks.
     ("page_publish", Loom("modelled::a_page_is_found_as_it_was_when_it_came")),
     ("protect_publish", Loom("modelled::a_page_that_is_protected_is_found_as_it_was_when_it_came")),
     ("table_publish", Loom("modelled::a_table_is_found_empty")),
@@ -139,7 +139,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_comes_or_keeps_it_out")),
     ("index_walk", Miri("backing::index::tests::a_walk_finds_tables_zeroed")),
 
-    // What CPUs find by entries of tables, in memory that loom cannot model: the kernel writes it without atomics.
+    // The same in memory that loom cannot model, because the kernel writes it without atomics.
     ("copy_publish", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
     ("hosted_walk", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
     ("hosted_walk", Miri("hosted::processor::tests::a_page_is_found_zeroed")),

@@ -1,7 +1,6 @@
-//! Every place that matters can be made wrong, and then a test has to notice: see the crate knee-models.
-//! `list.rs` names the test for each mutant. loom checks every order of the lock protocol's accesses, the
-//! single steps of `tests/stepped` check what is flushed, by when and for whom, and storms check the hosted
-//! machine.
+//! Each mutant is a planted mistake that a test must notice: see the crate knee-models. `list.rs` names the
+//! test for each mutant. loom checks every order of the lock protocol's accesses. The single steps of
+//! `tests/stepped` check which pages are flushed, when and on which CPUs. Storms check the hosted machine.
 
 mod list;
 
@@ -24,7 +23,7 @@ fn tests_pass_and_notice_each_mutant() {
     SUITE.check_integration();
 }
 
-/// Orderings of objects, which loom does not model: `scripts/sanitize vm miri`.
+/// Memory orderings of objects, which loom does not model. `scripts/sanitize vm miri` runs this.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

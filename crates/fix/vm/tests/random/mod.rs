@@ -1,6 +1,6 @@
-//! Numbers that look random, for tests that run as long as one wants.
+//! Pseudorandom numbers, for tests of adjustable length.
 
-/// Numbers that look random: xorshift.
+/// Pseudorandom numbers: xorshift.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -16,7 +16,8 @@ impl Random {
     }
 }
 
-/// How much longer than usual: `long` times with `KNEE_TORTURE=long`, which takes minutes.
+/// The factor by which a test runs longer: `long` with `KNEE_TORTURE=long`, which takes minutes, and
+/// otherwise 1.
 pub(crate) fn patience(long: u64) -> u64 {
     let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|is| is == "long");
     if is_long { long } else { 1 }

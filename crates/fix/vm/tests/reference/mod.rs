@@ -1,4 +1,4 @@
-//! What a space is without nodes and tables: runs of pages, and what was stored.
+//! The reference model of a space, without nodes and tables: runs of pages, and the words that were stored.
 //!
 //! `tests/model.rs`, the fuzz target `vm_space` and knee-baselines' `tests/designs` include this file, next to a
 //! trait `AddressSpace`: that of `space.rs`, or that of knee-baselines.
@@ -15,8 +15,8 @@ use crate::AddressSpace;
 pub(crate) const READ: Protection = Protection::READ;
 pub(crate) const WRITE: Protection = Protection::WRITE;
 
-/// Pages of the universe, by small numbers: around the ends of tables of three levels, where ranges are
-/// in one table, in two, or cover many.
+/// The pages of the model, by small numbers. They lie around the ends of tables of three levels, so that
+/// ranges are in one table, in two, or cover many.
 pub(crate) fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,
@@ -38,10 +38,10 @@ pub(crate) enum Operation {
     Load(Page),
 }
 
-/// What goes wrong: a change of the map, or an access.
+/// The error of a change or of an access.
 pub(crate) type Wrong = Result<MapError, Fault>;
 
-/// What is mapped: runs of pages, and what was stored in the first word of pages.
+/// Runs of mapped pages, and the first words of pages.
 #[derive(Default, Clone)]
 pub(crate) struct Model {
     runs: BTreeMap<Page, (Page, Protection)>,
@@ -54,7 +54,7 @@ impl Model {
         (page < end).then_some(protection)
     }
 
-    /// Cuts runs so that none goes across an end of these pages.
+    /// Splits runs at both ends of these pages.
     fn cut(&mut self, pages: Pages) {
         for at in [pages.start, pages.end] {
             let Some((&start, &(end, protection))) = self.runs.range(..at).next_back() else {
@@ -120,7 +120,7 @@ impl Model {
         }
     }
 
-    /// The runs, without borders between those that are alike.
+    /// The runs; adjacent runs that are alike are merged.
     fn mappings(&self) -> Vec<(Pages, Protection)> {
         let mut all: Vec<(Pages, Protection)> = Vec::new();
         for (&start, &(end, protection)) in &self.runs {
@@ -140,7 +140,7 @@ impl Model {
         }
     }
 
-    /// The space is whole, and says of all pages of the universe what this does.
+    /// Checks that the space is consistent and that all its pages are as in this model.
     pub(crate) fn check<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
         self.check_pages(cpu, space);
         assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
@@ -171,24 +171,24 @@ pub(crate) fn apply<'m, A: Architecture>(
     }
 }
 
-/// Pages that all spaces of a family may have mapped: fewer than the large ranges together.
+/// The quota of a family in pages: less than the large ranges together.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// Operations of a text, of four bytes each; more would need more memory than the machine has.
+/// The most operations of an input, of four bytes each; more would need more memory than the machine has.
 const MOST: usize = 120;
 
-/// A space and what it has to be.
+/// A space and its model.
 struct Member<'m> {
     space: Space<'m, Hosted>,
     model: Model,
-    /// What was mapped where the space wanted.
+    /// Ranges that `map_anywhere` has mapped.
     found: Vec<Pages>,
-    /// CPUs may know what was unmapped until they tick, as the space is lazy or was.
+    /// The space is or was lazy: CPUs may have unmapped pages cached until they tick.
     is_weak: bool,
 }
 
 impl<'m> Member<'m> {
-    /// The CPU goes to all pages of the universe, and knows those that are mapped.
+    /// Loads each page of the model, so that the CPU caches those that are mapped.
     fn go_everywhere(&mut self, cpu: &Processor<'m>) {
         if self.is_weak {
             cpu.tick();
@@ -200,18 +200,18 @@ impl<'m> Member<'m> {
     }
 }
 
-/// CPUs that take turns.
+/// The number of CPUs, which take turns.
 const CPUS: usize = 2;
 
-/// Which operation is next. While it is another CPU's, a CPU answers who wants it to forget pages.
+/// The number of the next operation. A CPU that waits for its turn answers shootdowns.
 #[derive(Default)]
 struct Turn(AtomicUsize);
 
 impl Turn {
-    /// Nobody waits any more, as somebody has panicked.
+    /// A thread has panicked, so nothing waits any more.
     const OVER: usize = usize::MAX;
 
-    /// Waits for this operation; whether it is to be done.
+    /// Waits for the turn of this operation. Returns false if a thread has panicked.
     fn wait(&self, cpu: &Processor<'_>, nr: usize) -> bool {
         loop {
             match self.0.load(Ordering::Acquire) {
@@ -223,7 +223,7 @@ impl Turn {
         }
     }
 
-    /// Calls `with`, which is this operation.
+    /// Calls `with`, which does this operation, and passes the turn on.
     fn take(&self, nr: usize, with: impl FnOnce()) {
         struct Next<'a>(&'a Turn, usize);
         impl Drop for Next<'_> {
@@ -237,11 +237,11 @@ impl Turn {
     }
 }
 
-/// Does what a text says, four bytes for each operation and its CPU, in two spaces of one quota, of which one may
-/// become a copy of the other at any time, and each lazy.
+/// Does the operations of an input, which has four bytes for each operation and its CPU. They use two spaces
+/// of one quota. At any time, one may be replaced by a fork of the other, and each may become lazy.
 ///
 /// # Panics
-/// If a space is not what it has to be.
+/// If a space differs from its model.
 pub(crate) fn family(text: &[u8]) {
     let machine = Hosted::new(1024, CPUS);
     let all = machine.free_frames();
@@ -258,7 +258,8 @@ pub(crate) fn family(text: &[u8]) {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
             take_turns(cpu, &turn, &quota, &family, text);
-            // The scope waits for what the thread does, and not for its end: who looks for leaks then finds it.
+            // The scope waits for the thread's closure, but not for its exit. A leak detector would find the
+            // memory of a thread that has not exited.
             other.join().expect("it has not panicked");
         });
         let cpu = machine.cpu(0);
@@ -270,7 +271,7 @@ pub(crate) fn family(text: &[u8]) {
     assert_eq!(machine.free_frames(), all, "all frames come back");
 }
 
-/// Does a CPU's operations of a text, when it is their turn.
+/// Does those operations of an input that are a CPU's, each in its turn.
 fn take_turns<'m>(
     cpu: Processor<'m>,
     turn: &Turn,
@@ -291,7 +292,7 @@ fn take_turns<'m>(
     turn.wait(&cpu, steps().count());
 }
 
-/// Does one operation of a text, and looks at what it leaves.
+/// Does one operation of an input, and checks the result.
 fn turn_of<'m>(
     cpu: &Processor<'m>,
     quota: &Quota,
@@ -315,7 +316,7 @@ fn turn_of<'m>(
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
         model.check_pages(cpu, space);
-        // To look at all nodes takes as long as many operations.
+        // Checking all nodes takes as long as many operations.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);
         }
@@ -377,7 +378,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
             count => Operation::Unmap(found.swap_remove(usize::from(first) % count)),
         },
     };
-    // What is mapped has to be known as it is.
+    // Only translations of unmapped pages may be stale, so only those need a tick here.
     if *is_weak && model.find(pages.start).is_none() {
         cpu.tick();
     }

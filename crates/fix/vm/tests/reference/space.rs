@@ -1,9 +1,9 @@
-//! Spaces of knee-vm as the reference knows address spaces.
+//! The trait by which the reference uses spaces of knee-vm.
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 
-/// What the reference compares. knee-baselines has more of it, for other designs.
+/// The operations that the reference compares. knee-baselines has a larger trait, for other designs.
 pub(crate) trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> {
     fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError>;
     fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;

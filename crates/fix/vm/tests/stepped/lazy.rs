@@ -1,5 +1,5 @@
-//! What is weaker in spaces that are lazy: CPUs go on to use what was unmapped until they tick, and nothing
-//! else.
+//! The weaker guarantees of lazy spaces: until its next tick, a CPU may go on using pages that were unmapped,
+//! and nothing else.
 
 use knee_vm::hosted::Architecture;
 use knee_vm::{Cpu, Fault, Object, Page, Pages, Protection, Sharing, Space};
@@ -8,7 +8,7 @@ use crate::each::on_each_architecture;
 use crate::machine::Stepped;
 use crate::{ALL, FAR, HERE, NEXT, WRITE, only, with_space};
 
-/// A lazy space where `HERE` has 7, and the first CPU knows it.
+/// A lazy space where `HERE` holds 7 and the first CPU has cached its translation.
 fn with_lazy_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -19,7 +19,7 @@ fn with_lazy_space<A: Architecture>(
     });
 }
 
-fn who_unmaps_interrupts_nobody_and_forgets_at_once<A: Architecture>() {
+fn a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(changer, space, HERE, 8).unwrap();
         assert!(!machine.interrupts(|| space.unmap(changer, only(HERE)).unwrap()));
@@ -32,15 +32,16 @@ fn who_unmaps_interrupts_nobody_and_forgets_at_once<A: Architecture>() {
     });
 }
 
-/// Frames come back with the next that the CPU unmaps when all have ticked, and not before.
-fn frames_are_not_used_again_before_the_last_has_ticked<A: Architecture>() {
+/// Once all CPUs have ticked, the CPU's next unmap frees the frames of earlier ones. No frame is freed
+/// before.
+fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         let before = space.resident();
         let goes_on = |page| {
             machine.store(second, space, page, 1).unwrap();
             space.unmap(changer, only(page)).unwrap();
-            // A new frame that is not the one that the first CPU goes to.
+            // This needs a new frame, which must not be the one that the first CPU still uses.
             machine.store(changer, space, FAR - 1, 9).unwrap();
             space.discard(changer, only(FAR - 1)).unwrap();
             machine.load(first, space, HERE)
@@ -53,13 +54,13 @@ fn frames_are_not_used_again_before_the_last_has_ticked<A: Architecture>() {
         machine.tick(first, || ());
         assert!(!machine.interrupts(|| space.unmap(changer, only(NEXT + 2)).unwrap()));
         assert_eq!(goes_on(NEXT + 3), Err(Fault::Unmapped));
-        // Of the second CPU's pages all but the last were before its tick.
+        // All but the last of these pages were unmapped before the second CPU ticked.
         assert_eq!(space.resident(), before + 1);
     });
 }
 
-/// What a CPU learns in the interrupt, after it has forgotten, it forgets with the next.
-fn what_is_learnt_in_a_tick_is_not_forgotten_by_it<A: Architecture>() {
+/// What a CPU caches in the tick's interrupt, after the flush, stays until its next tick.
+fn translations_cached_in_a_tick_survive_it<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         machine.tick(first, || {
             assert_eq!(machine.load(first, space, HERE), Ok(7));
@@ -74,14 +75,14 @@ fn what_is_learnt_in_a_tick_is_not_forgotten_by_it<A: Architecture>() {
     });
 }
 
-/// Nobody finds old content where something is mapped, whoever has mapped it.
-fn who_maps_what_others_know_has_them_forget_it<A: Architecture>() {
+/// Once a page is mapped again, by any CPU, no CPU finds its old content.
+fn mapping_pages_that_others_have_cached_flushes_them<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         for pages in [only(HERE), Pages::new(HERE, 600)] {
             machine.store(first, space, HERE, 7).unwrap();
             space.unmap(changer, only(HERE)).unwrap();
             space.unmap(second, ALL).unwrap();
-            // What is mapped elsewhere, in the same table, is nobody's business.
+            // Mapping another page of the same table interrupts no CPU.
             assert!(!machine.interrupts(|| space.map(second, only(NEXT), WRITE).unwrap()));
             space.unmap(second, only(NEXT)).unwrap();
             space.map(second, pages, WRITE).unwrap();
@@ -90,8 +91,8 @@ fn who_maps_what_others_know_has_them_forget_it<A: Architecture>() {
     });
 }
 
-/// And their addresses are nobody's before that.
-fn what_lingers_is_not_mapped_where_there_is_room<A: Architecture>() {
+/// `map_anywhere` does not reuse addresses before all CPUs have flushed them.
+fn map_anywhere_does_not_reuse_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         let map = || space.map_anywhere(changer, 3, WRITE).unwrap();
         let pages = map();
@@ -100,14 +101,14 @@ fn what_lingers_is_not_mapped_where_there_is_room<A: Architecture>() {
         let other = map();
         assert!(!other.overlaps(pages));
         machine.tick_all([first, second, changer]);
-        // It had no page, so it is free at once.
+        // No page of the range was present, so the range is free at once.
         assert!(!machine.interrupts(|| space.unmap(changer, other).unwrap()));
         let again = [map(), map()];
         assert!(again.contains(&pages) && again.contains(&other), "{again:?}");
     });
 }
 
-fn what_lingers_comes_back_when_memory_is_scarce<A: Architecture>() {
+fn settle_frees_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         let before = space.resident();
         space.unmap(changer, only(HERE)).unwrap();
@@ -115,7 +116,7 @@ fn what_lingers_comes_back_when_memory_is_scarce<A: Architecture>() {
         assert!(machine.interrupts(|| space.settle(changer)));
         assert_eq!(space.resident(), before - 1);
         assert_eq!(machine.load(first, space, HERE), Err(Fault::Unmapped));
-        // Nobody is asked for what all have forgotten.
+        // No CPU is interrupted for pages that all CPUs have flushed.
         space.map(changer, only(HERE), WRITE).unwrap();
         machine.store(first, space, HERE, 1).unwrap();
         space.unmap(changer, only(HERE)).unwrap();
@@ -125,8 +126,8 @@ fn what_lingers_comes_back_when_memory_is_scarce<A: Architecture>() {
     });
 }
 
-/// What is unmapped of an object, or of which much is present: as ever.
-fn not_all_that_is_unmapped_lingers<A: Architecture>() {
+/// Unmapping pages of an object, or more than 64 present pages, interrupts CPUs as in other spaces.
+fn unmapping_object_pages_or_many_pages_is_not_lazy<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let object = Object::new(changer, 4).unwrap();
         let pages = Pages::new(Page(1000), 4);
@@ -147,8 +148,8 @@ fn not_all_that_is_unmapped_lingers<A: Architecture>() {
     });
 }
 
-/// CPUs that do not tick are interrupted once for many ranges.
-fn many_that_linger_are_forgotten_together<A: Architecture>() {
+/// CPUs that do not tick are interrupted once for 32 ranges.
+fn many_ranges_that_wait_are_flushed_together<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let many = Pages::new(Page(1000), 100);
         space.map(changer, many, WRITE).unwrap();
@@ -159,7 +160,7 @@ fn many_that_linger_are_forgotten_together<A: Architecture>() {
             if machine.interrupts(|| space.unmap(changer, only(page)).unwrap()) {
                 interrupted.push(page - many.start);
                 assert_eq!(machine.load(first, space, page - 1), Err(Fault::Unmapped));
-                // The one of this page is the next that waits.
+                // Only the range of this page waits now.
                 assert_eq!(space.resident(), before + 1);
             }
         }
@@ -167,8 +168,8 @@ fn many_that_linger_are_forgotten_together<A: Architecture>() {
     });
 }
 
-/// A copy has nothing of what lingers, and is lazy itself.
-fn what_lingers_is_not_copied<A: Architecture>() {
+/// A copy does not contain pages that wait for a tick, and is lazy itself.
+fn a_fork_does_not_copy_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         let copy = space.fork(changer).unwrap();
@@ -182,8 +183,8 @@ fn what_lingers_is_not_copied<A: Architecture>() {
     });
 }
 
-/// A space ends with what lingers in it.
-fn what_lingers_ends_with_its_space<A: Architecture>() {
+/// A space may be dropped while some of its pages wait for a tick.
+fn a_space_may_be_dropped_while_pages_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|_, space, [_, _, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
         assert_eq!(space.resident(), 1);
@@ -191,14 +192,14 @@ fn what_lingers_ends_with_its_space<A: Architecture>() {
 }
 
 on_each_architecture!(
-    who_unmaps_interrupts_nobody_and_forgets_at_once,
-    frames_are_not_used_again_before_the_last_has_ticked,
-    what_is_learnt_in_a_tick_is_not_forgotten_by_it,
-    who_maps_what_others_know_has_them_forget_it,
-    what_lingers_is_not_mapped_where_there_is_room,
-    what_lingers_comes_back_when_memory_is_scarce,
-    not_all_that_is_unmapped_lingers,
-    many_that_linger_are_forgotten_together,
-    what_lingers_is_not_copied,
-    what_lingers_ends_with_its_space,
+    a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own,
+    frames_are_not_reused_before_the_last_cpu_has_ticked,
+    translations_cached_in_a_tick_survive_it,
+    mapping_pages_that_others_have_cached_flushes_them,
+    map_anywhere_does_not_reuse_pages_that_wait_for_a_tick,
+    settle_frees_pages_that_wait_for_a_tick,
+    unmapping_object_pages_or_many_pages_is_not_lazy,
+    many_ranges_that_wait_are_flushed_together,
+    a_fork_does_not_copy_pages_that_wait_for_a_tick,
+    a_space_may_be_dropped_while_pages_wait_for_a_tick,
 );

@@ -1,5 +1,5 @@
-//! A machine whose CPUs are on one thread, or on two that run in turns, so that a test says what others do
-//! while a CPU has them asked to forget pages, or waits.
+//! A machine whose CPUs are on one thread, or on two threads that take turns. A test determines what the
+//! other CPUs do while a CPU shoots down pages or waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// What a CPU does when it would wait: only the test can go on.
+/// The panic of an operation that would wait for another CPU: then only the test can go on.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.
@@ -27,23 +27,23 @@ struct Translation {
     frame: Frame,
     protection: Protection,
     is_global: bool,
-    /// The frame's, when this was made.
+    /// The frame's generation when the CPU cached this.
     generation: u64,
 }
 
 /// A table that a CPU has found on a walk, with the generation of its frame.
 type CachedTable = Option<(Frame, u64)>;
 
-/// What a CPU has cached. What was absent is `None`.
+/// What a CPU has cached; `None` for an entry that was absent.
 #[derive(Default)]
 struct Tlb {
-    /// By space and page.
+    /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// By space, level, and number of the entry among all of the level.
+    /// Tables by space, level, and number of the entry among all entries of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 
-/// Pages of an entry are `1 << shift(level)`.
+/// An entry of this level maps `1 << shift(level)` pages.
 fn shift(level: u8) -> u32 {
     9 * u32::from(level)
 }
@@ -70,10 +70,10 @@ enum Source {
     Cache,
 }
 
-/// The kernel's entry in all uppermost tables: of a table that nobody else frees.
+/// The kernel's entry in each root table: it names a table that only the kernel frees.
 pub(crate) const KERNEL: u64 = 0x7777_7003;
 
-/// CPUs of which one runs at a time. Its frames are those of a hosted machine.
+/// CPUs of which one runs at a time, with the frames of a hosted machine.
 pub(crate) struct Stepped<A: Architecture> {
     turns: Arc<Turns>,
     epoch: Domain<InTurns>,
@@ -81,29 +81,29 @@ pub(crate) struct Stepped<A: Architecture> {
     generations: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
     ticks: Ticks,
-    /// How often CPUs were interrupted, and which the last time.
+    /// How often CPUs were interrupted.
     interrupts: Cell<u64>,
     interrupted: RefCell<Vec<usize>>,
     others: Cell<Option<Others>>,
 }
 
-/// What others do, and where.
+/// What the other CPUs do, and when.
 type Others = (At, *mut dyn FnMut());
 
-/// Where others come in.
+/// The moment at which the other CPUs run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum At {
-    /// CPUs are asked to forget pages: the first time.
+    /// The first time that an operation shoots down pages, before any CPU flushes them.
     Interrupt,
-    /// An operation asks for the platform, as before each lock and each wait: each time.
+    /// Each time that an operation uses the platform, as it does before each lock and each wait.
     Platform,
 }
 
-// SAFETY: `with_machine` alone makes it, and its users stay on that thread but for those that run in turns
-// with it.
+// SAFETY: only `with_machine` makes it. Its users are on that thread, or on a thread that takes turns with
+// it.
 unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
-/// Calls `with` with a machine and its three CPUs. All frames come back.
+/// Calls `with` with a machine and its three CPUs, and checks that all frames are freed at the end.
 pub(crate) fn with_machine<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, [Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -121,12 +121,12 @@ pub(crate) fn with_machine<A: Architecture>(
     };
     let all = machine.hosted.free_frames();
     (0..3).for_each(|cpu| machine.ticks.cpu_online(cpu));
-    // SAFETY: one thread has all of them, each once.
+    // SAFETY: this thread alone has them, each of them once.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
     assert_eq!(machine.hosted.free_frames(), all, "all frames come back");
 }
 
-/// Whether an operation waits for another CPU. Then it is abandoned.
+/// Whether an operation waits for another CPU. An operation that waits is abandoned.
 pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
     match catch_unwind(AssertUnwindSafe(operation)) {
         Ok(_) => false,
@@ -136,12 +136,12 @@ pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
 }
 
 impl<A: Architecture> Stepped<A> {
-    /// Runs `operation`, and `others` where it first has CPUs asked to forget pages, before any has.
+    /// Runs `operation`, and `others` at its first shootdown, before any CPU has flushed.
     pub(crate) fn meanwhile<R>(&self, others: impl FnMut(), operation: impl FnOnce() -> R) -> R {
         self.at(At::Interrupt, others, operation)
     }
 
-    /// Runs `operation`, and `others` again and again meanwhile.
+    /// Runs `operation`, and `others` again and again while it runs.
     pub(crate) fn all_the_while<R>(
         &self,
         others: impl FnMut(),
@@ -157,8 +157,8 @@ impl<A: Architecture> Stepped<A> {
             others();
         };
         let pointer: *mut (dyn FnMut() + '_) = &raw mut others;
-        // SAFETY: only the lifetime changes. It is called while `operation` runs at most: it is taken back
-        // below, and if that panics nobody uses the machine any more.
+        // SAFETY: only the lifetime changes. The closure is called only while `operation` runs: it is removed
+        // below, and if `operation` panics, nothing uses the machine any more.
         let pointer = unsafe {
             std::mem::transmute::<*mut (dyn FnMut() + '_), *mut (dyn FnMut() + 'static)>(pointer)
         };
@@ -172,7 +172,7 @@ impl<A: Architecture> Stepped<A> {
     fn come_in(&self, here: At) {
         let Some((at, others)) = self.others.take() else { return };
         if at == here {
-            // SAFETY: `at` is running, and waits for us.
+            // SAFETY: `at` is running, and has the closure until this returns.
             unsafe { (*others)() };
         }
         if (at, here) != (At::Interrupt, At::Interrupt) {
@@ -180,7 +180,7 @@ impl<A: Architecture> Stepped<A> {
         }
     }
 
-    /// A CPU forgets everything, and then does something before it is back.
+    /// A CPU ticks: it flushes its TLB and then calls `then`, before its interrupt handler returns.
     pub(crate) fn tick(&self, cpu: &Cpu<'_, Stepped<A>>, then: impl FnOnce()) {
         self.ticks.tick(cpu.number(), || {
             *self.tlbs[cpu.number()].borrow_mut() = Tlb::default();
@@ -203,27 +203,27 @@ impl<A: Architecture> Stepped<A> {
         self.interrupts.get() > before
     }
 
-    /// Those that were interrupted the last time.
+    /// The CPUs that the last shootdown interrupted.
     pub(crate) fn interrupted(&self) -> Vec<usize> {
         self.interrupted.borrow().clone()
     }
 
-    /// A CPU goes to another space.
+    /// A CPU leaves a space.
     pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped<A>>, space: &Space<'m, Stepped<A>>) {
-        // SAFETY: it is this thread, and the CPU knows nothing of the space then.
+        // SAFETY: this thread is the CPU, which has nothing of the space cached after the flush.
         unsafe {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
     }
 
-    /// What the kernel has in the uppermost table of a space.
+    /// The kernel's entry in the root table of a space.
     pub(crate) fn kernel(&self, table: Frame) -> u64 {
         self.kernel_of(table).load(Relaxed)
     }
 
     fn kernel_of(&self, table: Frame) -> &AtomicU64 {
-        // SAFETY: the last word of a table, which is there as long as the space.
+        // SAFETY: it is the last word of a table, which exists as long as the space.
         unsafe { self.address(table).cast::<AtomicU64>().add(511).as_ref() }
     }
 
@@ -254,7 +254,7 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        // Faults in a row that cached entries raised.
+        // Faults in a row that cached entries have raised.
         let mut cached_faults = 0;
         loop {
             match self.translate(cpu, space, page, access) {
@@ -356,12 +356,12 @@ impl<A: Architecture> Stepped<A> {
     }
 }
 
-// SAFETY: frames are the hosted machine's; CPUs forget at once.
+// SAFETY: the frames are the hosted machine's, and each CPU of the set has flushed when `shoot_down` returns.
 unsafe impl<A: Architecture> Machine for Stepped<A> {
     type Platform = InTurns;
     type Format = A;
 
-    /// As for the hosted machine.
+    /// As on the hosted machine.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Self::Platform> {
@@ -381,10 +381,10 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
             self.frame_recycled(frame);
-            // SAFETY: nobody uses the frame. What is found in it later is no zero.
+            // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
             unsafe { self.address(frame).write_bytes(0xa5, PAGE) };
         }
-        // SAFETY: said by the caller.
+        // SAFETY: the caller's contract is the same.
         unsafe { self.hosted.free(frames) }
     }
 
@@ -415,7 +415,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         self.interrupts.set(self.interrupts.get() + 1);
         *self.interrupted.borrow_mut() = on.iter().collect();
         for cpu in on.iter() {
-            // SAFETY: as with all others, it is this thread.
+            // SAFETY: this thread is all CPUs.
             unsafe { self.flush_local(cpu, space, pages) };
         }
     }

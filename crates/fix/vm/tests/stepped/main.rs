@@ -1,5 +1,5 @@
-//! What other CPUs find before, while and after one has them forget pages: in this order, each time. The
-//! machine notices who goes to a frame that he should have forgotten.
+//! What other CPUs find before, during and after a shootdown, in a fixed order. The machine panics if a CPU
+//! uses a frame through a translation that it should have flushed.
 
 #[path = "../architectures/each.rs"]
 mod each;
@@ -28,15 +28,15 @@ fn only(page: Page) -> Pages {
     Pages::new(page, 1)
 }
 
-/// A space of a machine of three CPUs, where `ALL` may be written. They are numbered so that the one who
-/// changes things, the last of them, is not the one who comes first when CPUs are asked.
+/// A space of a machine with three CPUs, where `ALL` is mapped writable. The CPU that changes mappings has
+/// the highest number, because a shootdown begins with the lowest.
 fn with_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
     with_machine::<A>(|machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();
         space.map(&changer, ALL, WRITE).unwrap();
-        // They are CPUs of the space, in any case.
+        // Each of them becomes an active CPU of the space.
         for cpu in [&first, &second, &changer] {
             machine.load(cpu, &space, HERE).unwrap();
         }
@@ -44,7 +44,7 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// The same, and again with a space that is lazy: that is to make no difference.
+/// The same with a space that is not lazy and one that is, which must make no difference.
 fn with_any_space<A: Architecture>(
     with: impl for<'m> Fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -56,7 +56,7 @@ fn with_any_space<A: Architecture>(
     }
 }
 
-fn what_is_unmapped_is_forgotten_by_all<A: Architecture>() {
+fn unmap_flushes_all_cpus<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
@@ -71,7 +71,7 @@ fn what_is_unmapped_is_forgotten_by_all<A: Architecture>() {
     });
 }
 
-fn what_is_discarded_is_forgotten_by_all<A: Architecture>() {
+fn discard_flushes_all_cpus<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
@@ -86,7 +86,7 @@ fn what_is_discarded_is_forgotten_by_all<A: Architecture>() {
     });
 }
 
-fn what_may_not_be_written_any_more_is_written_by_nobody<A: Architecture>() {
+fn no_cpu_writes_to_a_page_that_became_read_only<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
             machine.store(first, space, page, 1).unwrap();
@@ -102,8 +102,8 @@ fn what_may_not_be_written_any_more_is_written_by_nobody<A: Architecture>() {
     });
 }
 
-/// By what its CPU has not forgotten yet, a program goes to a frame until it is told to forget it.
-fn frames_are_not_used_again_before_all_have_forgotten_them<A: Architecture>() {
+/// A program uses a frame by a cached translation until its CPU is told to flush it.
+fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         let others = || assert_eq!(machine.load(first, space, HERE), Ok(7));
@@ -114,10 +114,8 @@ fn frames_are_not_used_again_before_all_have_forgotten_them<A: Architecture>() {
     });
 }
 
-/// The same where two spaces have the frame, and the other one lets go of it first.
-fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them<
-    A: Architecture,
->() {
+/// The same where two spaces share the frame, and the other space releases it first.
+fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         for removes in [Space::discard, Space::unmap] {
             machine.store(first, space, HERE, 7).unwrap();
@@ -132,8 +130,8 @@ fn frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotte
     });
 }
 
-/// Frames of two spaces whose entries have all gone are free.
-fn frames_of_two_spaces_come_back<A: Architecture>() {
+/// A frame that two spaces shared is free when neither maps it any more.
+fn shared_frames_are_freed_in_the_end<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         machine.store(first, space, FAR, 8).unwrap();
@@ -142,15 +140,15 @@ fn frames_of_two_spaces_come_back<A: Architecture>() {
         machine.store(first, space, FAR, 10).unwrap();
         copy.unmap(second, ALL).unwrap();
         space.unmap(changer, ALL).unwrap();
-        // What was unmapped lazily.
+        // Pages that were unmapped lazily.
         space.settle(changer);
         assert_eq!((space.resident(), copy.resident()), (0, 0));
     });
 }
 
-/// Otherwise it would be over while CPUs can go to the page still, and what is mapped there then would
-/// be seen to have the old content.
-fn who_changes_pages_that_are_being_flushed_waits<A: Architecture>() {
+/// Otherwise the operation would end while CPUs can still use the page, and a page that is mapped there
+/// afterwards would show the old content.
+fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
         let others = || {
@@ -159,7 +157,7 @@ fn who_changes_pages_that_are_being_flushed_waits<A: Architecture>() {
             assert!(waits(|| space.protect(first, only(NEXT), READ)));
             assert!(waits(|| space.discard(first, ALL)));
             assert!(waits(|| space.fork(first)));
-            // Pages of another table are nobody's business.
+            // Operations on another table do not wait.
             space.discard(first, only(FAR)).unwrap();
         };
         machine.meanwhile(others, || space.unmap(changer, only(HERE)).unwrap());
@@ -168,8 +166,8 @@ fn who_changes_pages_that_are_being_flushed_waits<A: Architecture>() {
     });
 }
 
-/// Who has gone to another space knows nothing that could go.
-fn who_has_left_a_space_is_not_interrupted_until_it_is_back<A: Architecture>() {
+/// A CPU that has left a space has no translations of it.
+fn a_cpu_that_has_left_a_space_is_not_interrupted<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(second, space, HERE, 2).unwrap();
@@ -189,9 +187,9 @@ fn who_has_left_a_space_is_not_interrupted_until_it_is_back<A: Architecture>() {
     });
 }
 
-/// The kernel's half of the tables is in each space, and none of it is a program's. On AArch64 the kernel has
+/// Each root table has the kernel's half, which no operation on user pages changes. On AArch64 the kernel has
 /// tables of its own.
-fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
+fn the_kernels_entries_stay<A: Architecture>() {
     if !A::HAS_KERNEL {
         return;
     }
@@ -212,7 +210,7 @@ fn what_the_kernel_has_in_tables_stays<A: Architecture>() {
     });
 }
 
-fn nobody_waits_when_pages_have_been_flushed<A: Architecture>() {
+fn changing_pages_that_have_been_flushed_does_not_wait<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, FAR, 1).unwrap();
@@ -222,14 +220,15 @@ fn nobody_waits_when_pages_have_been_flushed<A: Architecture>() {
     });
 }
 
-/// What others wrote before they were told is in the copy, and nothing that comes later.
-fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write<A: Architecture>() {
+/// The copy has everything that other CPUs wrote before they were interrupted, and nothing that they wrote
+/// later.
+fn a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = machine.meanwhile(
             || {
                 machine.store(first, space, HERE, 2).unwrap();
-                // That would not be in it, and what is written next by others would.
+                // Such a store would not be in the copy, but a later store of the first CPU would.
                 assert!(waits(|| machine.store(second, space, NEXT, 2)));
                 assert!(waits(|| machine.store(second, space, FAR, 2)));
                 assert!(waits(|| space.unmap(second, only(FAR))));
@@ -246,11 +245,11 @@ fn a_copy_is_what_there_was_when_all_had_forgotten_how_to_write<A: Architecture>
     });
 }
 
-fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own<A: Architecture>() {
+fn all_cpus_of_a_space_see_a_store_that_breaks_sharing<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = space.fork(changer).unwrap();
-        // He knows the page that both have.
+        // The second CPU caches the translation of the shared page.
         assert_eq!(machine.load(second, space, HERE), Ok(1));
         machine.store(first, space, HERE, 2).unwrap();
         assert_eq!(machine.load(second, space, HERE), Ok(2));
@@ -258,8 +257,8 @@ fn what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own<A: Architec
     });
 }
 
-/// One who has the new page and one who has the old one would each not see what the other writes.
-fn nobody_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
+/// A CPU with the new page and a CPU with the old one would not see each other's stores.
+fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
@@ -276,13 +275,13 @@ fn nobody_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// The flush of a copy would be over with that of somebody else's pages.
-fn who_needs_a_copy_waits_for_the_flush_of_other_pages<A: Architecture>() {
+/// Otherwise the copy's flush would count as over when that of the other pages ends.
+fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, NEXT, 1).unwrap();
         let copy = space.fork(changer).unwrap();
-        // Of one's own.
+        // The space now has a page of its own.
         machine.store(first, space, NEXT, 2).unwrap();
         let others = || assert!(waits(|| machine.store(second, space, HERE, 2)));
         machine.meanwhile(others, || space.unmap(changer, only(NEXT)).unwrap());
@@ -291,8 +290,8 @@ fn who_needs_a_copy_waits_for_the_flush_of_other_pages<A: Architecture>() {
     });
 }
 
-/// What is discarded is still what others of the space have, until they have forgotten it.
-fn who_goes_to_a_page_that_is_on_its_way_out_waits<A: Architecture>() {
+/// Other CPUs of the space may use a discarded page until they have flushed it.
+fn accessing_a_page_that_is_being_discarded_waits<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let _copy = space.fork(changer).unwrap();
@@ -307,9 +306,9 @@ fn who_goes_to_a_page_that_is_on_its_way_out_waits<A: Architecture>() {
     });
 }
 
-/// An object finds where it is mapped until all CPUs have forgotten all of that: else its pages would be
-/// somebody else's while one of them goes there.
-fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others<A: Architecture>() {
+/// An object finds its mappings until all CPUs have flushed all of their pages. Otherwise its frames could be
+/// reused while a CPU still accesses them.
+fn unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
         // Two pages at the end of a table, and two of the next.
@@ -322,13 +321,14 @@ fn who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others<A: Arc
             assert_eq!(machine.load(first, space, ones.start), Ok(7));
         };
         machine.meanwhile(meanwhile, || space.unmap(changer, ones).unwrap());
-        // Who waited was not let go on here, so that the object still finds the mapping.
+        // The second CPU's unmap was abandoned, so the object still finds that part of the mapping.
         object.discard(changer, 0..4);
     });
 }
 
-/// What a CPU has cached of a table, or of its absence, is flushed when it is freed, or after one fault too many.
-fn tables_are_not_used_again_before_all_have_flushed_them<A: Architecture>() {
+/// A cached table, or its cached absence, is flushed when the table is freed, or by the page fault that finds
+/// the cached entry out of date.
+fn tables_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, FAR] {
             machine.store(first, space, page, 1).unwrap();
@@ -337,7 +337,7 @@ fn tables_are_not_used_again_before_all_have_flushed_them<A: Architecture>() {
         space.unmap(changer, ALL).unwrap();
         space.settle(changer);
         assert!(space.prune(changer, space.pages()) > 0);
-        // Frames that were tables are pages now.
+        // Reuses the frames of the freed tables as pages.
         let others = Pages::new(Page(1 << 20), 64);
         space.map(changer, others, WRITE).unwrap();
         for page in others.iter() {
@@ -353,8 +353,8 @@ fn tables_are_not_used_again_before_all_have_flushed_them<A: Architecture>() {
     });
 }
 
-/// A CPU that has cached that a page may only be read, or is not there, faults until that is flushed.
-fn a_page_that_was_read_is_written_by_all<A: Architecture>() {
+/// A CPU that has cached that a page is read-only or absent faults until it flushes that entry.
+fn all_cpus_can_write_to_a_page_that_they_have_cached_read_only<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let cpus = [first, second, changer];
         space.protect(changer, ALL, READ).unwrap();
@@ -378,22 +378,22 @@ fn a_page_that_was_read_is_written_by_all<A: Architecture>() {
 }
 
 on_each_architecture!(
-    what_is_unmapped_is_forgotten_by_all,
-    tables_are_not_used_again_before_all_have_flushed_them,
-    a_page_that_was_read_is_written_by_all,
-    what_is_discarded_is_forgotten_by_all,
-    what_may_not_be_written_any_more_is_written_by_nobody,
-    frames_are_not_used_again_before_all_have_forgotten_them,
-    frames_of_two_spaces_are_not_used_again_before_all_cpus_of_both_have_forgotten_them,
-    frames_of_two_spaces_come_back,
-    who_changes_pages_that_are_being_flushed_waits,
-    who_has_left_a_space_is_not_interrupted_until_it_is_back,
-    what_the_kernel_has_in_tables_stays,
-    nobody_waits_when_pages_have_been_flushed,
-    a_copy_is_what_there_was_when_all_had_forgotten_how_to_write,
-    what_one_writes_to_a_page_of_two_spaces_is_seen_by_all_of_its_own,
-    nobody_has_the_new_page_while_another_has_the_old_one,
-    who_needs_a_copy_waits_for_the_flush_of_other_pages,
-    who_goes_to_a_page_that_is_on_its_way_out_waits,
-    who_unmaps_the_last_pages_of_an_object_waits_for_who_unmaps_the_others,
+    unmap_flushes_all_cpus,
+    tables_are_not_reused_before_all_cpus_have_flushed,
+    all_cpus_can_write_to_a_page_that_they_have_cached_read_only,
+    discard_flushes_all_cpus,
+    no_cpu_writes_to_a_page_that_became_read_only,
+    frames_are_not_reused_before_all_cpus_have_flushed,
+    shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed,
+    shared_frames_are_freed_in_the_end,
+    changing_pages_that_are_being_flushed_waits,
+    a_cpu_that_has_left_a_space_is_not_interrupted,
+    the_kernels_entries_stay,
+    changing_pages_that_have_been_flushed_does_not_wait,
+    a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries,
+    all_cpus_of_a_space_see_a_store_that_breaks_sharing,
+    no_cpu_has_the_new_page_while_another_has_the_old_one,
+    breaking_sharing_waits_for_the_flush_of_other_pages,
+    accessing_a_page_that_is_being_discarded_waits,
+    unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others,
 );

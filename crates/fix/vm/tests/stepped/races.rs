@@ -1,4 +1,4 @@
-//! Two operations at once, at each point where the second one may come in.
+//! Two operations at once: the second one begins at each possible point of the first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,10 +11,10 @@ use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
-/// A copy never keeps a page that the object has lost: an operation that takes pages out of the object finds
-/// the copy and its entries, at whatever point the copy is made.
-fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: Architecture>() {
-    // The copy is found by the object before the space, and after another.
+/// A copy never keeps a page that the object no longer has: an operation that removes pages from the object
+/// finds the copy and its entries, at whatever point the copy is made.
+fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture>() {
+    // The CPU numbers determine whether the object visits the copy before or after the other spaces.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
     for ((forks, discards), forks_first) in
         cpus.into_iter().flat_map(|cpus| [(cpus, true), (cpus, false)])
@@ -48,17 +48,17 @@ fn who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made<A: 
     }
 }
 
-/// Who takes pages out looks again for each copy that comes, but not for ever: they wait then.
-fn those_who_copy_without_end_wait_for_who_takes_pages_out<A: Architecture>() {
+/// An operation that removes pages starts over for each new copy. After a few passes, forks wait for it.
+fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
     with_machine::<A>(|machine, [first, second, changer]| {
         let object = Object::new(&changer, 1).unwrap();
         let space = Space::new(&changer).unwrap();
         space.map_object(&changer, only(Page(7)), &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(&first, &space, Page(7), 1).unwrap();
-        // Of the last ones, as many as there are frames for.
+        // The latest copies, as many as there are frames for.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
-            assert!(count < 1000, "it begins anew for ever");
+            assert!(count < 1000, "`discard` starts over for ever");
             if copies.len() == 20 {
                 copies.pop_front();
             }
@@ -79,9 +79,9 @@ fn those_who_copy_without_end_wait_for_who_takes_pages_out<A: Architecture>() {
     });
 }
 
-/// Wherever a copy begins beside who maps, writes and unmaps again and again: what was begun is done, and what
-/// comes next waits.
-fn who_copies_does_not_wait_for_who_comes_after<A: Architecture>() {
+/// A fork begins at any point beside a CPU that maps, stores and unmaps in a loop. An operation that has
+/// begun ends, and the next one waits for the fork.
+fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
     for is_lazy in [false, true] {
         at_each_point::<A>(|run| {
             with_machine::<A>(|machine, [changer, second, forker]| {
@@ -91,7 +91,7 @@ fn who_copies_does_not_wait_for_who_comes_after<A: Architecture>() {
                 machine.load(&second, &space, HERE).unwrap();
                 let (copy, has_begun) = (RefCell::new(None), Cell::new(false));
                 let mut change = || {
-                    // Before the last round, and before the one that has just begun.
+                    // Whether the fork had begun before the last round, and before this one.
                     let mut begun = [false; 2];
                     for round in 0..4 {
                         begun = [begun[1], has_begun.get()];
@@ -115,8 +115,8 @@ fn who_copies_does_not_wait_for_who_comes_after<A: Architecture>() {
     }
 }
 
-/// Who copies again and again lets others do something in between.
-fn who_waits_for_a_copy_does_not_wait_for_the_next<A: Architecture>() {
+/// A CPU that forks in a loop lets other operations run between two forks.
+fn an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork<A: Architecture>() {
     type Operation<A> = for<'m> fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, &Cpu<'m, Stepped<A>>);
     let map: Operation<A> = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();
     let store: Operation<A> = |machine, space, cpu| machine.store(cpu, space, HERE, 5).unwrap();
@@ -132,7 +132,7 @@ fn who_waits_for_a_copy_does_not_wait_for_the_next<A: Architecture>() {
                         begun = [begun[1], has_begun.get()];
                         machine.store(&forker, &space, HERE, round).unwrap();
                         space.fork(&forker).unwrap();
-                        assert!(!begun[0] || is_done.get(), "it waits for ever");
+                        assert!(!begun[0] || is_done.get(), "the operation waits for ever");
                     }
                 };
                 let mut operate = || {
@@ -147,8 +147,8 @@ fn who_waits_for_a_copy_does_not_wait_for_the_next<A: Architecture>() {
     }
 }
 
-/// Two move pages of one mapping in tables of their own.
-fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
+/// Two CPUs move pages of one mapping, each in a table of its own.
+fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     const PLACES: [Page; 2] = [Page(5), Page(520)];
     at_each_point::<A>(|run| {
         with_machine::<A>(|machine, cpus| {
@@ -158,7 +158,7 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
             space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
             for page in PLACES {
                 machine.store(&cpus[0], &space, page, page.0).unwrap();
-                // What is changed is said in the table of these pages from now on.
+                // From now on, the table of these pages records their extent.
                 space.protect(&cpus[0], only(page), READ).unwrap();
                 space.unmap(&cpus[0], only(page + 10)).unwrap();
             }
@@ -178,9 +178,9 @@ fn parts_of_a_mapping_that_two_move_stay_what_they_are<A: Architecture>() {
 }
 
 on_each_architecture!(
-    who_takes_pages_out_of_an_object_finds_those_of_a_copy_that_is_being_made,
-    those_who_copy_without_end_wait_for_who_takes_pages_out,
-    who_copies_does_not_wait_for_who_comes_after,
-    who_waits_for_a_copy_does_not_wait_for_the_next,
-    parts_of_a_mapping_that_two_move_stay_what_they_are,
+    removing_pages_from_an_object_finds_a_copy_that_is_being_made,
+    forks_in_a_loop_wait_for_an_operation_that_removes_pages,
+    a_fork_does_not_wait_for_later_operations,
+    an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork,
+    parts_of_a_mapping_that_two_cpus_move_keep_their_content,
 );

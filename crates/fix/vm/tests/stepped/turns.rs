@@ -1,5 +1,5 @@
-//! Two operations of which one comes in while the other one is at a certain point, each on a thread of its own:
-//! only one of them runs at a time, and the other one goes on where it has to wait.
+//! Two operations on two threads of which only one runs at a time. The second one begins when the first has
+//! reached a given point. When an operation has to wait, the other one runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -11,14 +11,14 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use crate::machine::{Stepped, Waits};
 
-/// Who goes on.
+/// The operation that runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Turn {
-    /// There is nobody else.
+    /// There is only one operation.
     Alone,
-    /// Who began, before so many points have passed.
+    /// The first one, which will pass this many points before the second begins.
     Before(u64),
-    /// The same, after the other one has come in.
+    /// The first one, after the second has begun.
     First,
     Second,
 }
@@ -26,13 +26,13 @@ enum Turn {
 #[derive(Debug)]
 struct State {
     turn: Turn,
-    /// How often turns were passed on since somebody got any further.
+    /// Turns since an operation has last made progress.
     passes: u32,
-    /// Those that are over.
+    /// Operations that have ended.
     over: u32,
 }
 
-/// Who goes on, and who waits.
+/// Lets two threads take turns.
 #[derive(Debug)]
 pub(crate) struct Turns {
     state: Mutex<State>,
@@ -46,10 +46,10 @@ impl Default for Turns {
     }
 }
 
-/// Both wait for each other if they get no further after so many turns.
+/// After this many turns without progress, the operations wait for each other.
 const MOST_PASSES: u32 = 1000;
 
-/// What one of the two has, who is over when it goes.
+/// Held by one of the two threads: dropping it marks the end of its operation.
 struct Part<'a> {
     turns: &'a Turns,
     other: Turn,
@@ -64,10 +64,10 @@ impl Drop for Part<'_> {
     }
 }
 
-/// One of two, of which one runs.
+/// A closure that runs on the second thread.
 struct Sent<T>(T);
 
-// SAFETY: threads that have parts of one machine run in turns, and who passes his on has a lock then.
+// SAFETY: the two threads that share a machine take turns, and pass the turn under a lock.
 unsafe impl<T> Send for Sent<T> {}
 
 impl<T: FnOnce()> Sent<T> {
@@ -86,7 +86,7 @@ impl Turns {
         drop(self.changed.wait_while(state, |state| state.turn != turn));
     }
 
-    /// Somebody is at a point where another may come in.
+    /// The running operation is at a point where the other one may begin.
     pub(crate) fn point(&self) {
         let mut state = self.state();
         state.passes = 0;
@@ -102,7 +102,7 @@ impl Turns {
         }
     }
 
-    /// Somebody waits: the other one goes on, or the operation is abandoned.
+    /// The running operation waits: the other one runs, or this one is abandoned if there is no other.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
         if matches!(state.turn, Turn::Alone | Turn::Before(_)) {
@@ -113,7 +113,7 @@ impl Turns {
         self.pass_on(state);
     }
 
-    /// The other one may go on, if he has come in and waits.
+    /// Lets the other operation run if it has begun.
     pub(crate) fn pass(&self) {
         let state = self.state();
         if matches!(state.turn, Turn::First | Turn::Second) && state.over == 0 {
@@ -130,8 +130,8 @@ impl Turns {
     }
 }
 
-/// Does `work` for each point of an operation at which others may come in: it calls what it is given with that
-/// operation and with what the others do.
+/// Calls `work` once for each point of an operation at which another one may begin. `work` calls its argument
+/// with a machine and the two operations.
 pub(crate) fn at_each_point<A: Architecture>(
     mut work: impl FnMut(&dyn Fn(&Stepped<A>, &mut dyn FnMut(), &mut dyn FnMut())),
 ) {
@@ -144,7 +144,7 @@ pub(crate) fn at_each_point<A: Architecture>(
     assert!(point > 5, "there are points in any operation");
 }
 
-/// Runs both. Whether the operation has as many points.
+/// Runs both operations. Returns whether the first one has reached this point.
 fn both<A: Architecture>(
     machine: &Stepped<A>,
     point: u64,
@@ -172,7 +172,7 @@ fn both<A: Architecture>(
     reached
 }
 
-/// The platform of threads that run in turns.
+/// The platform of threads that take turns.
 pub(crate) struct InTurns(pub(crate) std::sync::Arc<Turns>);
 
 // SAFETY: it is symmetric, and its fence is a full one.
