@@ -1,7 +1,8 @@
-//! Every order of the lock protocol's accesses: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release
-//! --lib modelled`.
+//! Loom models of the lock protocol, which try every order of its accesses: `RUSTFLAGS="--cfg loom" cargo
+//! test -p knee-vm --release --lib modelled`.
 //!
-//! Tables have four entries here: pages 0 to 3 are those of one leaf, and a branch above leaves has 16.
+//! Tables have four entries here: a leaf has 4 pages, the first one pages 0 to 3, and a branch above leaves
+//! has 16 pages.
 
 mod parts;
 
@@ -20,21 +21,21 @@ const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// Switches that no CPU asks for.
+/// Loom's preemption bound.
 const PREEMPTIONS: usize = 3;
 
 fn pages(start: u64, end: u64) -> Pages {
     Pages { start: Page(start), end: Page(end) }
 }
 
-/// A leaf that nothing is mapped in, as all its pages were unmapped.
+/// Creates a leaf in which no page is mapped, by unmapping its only page.
 fn leaf<const LEVELS: u8>(processor: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(processor, pages(0, 1), READ).unwrap();
     space.unmap(processor, pages(0, 1)).unwrap();
 }
 
 #[test]
-fn two_who_map_pages_of_a_new_leaf_both_do() {
+fn two_cpus_that_map_pages_of_a_new_leaf_both_succeed() {
     check::<2>(
         PREEMPTIONS,
         |_, _| (),
@@ -48,9 +49,9 @@ fn two_who_map_pages_of_a_new_leaf_both_do() {
     );
 }
 
-/// One finds no child below the root and locks that, while the other adds the child and uses it.
+/// One CPU finds no child below the root and locks the root, while the other one adds the child and uses it.
 #[test]
-fn who_looks_for_pages_of_a_new_leaf_does_not_disturb_who_makes_it() {
+fn a_lookup_in_a_new_leaf_does_not_disturb_the_cpu_that_creates_it() {
     check::<2>(
         PREEMPTIONS,
         |_, _| (),
@@ -64,7 +65,7 @@ fn who_looks_for_pages_of_a_new_leaf_does_not_disturb_who_makes_it() {
 }
 
 #[test]
-fn of_two_who_map_a_page_one_does() {
+fn of_two_cpus_that_map_a_page_one_succeeds() {
     check::<2>(
         PREEMPTIONS,
         leaf,
@@ -73,7 +74,7 @@ fn of_two_who_map_a_page_one_does() {
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
         |other, space| {
-            // In two leaves, so that the branch above says it.
+            // The range covers two leaves, so the branch above them records it.
             let result = space.map(other, pages(0, 8), WRITE);
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
@@ -87,7 +88,7 @@ fn of_two_who_map_a_page_one_does() {
 }
 
 #[test]
-fn two_who_fault_where_there_is_no_leaf_share_the_one_that_is_made() {
+fn two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_one() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| space.map(cpu, pages(0, 8), WRITE).unwrap(),
@@ -100,9 +101,9 @@ fn two_who_fault_where_there_is_no_leaf_share_the_one_that_is_made() {
     );
 }
 
-/// What a branch says goes to its child, while others look for it.
+/// An extent is handed down from a branch to its child, while another CPU looks it up.
 #[test]
-fn what_is_handed_down_to_a_leaf_is_found() {
+fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
     check::<2>(
         2,
         |cpu, space| space.map(cpu, pages(0, 8), READ).unwrap(),
@@ -115,10 +116,10 @@ fn what_is_handed_down_to_a_leaf_is_found() {
     );
 }
 
-/// A leaf whose pages are said by the root, which hands them to the branch between: whoever looks has the
-/// lock of the leaf only.
+/// The extent of a leaf's pages is in the root, which hands it down to the branch between them. A CPU that
+/// looks it up holds only the leaf's lock.
 #[test]
-fn what_is_handed_down_to_a_branch_is_found() {
+fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     check::<3>(
         PREEMPTIONS,
         |cpu, space| {
@@ -131,9 +132,9 @@ fn what_is_handed_down_to_a_branch_is_found() {
     );
 }
 
-/// The same for who looks without any lock, as there is no leaf yet.
+/// The same for a CPU that looks it up without a lock, because there is no leaf yet.
 #[test]
-fn what_is_handed_down_to_a_branch_is_found_where_there_is_no_leaf() {
+fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     check::<3>(
         2,
         |cpu, space| space.map(cpu, pages(0, 32), READ).unwrap(),
@@ -143,9 +144,9 @@ fn what_is_handed_down_to_a_branch_is_found_where_there_is_no_leaf() {
     );
 }
 
-/// Nodes that others have made are found as they were made.
+/// A CPU that finds a node which another CPU has created finds it initialized.
 #[test]
-fn a_branch_that_somebody_makes_is_seen_whole() {
+fn a_new_branch_is_found_initialized() {
     check::<3>(
         2,
         |_, _| (),
@@ -160,9 +161,9 @@ fn a_branch_that_somebody_makes_is_seen_whole() {
     );
 }
 
-/// Two ranges that have nodes in common are locked in one order.
+/// Operations on two ranges with common nodes lock these nodes in one order.
 #[test]
-fn who_changes_pages_of_two_leaves_excludes_who_changes_those_of_one() {
+fn an_operation_on_two_leaves_excludes_one_on_a_single_leaf() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| {
@@ -178,28 +179,28 @@ fn who_changes_pages_of_two_leaves_excludes_who_changes_those_of_one() {
     );
 }
 
-/// A page that is there.
+/// Maps a page and stores to it.
 fn come<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), READ).unwrap();
     space.populate(cpu, pages(0, 1)).unwrap();
 }
 
-/// It goes, and what it had is somebody else's.
+/// Unmaps the page; its frame may then be reused.
 fn go<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.unmap(cpu, pages(0, 1)).unwrap();
     space.map(cpu, pages(2, 3), WRITE).unwrap();
     cpu.store(space, 2, 7).unwrap();
 }
 
-/// Who looks finds it as it was, or gone.
+/// A CPU that reads the page finds its content, or a fault.
 fn look<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     let found = cpu.load(space, 0);
     assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
 }
 
-/// A CPU that comes to a space is told of what goes, or finds it gone.
+/// A CPU that activates a space is sent the shootdown of a page, or finds it unmapped.
 #[test]
-fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
+fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     check::<2>(
         PREEMPTIONS,
         come,
@@ -212,9 +213,9 @@ fn who_comes_to_a_space_does_not_keep_what_is_unmapped() {
     );
 }
 
-/// As above, for one that leaves it in between, and is not told of what goes meanwhile.
+/// The same for a CPU that leaves the space in between, and is not sent shootdowns meanwhile.
 #[test]
-fn who_comes_back_to_a_space_does_not_keep_what_is_unmapped() {
+fn a_cpu_that_activates_a_space_again_does_not_keep_unmapped_pages() {
     check::<2>(
         2,
         come,
@@ -229,9 +230,9 @@ fn who_comes_back_to_a_space_does_not_keep_what_is_unmapped() {
     );
 }
 
-/// Pages are mapped again when those before have been forgotten.
+/// A page is mapped again only after all CPUs have flushed the old one.
 #[test]
-fn who_maps_pages_again_finds_no_old_content() {
+fn a_page_that_is_mapped_again_has_no_old_content() {
     check::<2>(
         2,
         |cpu, space| space.map(cpu, pages(0, 1), WRITE).unwrap(),
@@ -249,9 +250,9 @@ fn who_maps_pages_again_finds_no_old_content() {
     );
 }
 
-/// What is discarded while another goes there is one page or the other, and no frame is lost.
+/// A CPU that accesses a page while it is discarded gets the old page or the new one, and no frame is lost.
 #[test]
-fn a_page_that_is_discarded_comes_again() {
+fn a_page_that_is_discarded_can_be_faulted_in_again() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| {
@@ -272,9 +273,9 @@ fn a_page_that_is_discarded_comes_again() {
     );
 }
 
-/// A CPU that has found a leaf looks again if the leaf is taken out of the tree in the meantime.
+/// A CPU that has found a leaf starts over if the leaf is removed from the tree in the meantime.
 #[test]
-fn who_maps_in_a_leaf_that_goes_does_so_in_the_next() {
+fn mapping_in_a_leaf_that_is_pruned_uses_its_replacement() {
     check::<2>(
         PREEMPTIONS,
         leaf,
@@ -294,7 +295,7 @@ fn who_maps_in_a_leaf_that_goes_does_so_in_the_next() {
 
 /// As above, but the other CPU faults on a page that is already mapped, rather than mapping one.
 #[test]
-fn who_goes_to_a_page_of_a_leaf_that_goes_finds_it_in_the_next() {
+fn a_fault_in_a_leaf_that_is_pruned_uses_its_replacement() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| {
@@ -315,9 +316,10 @@ fn who_goes_to_a_page_of_a_leaf_that_goes_finds_it_in_the_next() {
     );
 }
 
-/// A copy is the space at one moment: before pages were unmapped, or after, whatever of that others have come to.
+/// A fork copies the space at one moment: before or after an unmap, however far the other CPU has got with
+/// it.
 #[test]
-fn a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none() {
+fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     check::<2>(
         2,
         |cpu, space| {
@@ -335,16 +337,16 @@ fn a_copy_has_all_pages_that_are_unmapped_meanwhile_or_none() {
     );
 }
 
-/// If a copy has a write, it also has those that came before. This includes the first write to a page.
+/// A copy that contains a store also contains all earlier ones. This includes the first store to a page.
 #[test]
-fn a_copy_has_what_was_written_before() {
+fn a_copy_with_a_store_has_the_earlier_stores() {
     check::<2>(
         2,
         |cpu, space| space.map(cpu, pages(0, 2), WRITE).unwrap(),
         |one, space| {
             let copy = space.fork(one).unwrap();
             let found = [0, 1].map(|page| one.load(&copy, page).unwrap());
-            // The first was written before the second.
+            // The first store came before the second one.
             assert!([[0, 0], [7, 0], [7, 8]].contains(&found), "{found:?}");
             assert_eq!([0, 1].map(|page| one.load(&copy, page).unwrap()), found);
         },
@@ -356,22 +358,22 @@ fn a_copy_has_what_was_written_before() {
     );
 }
 
-/// Page 0 has content; page 4, of another leaf, is mapped and not present.
+/// Stores to page 0. Page 4, of another leaf, is mapped and not present.
 fn fill_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), WRITE).unwrap();
     cpu.store(space, 0, 7).unwrap();
     space.map(cpu, pages(1, 2), WRITE).unwrap();
-    // The leaf of page 4 is there, and has no table.
+    // The leaf of page 4 exists, but has no table.
     space.map(cpu, pages(4, 5), WRITE).unwrap();
 }
 
-/// Page 0 goes, and the frame that comes next is its frame.
+/// Unmaps page 0; its frame is the next one that is allocated.
 fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.unmap(cpu, pages(0, 1)).unwrap();
 }
 
-/// Looks at a page when the space is active on the CPU already: to activate it executes a full fence, which would
-/// order what the entry's ordering has to.
+/// Loads a page while the space is active on the CPU. Activating it here would execute a full fence, which
+/// would hide a missing ordering of the entry.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
     space: &Of<LEVELS>,
@@ -382,7 +384,7 @@ fn load_while_active<const LEVELS: u8>(
 }
 
 #[test]
-fn a_page_is_found_as_it_was_when_it_came() {
+fn a_present_page_is_found_initialized() {
     check_asymmetric::<2>(
         PREEMPTIONS,
         fill_page_0,
@@ -396,7 +398,7 @@ fn a_page_is_found_as_it_was_when_it_came() {
 }
 
 #[test]
-fn a_page_that_is_protected_is_found_as_it_was_when_it_came() {
+fn a_protected_page_is_found_initialized() {
     check_asymmetric::<2>(
         PREEMPTIONS,
         fill_page_0,
@@ -410,9 +412,9 @@ fn a_page_that_is_protected_is_found_as_it_was_when_it_came() {
     );
 }
 
-/// Both frames of the leaf that comes are frames of pages that went: its table, and its page.
+/// The new leaf's table and its page reuse the frames of pages that were unmapped.
 #[test]
-fn a_table_is_found_empty() {
+fn a_new_table_is_found_empty() {
     check_asymmetric::<2>(
         PREEMPTIONS,
         |cpu, space| {
@@ -428,15 +430,15 @@ fn a_table_is_found_empty() {
     );
 }
 
-/// The frames of the branch's table and of the page are those of pages that went.
+/// The branch's table and the page reuse the frames of pages that were unmapped.
 #[test]
-fn a_table_of_a_branch_is_found_empty() {
+fn a_new_table_of_a_branch_is_found_empty() {
     check_asymmetric::<3>(
         2,
         |cpu, space| {
             fill_page_0(cpu, space);
             cpu.store(space, 1, 7).unwrap();
-            // The root has these, and no child for them.
+            // The root has the extent of these pages itself, without a child.
             space.map(cpu, pages(16, 48), READ).unwrap();
         },
         |one, space| {
@@ -449,7 +451,7 @@ fn a_table_of_a_branch_is_found_empty() {
 }
 
 #[test]
-fn a_page_that_is_moved_is_found_as_it_was() {
+fn a_moved_page_is_found_with_its_content() {
     check_asymmetric::<2>(
         2,
         |cpu, space| {
@@ -468,7 +470,7 @@ fn a_page_that_is_moved_is_found_as_it_was() {
     );
 }
 
-/// An extent that no other one is like in any part.
+/// An extent that differs from all others in each field.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);
     Extent {
@@ -477,8 +479,8 @@ fn extent(number: u64) -> Extent {
     }
 }
 
-/// While extents are those that `first` says, and somebody changes them by `write`, another reads them: they are in
-/// one of these `ways`.
+/// One thread changes the extents `first` by `write`, while another one reads them. The reader must find one
+/// of the states in `ways`.
 fn check_latched(
     first: &'static [u64],
     write: impl Fn(&LatchedExtents) + Sync + Send + Copy + 'static,
@@ -498,25 +500,25 @@ fn check_latched(
     });
 }
 
-/// Puts other copies there, of these extents.
+/// Replaces both copies by new ones with these extents.
 fn replace(latched: &LatchedExtents, numbers: &[u64]) {
     let copies = Box::new(ExtentLatch::with_room(2).unwrap());
-    // SAFETY: nobody else knows them, and one at a time comes here.
+    // SAFETY: no other thread has the copies, and only one thread at a time calls this.
     unsafe {
         copies.write(numbers.iter().map(|&number| extent(number)));
-        // There is no epoch here.
+        // The model has no epochs, so the old copies are freed at its end.
         let _old = latched.replace(copies);
     }
 }
 
 fn write(latched: &LatchedExtents, numbers: &[u64]) {
-    // SAFETY: one at a time comes here.
+    // SAFETY: only one thread at a time calls this.
     unsafe { latched.latch().unwrap().write(numbers.iter().map(|&number| extent(number))) };
 }
 
-/// The second write is to the copy that the reader may be in.
+/// The second write changes the copy that the reader may be reading.
 #[test]
-fn extents_are_found_as_they_were_at_one_moment() {
+fn a_reader_finds_the_extents_of_one_moment() {
     check_latched(
         &[1],
         |latched| {
@@ -528,14 +530,14 @@ fn extents_are_found_as_they_were_at_one_moment() {
 }
 
 #[test]
-fn extents_that_are_replaced_are_found_as_they_were_or_are() {
+fn a_reader_finds_replaced_extents_old_or_new() {
     check_latched(&[1], |latched| replace(latched, &[2, 3]), &[&[1], &[2, 3]]);
 }
 
-/// A child has extents before they are gone from its parent, which is written to once more: into the copy that the
-/// reader may be in.
+/// A child gets the extents before its parent loses them. The parent is written once more, to the copy that
+/// the reader may be reading.
 #[test]
-fn extents_that_are_handed_down_are_found_above_or_below() {
+fn extents_that_are_handed_down_are_found_in_the_parent_or_the_child() {
     check_symmetric(PREEMPTIONS, || {
         let both = Arc::new([LatchedExtents::new(), LatchedExtents::new()]);
         replace(&both[0], &[1]);

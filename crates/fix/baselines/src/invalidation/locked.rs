@@ -93,7 +93,7 @@ unsafe impl Invalidation for Locked {
     }
 
     unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
-        // A newer section may have passed its number on. Both numbers are finished when this section ends.
+        // May be the number of a newer section that has ended, which this section then stands for as well.
         let number = place.number.load(Relaxed);
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);

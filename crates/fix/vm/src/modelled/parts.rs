@@ -1,6 +1,6 @@
-//! Every order of the accesses of small protocols, without a machine around them: waits for a flush, a fork or
-//! a tick, reference counts, and locks other than those of nodes. Memory that one thread uses after another is
-//! a [`Guarded`] cell, in which loom finds two accesses that nothing orders.
+//! Loom models of small protocols, without a machine around them: waits for a flush, a fork or a tick,
+//! reference counts, and locks other than those of nodes. Memory that one thread uses after another is a
+//! [`Guarded`] cell, for which loom reports unordered accesses.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::tree::Tree;
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf};
 
-/// Switches that no thread asks for.
+/// Loom's preemption bound.
 const PREEMPTIONS: usize = 3;
 
-/// What two threads share: a part of the crate, and memory that it guards.
+/// The shared state of two threads: a part of the crate, and the memory that it guards.
 struct Shared<T> {
     part: T,
     memory: Guarded<u32>,
 }
 
-// SAFETY: loom has one thread, and sees who uses the memory when.
+// SAFETY: loom runs all its threads on one OS thread, and reports unordered accesses to the memory.
 unsafe impl<T> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Shared<T> {}
@@ -63,10 +63,10 @@ fn check<T: 'static>(
     });
 }
 
-/// A leaf that is being flushed. Its parent is not used.
+/// A leaf that is being flushed. The model does not use its parent.
 fn flushing_leaf() -> Leaf {
     let leaf = Leaf::new(Page(0), NonNull::<Branch>::dangling());
-    // SAFETY: its maker has locked it.
+    // SAFETY: a new leaf is locked by the thread that has created it.
     let others = unsafe { leaf.begin_flush(None) };
     assert!(others.is_some());
     leaf.unlock();
@@ -74,7 +74,7 @@ fn flushing_leaf() -> Leaf {
 }
 
 #[test]
-fn a_leaf_that_is_not_being_flushed_was_flushed_everywhere() {
+fn a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus() {
     check(
         flushing_leaf,
         |one| {
@@ -94,7 +94,7 @@ fn a_leaf_that_is_not_being_flushed_was_flushed_everywhere() {
 }
 
 #[test]
-fn a_space_that_nobody_forks_was_flushed_everywhere() {
+fn a_space_that_is_not_being_forked_was_flushed_on_all_cpus() {
     check(
         || {
             let fork_lock = ForkLock::new();
@@ -159,7 +159,7 @@ fn a_page_is_unused_when_all_cpus_have_ticked() {
         let mut is_known = false;
         use_page(other, &mut is_known);
         other.part.ticks.tick(0, || {
-            // It uses what it knows until the flush.
+            // It uses its cached translation until the flush.
             use_page(other, &mut is_known);
             is_known = false;
         });
@@ -168,7 +168,7 @@ fn a_page_is_unused_when_all_cpus_have_ticked() {
 }
 
 #[test]
-fn a_cpu_that_goes_uses_pages_no_more() {
+fn a_cpu_that_goes_offline_no_longer_uses_pages() {
     check(ticking, unmap, |other| {
         use_page(other, &mut false);
         other.part.ticks.cpu_offline(0);
@@ -176,7 +176,7 @@ fn a_cpu_that_goes_uses_pages_no_more() {
 }
 
 #[test]
-fn a_cpu_that_comes_finds_what_was_unmapped_before() {
+fn a_cpu_that_comes_online_sees_earlier_unmaps() {
     let away = || {
         let ticking = ticking();
         ticking.ticks.cpu_offline(0);
@@ -189,7 +189,7 @@ fn a_cpu_that_comes_finds_what_was_unmapped_before() {
 }
 
 #[test]
-fn a_cpu_that_is_not_in_a_set_uses_pages_no_more() {
+fn a_cpu_that_is_not_in_the_set_no_longer_uses_pages() {
     let one = || {
         let cpus = CpuSet::new(1).unwrap();
         cpus.add(0);
@@ -245,7 +245,7 @@ fn the_last_entry_of_a_frame_comes_after_all_accesses_by_others() {
 }
 
 #[test]
-fn a_frame_that_is_not_shared_is_accessed_by_nobody_else() {
+fn a_frame_that_is_not_shared_is_not_accessed_by_others() {
     check(
         shared_frame,
         |one| {
@@ -275,7 +275,7 @@ fn charge_five(shared: &Shared<Limited>, cpu: usize) {
 }
 
 #[test]
-fn two_cpus_that_come_to_the_rest_of_a_quota_do_not_get_the_same_pages() {
+fn two_cpus_that_charge_the_rest_of_a_quota_get_different_pages() {
     check(
         || {
             let quota = Arc::new(Quota::with_shares(2, 8).unwrap());
@@ -323,17 +323,17 @@ fn remaps_of_a_space_exclude_each_other() {
 /// A space on whose only CPU a page may still be cached.
 struct Settling {
     tree: Tree,
-    /// The tree's, at one address.
+    /// The tree's ticks, which stay at one address.
     ticks: Box<Ticks>,
-    /// Of the unmap of the page.
+    /// The ticket of the unmap of the page.
     ticket: u64,
 }
 
 #[test]
-fn a_page_is_unused_when_all_cpus_were_made_to_flush_it() {
+fn a_page_is_unused_after_all_cpus_have_flushed_it() {
     let settling = || {
         let (tree, ticks) = (tree(), Box::new(Ticks::new(1).unwrap()));
-        // SAFETY: they are used as long as the tree.
+        // SAFETY: the ticks live as long as the tree.
         unsafe { tree.set_ticks(Some(&ticks)) };
         ticks.cpu_online(0);
         tree.activate(0);
@@ -424,7 +424,7 @@ fn the_last_owner_of_an_object_frees_it_after_all_accesses_by_others() {
 }
 
 #[test]
-fn operations_that_take_pages_out_of_an_object_exclude_each_other() {
+fn operations_that_remove_pages_from_an_object_exclude_each_other() {
     let take_out = |shared: &Shared<ObjectCore>| {
         Model.wait_while(|| !shared.part.try_begin_eviction());
         shared.use_memory();
