@@ -1,4 +1,4 @@
-//! Boxes that fail instead of aborting when memory ends.
+//! Boxes whose allocation fails instead of aborting when memory is exhausted.
 
 use alloc::alloc::{Layout, alloc};
 use alloc::boxed::Box;

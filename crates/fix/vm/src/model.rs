@@ -1,5 +1,5 @@
-//! A machine for loom: tables of four entries, two CPUs that each remember what they know of tables, and
-//! a shootdown that waits for the access of the other.
+//! A machine for loom: tables of four entries, CPUs with a TLB each, and a shootdown that waits for accesses
+//! in progress.
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -23,16 +23,16 @@ use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Page, Protection};
 use crate::space::Space;
 
-/// CPUs, of which the first is the main thread's.
+/// The number of CPUs. The main thread is the first one.
 const CPUS: usize = 3;
 
-/// Frames, which are enough for all models.
+/// The number of frames, which suffices for all models.
 const FRAMES: u64 = 16;
 
-/// x86-64 with so many levels.
+/// x86-64 with this many levels.
 pub(crate) enum Levels<const LEVELS: u8> {}
 
-// SAFETY: it is x86-64's, which holds for any number of levels.
+// SAFETY: the encoding is that of `X86_64`, which is correct for any number of levels.
 unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
     const LEVELS: u8 = LEVELS_;
     const FAULT_FLUSH: FaultFlush = X86_64::FAULT_FLUSH;
@@ -57,7 +57,7 @@ struct Known {
     generation: u64,
 }
 
-/// By space and page.
+/// Translations by space and page.
 type Tlb = BTreeMap<(u64, Page), Known>;
 
 /// The machine.
@@ -65,21 +65,22 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
     metas: Box<[FrameMeta]>,
-    /// Of each frame. Not loom's: a frame that is used again too early is found in any order.
+    /// The generation of each frame. Not loom's atomics: a frame that is reused too early is detected in any
+    /// order.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
-    /// A CPU has the lock of its own while it goes to memory: nobody interrupts an access.
+    /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle.
     tlbs: [Mutex<Tlb>; CPUS],
 }
 
-// SAFETY: as the hosted machine's. Memory is loom's atomics, which are each of a word's use.
+// SAFETY: as for the hosted machine. Each word of memory is one of loom's atomics.
 unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     type Platform = Model;
     type Format = Levels<LEVELS>;
 
-    /// To write zeros over what loom knows would be too much for it.
+    /// Zeroing frames would add too many accesses to the models.
     const ZEROED: bool = true;
-    /// As for the hosted machine.
+    /// As on the hosted machine.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Model> {
@@ -119,7 +120,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         fence(SeqCst);
         for cpu in on.iter() {
-            // SAFETY: the TLB has a lock.
+            // SAFETY: the TLB's lock excludes the CPU that owns it.
             unsafe { self.flush_local(cpu, space, pages) };
         }
     }
@@ -152,7 +153,7 @@ pub(crate) struct Processor<const LEVELS: u8> {
     machine: &'static Tiny<LEVELS>,
 }
 
-// SAFETY: loom has one thread.
+// SAFETY: loom runs all its threads on one OS thread.
 unsafe impl<const LEVELS: u8> Send for Processor<LEVELS> {}
 
 impl<const LEVELS: u8> Deref for Processor<LEVELS> {
@@ -175,7 +176,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
     pub(crate) fn leave(&self, space: &Of<LEVELS>) {
         let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
         tlb.retain(|&(of, _), _| of != space.number());
-        // SAFETY: the CPU knows nothing of the space, and goes there when it has activated it again.
+        // SAFETY: the CPU has cached nothing of the space, and activates it again before its next access.
         unsafe { space.deactivate(&self.cpu) };
     }
 
@@ -235,22 +236,22 @@ struct World<const LEVELS: u8> {
     machine: NonNull<Tiny<LEVELS>>,
 }
 
-// SAFETY: loom has one thread.
+// SAFETY: loom runs all its threads on one OS thread.
 unsafe impl<const LEVELS: u8> Send for World<LEVELS> {}
 // SAFETY: as above.
 unsafe impl<const LEVELS: u8> Sync for World<LEVELS> {}
 
 impl<const LEVELS: u8> World<LEVELS> {
     fn processor(&self, number: usize) -> Processor<LEVELS> {
-        // SAFETY: processors go before the world.
+        // SAFETY: processors are dropped before the world.
         let machine = unsafe { self.machine.as_ref() };
         // SAFETY: each number is used once.
         Processor { cpu: unsafe { Cpu::new(machine, number) }, machine }
     }
 }
 
-/// Tries all orders of two CPUs in a space, with at most this many switches that no CPU asks for. `before`
-/// comes first, and `after` when both are done. All frames come back.
+/// Explores all orders of two CPUs in a space, with at most this many preemptions. `before` runs first, and
+/// `after` when both have ended. Checks that all frames are freed.
 pub(crate) fn check<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
@@ -261,8 +262,8 @@ pub(crate) fn check<const LEVELS: u8>(
     check_symmetric(preemptions, move || run(before, one, other, after));
 }
 
-/// The same on an asymmetric platform, where entering an epoch is no fence: there an access has to be ordered
-/// by itself.
+/// The same on an asymmetric platform, where entering an epoch executes no fence, so that each access must be
+/// ordered by itself.
 pub(crate) fn check_asymmetric<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
@@ -280,7 +281,7 @@ fn run<const LEVELS: u8>(
     after: impl Fn(&Processor<LEVELS>, &Of<LEVELS>),
 ) {
     let machine = NonNull::from(Box::leak(Box::new(Tiny::<LEVELS>::new())));
-    // SAFETY: it stays to the end of this function.
+    // SAFETY: the machine is freed at the end of this function.
     let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
     {
         // SAFETY: there is no other CPU 0.
@@ -302,10 +303,10 @@ fn run<const LEVELS: u8>(
         after(&first, &world.space);
         drop((own, second));
         let mut world = Arc::into_inner(world).expect("the other has none");
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no thread uses it any more.
         unsafe { ManuallyDrop::drop(&mut world.space) };
     }
     assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
-    // SAFETY: nobody has it any more.
+    // SAFETY: no thread uses it any more, and it came from a box.
     drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

@@ -1,6 +1,7 @@
-//! What an operation has to allocate before it can go on.
+//! The memory that an operation must allocate before it can continue.
 
-/// What an operation finds missing under locks. It gives the locks back, allocates it, and begins again.
+/// The memory that an operation lacks under its locks. It releases the locks, allocates the memory and
+/// restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// Nothing: the tree has changed.
@@ -19,7 +20,7 @@ pub(crate) enum Needed {
     Backings(usize),
 }
 
-/// How many of each that a tree is made of.
+/// Numbers of nodes and tables of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Nodes {
     pub(crate) leaves: usize,

@@ -119,7 +119,7 @@ fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
     for value in 1..ROUNDS.min(2_000) {
         replace(&writer, &source, Counted::boxed(&live, value));
         assert!(writer.garbage() < batch);
-        // Garbage, and the one in the source.
+        // The garbage, and the object in the source.
         assert!(live.load(SeqCst) <= batch, "{}", live.load(SeqCst));
     }
     assert_eq!(guard.value, 0);
@@ -163,8 +163,8 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
             });
         }
     });
-    // Garbage, what is in the sources, and what is between allocation and exchange. A thread that
-    // waits for its heavy fence has its batch and no more.
+    // The garbage, the objects in the sources, and those between allocation and exchange. A thread that waits
+    // for its heavy fence has one batch.
     let bound = THREADS * batch + SOURCES + THREADS;
     assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
     let last = domain.register();

@@ -19,7 +19,7 @@ pub(crate) struct RawLock {
     mutex: OnceLock<Mutex<()>>,
 }
 
-// SAFETY: one thread of the system runs all threads of a model.
+// SAFETY: one OS thread runs all threads of a model.
 unsafe impl Sync for RawLock {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for RawLock {}

@@ -37,7 +37,7 @@ enum Kind {
 }
 
 std::thread_local! {
-    // loom runs all threads of a model on one thread of the system.
+    // loom runs all threads of a model on one OS thread.
     static KIND: Cell<Kind> = const { Cell::new(Kind::Symmetric) };
     /// Threads that have begun.
     static BEGUN: Cell<usize> = const { Cell::new(0) };
@@ -101,7 +101,7 @@ pub fn fence(order: Ordering) {
     loom::sync::atomic::fence(if is_less { AcqRel } else { order });
 }
 
-/// Whether loads see the latest store, so that full fences need not see to that.
+/// Whether loads see the latest store, so that full fences need not ensure it.
 pub(super) fn loads_see_the_latest() -> bool {
     KIND.get() == Kind::Language
 }

@@ -14,7 +14,7 @@ use crate::platform::Platform;
 pub(crate) use shuttle::thread;
 
 std::thread_local! {
-    // shuttle runs all threads of a model on one thread of the system.
+    // shuttle runs all threads of a model on one OS thread.
     static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
 }
 

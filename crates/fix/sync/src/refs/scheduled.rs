@@ -10,7 +10,7 @@ use crate::model::{Model, check, thread};
 struct Counted {
     count: PerCpuRef<Model>,
     references: AtomicI64,
-    /// Lives that have begun and ended.
+    /// The number of lives that have begun.
     begun: AtomicUsize,
     ended: AtomicUsize,
 }

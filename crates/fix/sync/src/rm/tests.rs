@@ -132,7 +132,7 @@ fn a_forgotten_guard_locks_its_lock_and_no_other_at_the_same_address() {
     mem::forget(place.read());
     assert!(place.try_write().is_none());
     place = open(0);
-    // A read that was mistaken for a recursive one would succeed.
+    // A read that is mistaken for a recursive one would succeed.
     thread::scope(|scope| {
         let writer = place.write();
         let (inside, is_inside) = mpsc::channel();

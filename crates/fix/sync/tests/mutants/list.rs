@@ -1,8 +1,8 @@
-//! The planted mutants of knee-sync, each with the test that has to notice it.
+//! The planted mutants of knee-sync, each with the test that must notice it.
 
 use knee_models::Detector::{self, Loom, Miri, Shuttle, Torture, Unit};
 
-/// Mutants by their names in the sources.
+/// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     // The heavy fence is missing, late, or only the caller's own.
@@ -164,14 +164,14 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
 
-    // State of the process's threads, which loom does not model.
+    // State that the process's threads share, which loom does not model.
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
     ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
     ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
 
-    // Mistakes in any order, in schedules of more threads than loom can have.
+    // Mistakes of logic, in schedules of more threads than loom can explore.
     ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_every_caller_that_returns")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),

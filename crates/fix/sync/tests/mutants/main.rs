@@ -1,5 +1,5 @@
-//! Every ordering that matters can be made wrong, and then a test has to notice: see the crate knee-models.
-//! `list.rs` names the test for each mutant.
+//! Each mutant is a planted mistake that a test must notice: see the crate knee-models. `list.rs` names the
+//! test for each mutant.
 
 mod list;
 
@@ -33,7 +33,8 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Orderings of what a process's threads share, which loom does not model: `scripts/sanitize sync miri`.
+/// Memory orderings of state that the process's threads share, which loom does not model. `scripts/sanitize
+/// sync miri` runs this.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

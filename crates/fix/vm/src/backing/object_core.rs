@@ -245,7 +245,8 @@ mod tests {
                 thread::yield_now();
             }
             shared.use_content();
-            // Here, as the scope's wait executes a full fence, which would replace one that is missing.
+            // Joined here, because the scope's own wait executes a full fence, which would hide a missing
+            // one.
             other.join().unwrap();
         });
     }

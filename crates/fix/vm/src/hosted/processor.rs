@@ -347,7 +347,7 @@ mod tests {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
-                // To activate the space later would execute a fence.
+                // Activating the space later would execute a fence.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {

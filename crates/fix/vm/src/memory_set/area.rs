@@ -1,4 +1,4 @@
-//! A range that is mapped.
+//! Mapped ranges of addresses.
 
 use core::fmt;
 
@@ -17,17 +17,17 @@ impl<B: MappingBackend> MemoryArea<B> {
     /// An area of `size` bytes, which is not mapped yet.
     ///
     /// # Panics
-    /// If it goes beyond all addresses.
+    /// If its end overflows.
     pub fn new(start: B::Addr, size: usize, flags: B::Flags, backend: B) -> Self {
         MemoryArea { range: AddrRange::from_start_size(start, size), flags, backend }
     }
 
-    /// Its addresses.
+    /// Its range of addresses.
     pub const fn va_range(&self) -> AddrRange<B::Addr> {
         self.range
     }
 
-    /// What may be done with it.
+    /// Its flags, such as the allowed accesses.
     pub const fn flags(&self) -> B::Flags {
         self.flags
     }
@@ -37,22 +37,22 @@ impl<B: MappingBackend> MemoryArea<B> {
         self.range.start
     }
 
-    /// The one after the last.
+    /// The address after the last.
     pub const fn end(&self) -> B::Addr {
         self.range.end
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn size(&self) -> usize {
         self.range.size()
     }
 
-    /// Who maps it.
+    /// The backend that maps it.
     pub const fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// The part of it within `range`, with these flags; none if that is empty.
+    /// The part of it within `range`, with these flags; `None` if the part is empty.
     pub(super) fn part(&self, range: AddrRange<B::Addr>, flags: B::Flags) -> Option<Self> {
         let start = self.start().max(range.start);
         let end = self.end().min(range.end);

@@ -1,18 +1,18 @@
-//! What a set has done with page tables.
+//! The interface by which a set changes page tables.
 
 use memory_addr::MemoryAddr;
 
-/// Changes page tables for the areas of a [`MemorySet`](super::MemorySet), each of which may have another
-/// backend. The parts of an area that is divided have clones.
+/// Changes page tables for the areas of a [`MemorySet`](super::MemorySet), each of which has a backend of its
+/// own. If an area is split, each part gets a clone.
 pub trait MappingBackend: Clone {
     /// Addresses.
     type Addr: MemoryAddr;
-    /// What may be done with an area.
+    /// The flags of an area, such as the allowed accesses.
     type Flags: Copy;
     /// The page tables.
     type PageTable;
 
-    /// Maps `size` bytes. Whether that went well.
+    /// Maps `size` bytes. Returns whether it succeeded.
     fn map(
         &self,
         start: Self::Addr,
@@ -21,10 +21,10 @@ pub trait MappingBackend: Clone {
         page_table: &mut Self::PageTable,
     ) -> bool;
 
-    /// Unmaps `size` bytes. Whether that went well.
+    /// Unmaps `size` bytes. Returns whether it succeeded.
     fn unmap(&self, start: Self::Addr, size: usize, page_table: &mut Self::PageTable) -> bool;
 
-    /// Changes what may be done with `size` bytes. Whether that went well.
+    /// Changes the flags of `size` bytes. Returns whether it succeeded.
     fn protect(
         &self,
         start: Self::Addr,

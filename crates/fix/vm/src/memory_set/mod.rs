@@ -5,19 +5,19 @@
 //! use knee_vm::memory_set::{MappingBackend, MemoryArea, MemorySet};
 //! ```
 //!
-//! is the change in code that uses it: names, signatures and results are the same. What it takes to come
-//! to knee-vm from there is three steps, each of which runs.
+//! is the only change that such a kernel needs: names, signatures and results are the same. A kernel can move
+//! from memory_set to knee-vm in three steps, and it runs after each of them.
 //!
-//! 1. **The `use` alone.** [`MemorySet`] is a sorted map of areas above page tables of the kernel's own, as
-//!    there. To unmap or protect looks at the areas that are concerned, and not at all that there are.
-//! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of memory of the space's own.
-//!    Tables, frames, copies on write and the flush of other CPUs are knee-vm's. So page faults go to
-//!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set, as do
-//!    `fork` and `populate`.
-//! 3. **Without the set.** A [`Space`](crate::Space) knows what is mapped where. The lock that all changes
-//!    of a set need, as they take it by `&mut`, is what does not scale, and goes with it:
-//!    [`map_anywhere`](crate::Space::map_anywhere) is `find_free_area` and `map`,
-//!    [`query`](crate::Space::query) is `find`.
+//! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas above the kernel's own
+//!    page tables. `unmap` and `protect` visit only the areas that overlap their range, and not all areas.
+//! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of anonymous memory. knee-vm
+//!    then manages tables, frames, copy-on-write and shootdowns. So page faults go to
+//!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set. Neither do `fork`
+//!    and `populate`.
+//! 3. **Without the set.** A [`Space`](crate::Space) records what is mapped itself. The set takes `&mut self`
+//!    for every change and so needs a lock, which does not scale. Without the set, this lock is gone:
+//!    [`map_anywhere`](crate::Space::map_anywhere) replaces `find_free_area` and `map`, and
+//!    [`query`](crate::Space::query) replaces `find`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,18 +43,18 @@
 //! ```
 //!
 //! # What differs
-//! * Of several areas that an unmapping concerns, the backend is asked in the order of addresses; there
-//!   it is whole areas first.
-//! * A backend that cannot unmap a whole area is [`MappingError::BadState`], and a panic there. What was
-//!   unmapped before it is gone from the set, and the rest is in it.
-//! * [`MemorySet::find_free_area`] finds nothing that ends beyond the limit; there only the last gap is
-//!   held against it.
-//! * To protect no bytes is nothing; there it leaves an empty area where an area was divided.
+//! * `unmap` calls the backends of several areas in the order of addresses; memory_set calls those of whole
+//!   areas first.
+//! * If a backend cannot unmap a whole area, the result is [`MappingError::BadState`]; memory_set panics.
+//!   Areas that were unmapped before it are gone from the set, and the others remain.
+//! * [`MemorySet::find_free_area`] never returns an area that ends beyond the limit; memory_set checks only
+//!   the last gap against the limit.
+//! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty one.
 //!
-//! As there, what [`MappingBackend::protect`] returns is not looked at: backends that map lazily
-//! say no where nothing is present.
+//! As in memory_set, the result of [`MappingBackend::protect`] is ignored: backends that map lazily return
+//! false if no page is present.
 //!
-//! Addresses are those of [memory_addr], the one crate that this needs; the feature `memory_set` has it.
+//! Addresses have the types of the crate [memory_addr], the only dependency of the feature `memory_set`.
 //!
 //! [memory_set]: https://docs.rs/memory_set/0.4.1
 //! [memory_addr]: https://docs.rs/memory_addr/0.4.1
@@ -74,11 +74,11 @@ pub use space::{Anonymous, SpaceTable};
 /// Why a mapping could not be changed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum MappingError {
-    /// A range that is empty, or goes beyond all addresses.
+    /// The range is empty, or its end overflows.
     InvalidParam,
-    /// Something is mapped there.
+    /// A part of the range is already mapped.
     AlreadyExists,
-    /// The backend could not do it.
+    /// The backend failed.
     BadState,
 }
 
@@ -94,5 +94,5 @@ impl fmt::Display for MappingError {
 
 impl core::error::Error for MappingError {}
 
-/// What operations return.
+/// The result of an operation.
 pub type MappingResult<T = ()> = Result<T, MappingError>;

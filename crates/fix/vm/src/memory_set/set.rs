@@ -1,4 +1,4 @@
-//! The areas of an address space, by their addresses.
+//! The areas of an address space, ordered by address.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -11,22 +11,22 @@ use super::{MappingError, MappingResult};
 
 /// The areas of an address space, of which no two overlap.
 pub struct MemorySet<B: MappingBackend> {
-    /// By their first addresses.
+    /// Areas by their first address.
     areas: BTreeMap<B::Addr, MemoryArea<B>>,
 }
 
 impl<B: MappingBackend> MemorySet<B> {
-    /// No area.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         MemorySet { areas: BTreeMap::new() }
     }
 
-    /// How many areas there are.
+    /// The number of areas.
     pub fn len(&self) -> usize {
         self.areas.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.areas.is_empty()
     }
@@ -36,27 +36,27 @@ impl<B: MappingBackend> MemorySet<B> {
         self.areas.values()
     }
 
-    /// Whether any area has an address of the range.
+    /// Whether any area overlaps the range.
     pub fn overlaps(&self, range: AddrRange<B::Addr>) -> bool {
         !range.is_empty() && self.first_in(range).is_some()
     }
 
-    /// The area that an address is in.
+    /// The area that contains an address.
     pub fn find(&self, addr: B::Addr) -> Option<&MemoryArea<B>> {
         let (_, last) = self.areas.range(..=addr).next_back()?;
         Some(last).filter(|area| addr < area.end())
     }
 
-    /// The first of the areas that have an address of a range that is not empty.
+    /// The first area that overlaps a range, which must not be empty.
     fn first_in(&self, range: AddrRange<B::Addr>) -> Option<&MemoryArea<B>> {
         let within = || self.areas.range(range.start..range.end).next().map(|(_, area)| area);
         self.find(range.start).or_else(within)
     }
 
-    /// Where `size` bytes are free: the first multiple of `align` from `hint` and from the beginning of
-    /// `limit` on from which all are free and within `limit`. The size has to be a multiple, too.
+    /// Finds `size` free bytes within `limit`, and returns their address: the lowest possible multiple of
+    /// `align` that is not below `hint`. `size` must be a multiple of `align`, too.
     ///
-    /// It is as slow as there are areas between.
+    /// The time is linear in the number of areas that it passes.
     ///
     /// # Panics
     /// If `align` is 0.
@@ -87,11 +87,12 @@ impl<B: MappingBackend> MemorySet<B> {
         Some(start)
     }
 
-    /// Maps an area. What is mapped there is unmapped first if `unmap_overlap` says so.
+    /// Maps an area. With `unmap_overlap`, first unmaps what it overlaps.
     ///
     /// # Errors
-    /// [`MappingError::InvalidParam`] if it is empty, [`MappingError::AlreadyExists`] if something is there
-    /// and to stay, [`MappingError::BadState`] if the backend could not map it or unmap what was there.
+    /// [`MappingError::InvalidParam`] if it is empty, [`MappingError::AlreadyExists`] if it overlaps an area
+    /// and `unmap_overlap` is false, [`MappingError::BadState`] if the backend failed to map it or to unmap
+    /// what it overlaps.
     pub fn map(
         &mut self,
         area: MemoryArea<B>,
@@ -113,11 +114,11 @@ impl<B: MappingBackend> MemorySet<B> {
         Ok(())
     }
 
-    /// Unmaps what is mapped of `size` bytes; areas that have more than that become smaller, or two.
+    /// Unmaps the mapped parts of `size` bytes. An area that extends beyond them shrinks or is split.
     ///
     /// # Errors
-    /// [`MappingError::InvalidParam`] if the range goes beyond all addresses, [`MappingError::BadState`] if
-    /// a backend could not unmap its part: the areas from there on stay.
+    /// [`MappingError::InvalidParam`] if the end of the range overflows, [`MappingError::BadState`] if a
+    /// backend failed to unmap its part: the areas from there on remain.
     pub fn unmap(
         &mut self,
         start: B::Addr,
@@ -130,10 +131,10 @@ impl<B: MappingBackend> MemorySet<B> {
         })
     }
 
-    /// Unmaps all.
+    /// Unmaps all areas.
     ///
     /// # Errors
-    /// [`MappingError::BadState`] if a backend could not unmap its area, which stays, and those after it.
+    /// [`MappingError::BadState`] if a backend failed to unmap its area, which remains, as do those after it.
     pub fn clear(&mut self, page_table: &mut B::PageTable) -> MappingResult {
         while let Some(first) = self.areas.first_entry() {
             let area = first.get();
@@ -143,11 +144,11 @@ impl<B: MappingBackend> MemorySet<B> {
         Ok(())
     }
 
-    /// Changes what may be done with what is mapped of `size` bytes. `update_flags` says what the flags of
-    /// an area become, or that they stay.
+    /// Changes the flags of the mapped parts of `size` bytes. `update_flags` returns the new flags of an
+    /// area, or `None` to keep the old ones.
     ///
     /// # Errors
-    /// [`MappingError::InvalidParam`] if the range goes beyond all addresses.
+    /// [`MappingError::InvalidParam`] if the end of the range overflows.
     pub fn protect(
         &mut self,
         start: B::Addr,
@@ -157,7 +158,7 @@ impl<B: MappingBackend> MemorySet<B> {
     ) -> MappingResult {
         self.change(start, size, |part| {
             let Some(flags) = update_flags(part.flags()) else { return Ok(Becomes::Same) };
-            // As in memory_set: backends say no where nothing is present.
+            // As in memory_set: backends return false if no page is present.
             let _ = part.backend().protect(part.start(), part.size(), flags, page_table);
             Ok(Becomes::With(flags))
         })
@@ -194,14 +195,14 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 }
 
-/// What becomes of a part of an area.
+/// The change to a part of an area.
 enum Becomes<F> {
     Same,
     With(F),
     Gone,
 }
 
-/// What a backend says.
+/// Converts a backend's result.
 fn done(is_done: bool) -> MappingResult {
     if is_done { Ok(()) } else { Err(MappingError::BadState) }
 }

@@ -1,4 +1,4 @@
-//! A space of knee-vm as the page tables of a set.
+//! Spaces of knee-vm as the page tables of a set.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -13,14 +13,14 @@ use crate::machine::Machine;
 use crate::page::{PAGE, Page, Pages, Protection};
 use crate::space::Space;
 
-/// A [`Space`] and the CPU that changes it: what a set takes for its page tables. It is made for a call.
+/// A [`Space`] and the CPU that changes it, which a set uses as its page tables. Create one for each call.
 pub struct SpaceTable<'c, 'm, M: Machine> {
     space: Arc<Space<'m, M>>,
     cpu: &'c Cpu<'m, M>,
 }
 
 impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
-    /// The space, for calls on this CPU.
+    /// The page table for calls on this CPU.
     pub fn new(space: &Arc<Space<'m, M>>, cpu: &'c Cpu<'m, M>) -> Self {
         SpaceTable { space: Arc::clone(space), cpu }
     }
@@ -30,7 +30,7 @@ impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
         &self.space
     }
 
-    /// Calls `with` for whole pages. Whether they are that, and it went well.
+    /// Calls `with` if the range consists of whole pages. Returns whether it does and `with` succeeded.
     fn with_pages(
         &self,
         start: VirtAddr,
@@ -49,9 +49,9 @@ impl<M: Machine> fmt::Debug for SpaceTable<'_, '_, M> {
     }
 }
 
-/// The backend of memory of a space's own, which is zero at first: frames come with faults.
+/// The backend of anonymous memory, which is initially zero. Page faults allocate its frames.
 ///
-/// Areas begin and end with pages; others are [`BadState`](super::MappingError::BadState).
+/// Areas must consist of whole pages; others fail with [`BadState`](super::MappingError::BadState).
 pub struct Anonymous<'c, 'm, M: Machine>(PhantomData<fn() -> SpaceTable<'c, 'm, M>>);
 
 impl<M: Machine> Default for Anonymous<'_, '_, M> {

@@ -199,7 +199,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
             Entry::Page { frame, .. } | Entry::ProtNone(frame) => frame,
-            // A page that lingers is not mapped.
+            // A lazily unmapped page is not mapped.
             _ => return done,
         };
         let (meta, own) = (self.machine.frame_meta(frame), self.lineage.own());

@@ -118,7 +118,8 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
     let shared = Counted::new(&live);
     let weak = shared.downgrade();
     release(shared);
-    // Each upgrade is dropped at once, so the count stays zero. Each one shows that the value is in use.
+    // Each upgrade is dropped at once, so the count stays zero. Each upgrade still shows that the value is in
+    // use.
     for _ in 0..10 {
         tick();
         let again = upgrade(&weak).expect("it was in use in the last epoch");
