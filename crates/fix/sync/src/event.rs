@@ -6,12 +6,12 @@ use crate::mutant::is_mutant;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, constant, fence};
 
-/// Rounds of the platform's wait before the thread sleeps; most waits end sooner.
+/// Rounds of spinning before the thread sleeps; most waits end sooner.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
-/// The longest sleep. Readers of a lock execute no fence for a writer that sleeps, so a wake-up may be
-/// missed (see `rm::bias::Bias::leave`). It is late then, and not lost.
+/// The longest sleep. Readers of a lock execute no fence for a writer that sleeps, so a wake-up may be missed
+/// (see `rm::bias::Bias::leave`). The thread then wakes up late, but does wake up.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
@@ -37,8 +37,8 @@ impl Event {
             if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // Also between sleeps: the platform may have work to do that the other threads wait for, as a
-            // CPU takes interrupts while a thread sleeps.
+            // Also between sleeps: the platform may have to serve other threads while this one waits, as a
+            // CPU handles interrupts.
             platform.relax(round);
             round = round.saturating_add(1);
         }
@@ -51,8 +51,8 @@ impl Event {
     ))]
     fn sleep(&self, is_over: impl Fn() -> bool, wait: impl FnOnce(&AtomicU32)) {
         self.sleeping.store(1, Relaxed);
-        // With the fence of `notify`: if that one came first, `is_over` sees the change; if this one did,
-        // `notify` sees the sleeper.
+        // Pairs with the fence of `notify`. If `notify`'s fence came first, `is_over` sees the change. If
+        // this one came first, `notify` sees the sleeper.
         if !is_mutant!("event_sleep_no_fence") {
             fence(SeqCst);
         }

@@ -1,9 +1,9 @@
-//! Handlers for the child of a fork, which has one thread and the memory as all threads had it.
+//! Handlers that run in the child of a fork, which has a copy of the memory and only the forking thread.
 
 use std::sync::Once;
 
-/// A function that runs in every child from now on. Each module with state for the threads of the process
-/// has one of its own. They run in any order.
+/// A handler that runs in each child that is forked after its registration. Each module with state of the
+/// process's threads has its own handler. Handlers run in any order.
 pub(crate) struct InChild {
     registered: Once,
     /// Allocates nothing and takes no lock.

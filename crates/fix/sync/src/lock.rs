@@ -50,9 +50,8 @@ pub struct RawPiMutex {
     owner: AtomicU32,
 }
 
-/// Attempts before the thread sleeps, with a pause between two: some microseconds on CPUs with the
-/// longest pauses. A waiter of high priority that spins occupies only its own CPU, for no longer than
-/// that.
+/// Attempts before the thread sleeps, with a pause after each: some microseconds on CPUs with the longest
+/// pauses. A waiter of high priority that spins occupies only its own CPU, for no longer than that.
 const SPINS: u32 = 100;
 
 impl RawPiMutex {
@@ -122,8 +121,8 @@ unsafe impl RawMutex for RawPiMutex {
     unsafe fn unlock(&self) {
         let give = order!(Release, "pi_give");
         if self.owner.compare_exchange(thread(), 0, give, Relaxed).is_err() {
-            // A thread sleeps. The kernel's own exchange is a full fence on each side, and no compiler
-            // moves accesses across the call.
+            // A thread sleeps in the kernel. The kernel's exchange of the word is a full fence for both
+            // threads, and the compiler moves no access across the call.
             futex::unlock_pi(&self.owner).expect("the owner may unlock");
         }
     }

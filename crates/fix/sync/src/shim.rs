@@ -1,5 +1,5 @@
-//! What knee-sync and knee-vm are compiled with for their tests: atomics that a model checker can replace,
-//! planted mutants, and padding. Not part of the interface, and may change at any time.
+//! Internals that knee-vm shares with knee-sync: atomics that a model checker can replace, planted mutants,
+//! and padding. Not part of the interface, and may change at any time.
 
 #[cfg(loom)]
 pub use crate::model::{

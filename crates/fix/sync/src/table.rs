@@ -1,4 +1,4 @@
-//! A table with an entry for each thread, by the thread's number.
+//! A table with an entry for each thread, indexed by the thread's number.
 
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};

@@ -16,9 +16,9 @@ use crate::system::System;
 use super::garbage::{Garbage, Retired};
 use super::guard::{Record, SLOTS};
 
-/// Retired objects of a thread at which it scans. A scan costs an interrupt on each CPU that runs the
-/// process, about 10 microseconds, so 1024 objects share it at 10 nanoseconds each. folly and haphazard
-/// scan at 1000.
+/// The number of retired objects at which a thread scans. A scan costs an interrupt on each CPU that runs the
+/// process, about 10 microseconds, or 10 nanoseconds for each of 1024 objects. folly and haphazard scan at
+/// 1000.
 const BATCH: usize = 1024;
 
 /// A set of objects, and the threads that protect and retire them.
@@ -30,7 +30,8 @@ pub struct Domain<
 > {
     platform: P,
     records: Registry<Record>,
-    /// Apart from the slots, as a guard may keep those after its thread has unregistered.
+    /// Separate from the slots, because a guard may keep its record of slots after its thread has
+    /// unregistered.
     garbage: Registry<Garbage>,
     /// A barrier is in progress.
     drains: Padded<AtomicBool>,
@@ -76,7 +77,7 @@ impl<P: Platform> Domain<P> {
         self.records.take_or_make(|| Record::new(self.platform.is_symmetric()))
     }
 
-    /// Takes a free record of retired objects, or a new one. It may have objects already.
+    /// Takes a free record of retired objects, or a new one. A free record may contain objects.
     pub(super) fn garbage_record(&self) -> &Node<Garbage> {
         self.garbage.take_or_make(Garbage::new)
     }
@@ -107,7 +108,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Scans the slots. Returns their number, the objects of `list` that are protected, and those that are
-    /// not. No guard protects the latter later either, as they were unlinked before the call.
+    /// not. Unprotected objects stay unprotected, because they were unlinked before the call.
     pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
         // See `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
@@ -171,7 +172,7 @@ impl<P: Platform> Domain<P> {
             }
         }
 
-        // Relaxed: the heavy fence acquires what the last barrier has called.
+        // Relaxed: the heavy fence acquires the effects of the calls of the last barrier.
         let take = || self.drains.compare_exchange(false, true, Relaxed, Relaxed);
         self.platform.sleep_while(|| take().is_err());
         let _draining = Draining(&self.drains);
@@ -195,7 +196,7 @@ impl<P: Platform> Domain<P> {
         }
         // SAFETY: `scan` has found no guard of them.
         free.into_iter().for_each(|object| unsafe { object.free() });
-        // Threads may still be freeing what they took before `take_all`.
+        // Threads may still be freeing objects that they took before `take_all`.
         if !is_mutant!("hazard_barrier_no_last_wait") {
             self.wait_for_calls();
         }

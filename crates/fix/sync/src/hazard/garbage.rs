@@ -26,15 +26,15 @@ impl Retired {
     }
 }
 
-/// The retired objects of a thread, which barriers of other threads take as well. Apart from the link to the
-/// next record, which scans read.
+/// The retired objects of a thread, which other threads' barriers may take. In cache lines of its own, apart
+/// from the link to the next record, which scans read.
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,
     /// The owner's calls of destructors.
     pub(super) calls: Calls,
-    /// It has no owner, and there may be objects in the list. On a line of its own, because all threads
-    /// that reclaim read it.
+    /// The record has no owner, and its list may have objects. On a line of its own, because all threads that
+    /// reclaim read it.
     pub(super) is_orphaned: Padded<AtomicBool>,
 }
 

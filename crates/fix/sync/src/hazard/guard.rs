@@ -11,10 +11,11 @@ use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
 
-/// Slots of a record, which then fills its two lines. A thread with more guards takes another record.
+/// The number of slots of a record. With this number, a record fills two cache lines. A thread with more
+/// guards takes another record.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
-/// loom tries all orders of accesses to them, and in shuttle's schedules threads run out of slots.
+/// One slot keeps loom's models small, and makes threads run out of slots in shuttle's schedules.
 #[cfg(any(loom, shuttle))]
 pub(super) const SLOTS: usize = 1;
 
@@ -25,7 +26,7 @@ pub(super) struct Record {
     slots: [AtomicPtr<()>; SLOTS],
     /// The thread has unregistered and some of its guards remain: the last of them releases the record.
     left: AtomicBool,
-    /// The platform's answer, in a line that readers load anyway.
+    /// A copy of `Platform::is_symmetric`, in a line that readers load anyway.
     symmetric: bool,
 }
 
@@ -41,8 +42,8 @@ impl Record {
     /// A free slot, for the thread that owns the record.
     #[inline]
     pub(super) fn free(&self) -> Option<&AtomicPtr<()>> {
-        // Usually the first. With a bit mask of free slots, each guard would wait for the mask that the
-        // guard before it has stored.
+        // Usually the first one is free. With a bit mask of free slots, each guard would depend on the mask
+        // that the guard before it has stored.
         self.slots.iter().find(|slot| slot.load(Relaxed).is_null())
     }
 
@@ -96,8 +97,8 @@ pub(super) unsafe fn protect<'d, T>(
 ) -> Option<Guard<'d, T>> {
     let mut pointer = source.load(Relaxed);
     while let Some(found) = NonNull::new(pointer) {
-        // Release, though nothing is published: a scan that finds this pointer concludes that the one
-        // before it is not used any more, so it must see those uses as past.
+        // Release, though nothing is published: a scan that finds this pointer concludes that the slot's
+        // previous object is not used any more, so the scan must acquire its uses.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
         // The scanning thread has removed the pointer from `source`, executed `heavy`, and then loads the
         // slot. If it loads too early to see this store, the load below comes late enough to see the

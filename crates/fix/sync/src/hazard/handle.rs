@@ -32,9 +32,9 @@ pub struct Handle<
     node: &'d Node<Record>,
     /// Records for guards that found no free slot in the first record.
     more: RefCell<Vec<&'d Node<Record>>>,
-    /// The record of its retired objects, from the first of them on.
+    /// The record of its retired objects; `None` before the first one.
     garbage: Cell<Option<&'d Node<Garbage>>>,
-    /// Retired objects at which to scan.
+    /// The number of retired objects at which to scan.
     limit: Cell<usize>,
     /// Neither `Send` nor `Sync`: guards use the record without a lock.
     thread: PhantomData<*mut ()>,

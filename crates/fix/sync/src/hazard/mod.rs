@@ -30,9 +30,9 @@
 //! is no instruction. The writer's half is [`heavy`](crate::Platform::heavy), once for a whole list.
 //!
 //! A slot keeps at most one object, and an object is retired once. So a scan of `s` slots leaves at most `s`
-//! objects. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at least half of
-//! them: each object costs a constant, and the garbage of each thread stays below that number, even if a
-//! reader sleeps with its guard for a day.
+//! objects. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at least half of them:
+//! each object costs constant time, and the garbage of each thread stays below that number, even if a reader
+//! sleeps with its guard for a day.
 //!
 //! A thread that unregisters leaves the objects that are still protected to other threads. [`barrier`] frees
 //! the retired objects of all threads, except those that a guard protects.

@@ -8,7 +8,7 @@
 //! for threads that flush other pages.
 //!
 //! The same problem exists for IOMMUs and GPUs, for caches that are purged in batches, and for files that are
-//! unlinked before the log of that is written.
+//! unlinked before their removal is logged.
 //!
 //! ```
 //! use std::sync::Mutex;
@@ -47,10 +47,10 @@
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.
 //!
 //! # Cost
-//! Begin and finish are three stores to the thread's own line. A wait for a page that was never marked
-//! is a load; for any other page it is a load for each thread, and one more for each thread in a section.
-//! It waits for sections that have marked the page or, by chance, another page with the same of 64 bits.
-//! Sections that begin while it waits do not prolong it.
+//! Begin and finish are three stores to the thread's own line. A wait for a page that was never marked is a
+//! load; for any other page it is a load for each thread, and one more for each thread in a section. It waits
+//! for sections that have marked the page or, by chance, another page whose stamp has the same one of 64
+//! bits. Sections that begin while it waits do not prolong it.
 //!
 //! A kernel that keeps data for each CPU puts a [`Slot`] there and needs no [`Tracker`].
 //!

@@ -14,7 +14,7 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// What a page, or a bucket of pages, remembers of the sections that marked it: eight bytes.
+/// The record of the sections that marked a page, or a bucket of pages: eight bytes.
 #[derive(Debug)]
 pub struct Stamp(AtomicU64);
 
@@ -54,8 +54,8 @@ impl Default for Stamp {
 
 /// The sections of one thread or CPU: the building block of a [`Tracker`](super::Tracker).
 ///
-/// An embedder that keeps data for each CPU has a slot there, in a line of its own, and passes the slots of
-/// all CPUs to [`wait`](Slot::wait).
+/// An embedder with per-CPU data has a slot for each CPU, in a line of its own, and passes the slots of all
+/// CPUs to [`wait`](Slot::wait).
 ///
 /// ```
 /// use knee_sync::System;

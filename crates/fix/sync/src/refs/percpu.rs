@@ -14,7 +14,7 @@ use crate::table::Table;
 // The values of `mode`.
 /// Threads count in counters of their own.
 const LIVE: u64 = 0;
-/// The owner folds the threads' counters into the common count. Threads use the common count from now on.
+/// The owner is folding the threads' counters into the common count, which threads use from now on.
 const DYING: u64 = 1;
 /// All counters are folded.
 const DEAD: u64 = 2;
@@ -24,8 +24,8 @@ const DEAD: u64 = 2;
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
-/// More references than there can be. The common count contains it until the threads' counters are
-/// folded, so that it cannot reach zero before.
+/// More references than can exist. It is part of the common count until the threads' counters are folded, so
+/// that the count cannot reach zero before.
 const BIAS: u64 = 1 << 62;
 
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
@@ -114,8 +114,8 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.light();
         // Acquire: after `reinit`, everything before it.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: what the thread did with its reference came before `light`, that before the sum in
-        // `kill`, and that before the last put.
+        // Relaxed: the thread's uses of its reference come before `light`, which comes before the sum in
+        // `kill`, which comes before the last put.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -181,8 +181,7 @@ impl<P: Platform> PerCpuRef<P> {
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
-        // See `count`. A thread whose counter is allocated after the walk through the table comes later,
-        // too.
+        // See `count`. A thread whose counter is allocated after this walk of the table sees the mode, too.
         if !is_mutant!("percpu_no_fence") {
             self.platform.heavy();
         }
@@ -364,7 +363,7 @@ mod tests {
                             true_count.fetch_add(1, SeqCst);
                             assert!(!count.is_zero());
                             if (turn + thread) % 3 == 0 {
-                                // Another reference, which another thread puts.
+                                // A reference that another thread puts.
                                 count.get();
                                 true_count.fetch_add(1, SeqCst);
                                 give.send(()).unwrap();
@@ -405,7 +404,7 @@ mod modelled {
 
     struct Shared {
         count: PerCpuRef<Model>,
-        /// What it counts. loom reports unordered accesses.
+        /// The counted object. loom reports unordered accesses.
         object: Guarded<bool>,
     }
 

@@ -246,7 +246,7 @@ impl Snzi {
         let old = loop {
             let word = self.root.load();
             debug_assert!(word.count > 0, "more departures than arrivals");
-            // No flag: this thread has arrived, so the indicator was set by it or before it.
+            // The new word has no flag: this thread had arrived, so the indicator is set already.
             if self.root.replace(word, Word { count: word.count - 1, flag: false, ..word }) {
                 break word;
             }
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
-        // All on few leaves, and on leaves below an inner node.
+        // All threads on few leaves, and on leaves below an inner node.
         for leaves in [1, 2, 9] {
             let snzi = Snzi::new(leaves);
             let all = Barrier::new(THREADS);

@@ -74,7 +74,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// The lock's number. A new number is stored before it is used.
     fn name(&self) -> u64 {
-        // Not a part of the algorithm, nor of its model.
+        // Neither part of the algorithm nor of its model.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
         match self.number.load(Relaxed) {
             0 => {
@@ -186,7 +186,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     fn enter_any(&self, slots: Option<&Slots>) -> bool {
         let Some(slots) = slots else { return false };
         if let Some(slot) = slots.of(self.name()) {
-            // A writer may be waiting for this thread, which so must not wait for the writer.
+            // A writer may be waiting for this thread, so this thread must not wait for the writer.
             slot.nest();
             return true;
         }
@@ -217,7 +217,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// Releases a reader's lock.
     ///
     /// # Safety
-    /// The thread of these slots has it.
+    /// The thread of these slots has the lock.
     #[inline]
     pub(super) unsafe fn unlock_shared(&self, slots: Option<&Slots>) {
         if let Some(slots) = slots
@@ -277,8 +277,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         let number = self.number.load(Relaxed);
         let began = platform.now();
         self.open.store(SHUT, Relaxed);
-        // The other side is `enter`. A thread that registers meanwhile is like one that stores its slot:
-        // if this side misses it, it sees that the lock is shut.
+        // The other side is `enter`. If the loop below misses a thread that registers or stores its slot at
+        // the same time, that thread sees that the lock is shut.
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
@@ -315,7 +315,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// Releases a writer's lock.
     ///
     /// # Safety
-    /// The thread has it.
+    /// The thread has the lock.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
         // SAFETY: the caller guarantees that the thread has the lock, and a writer has the underlying
@@ -324,8 +324,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// Whether the thread, none of whose slots has the lock, certainly does not have it. If it has, an
-/// underlying lock that prefers writers would deadlock.
+/// Whether it is certain that a thread without a slot for the lock does not have the lock. If it had the
+/// lock, a non-recursive read of the underlying lock could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

@@ -6,8 +6,8 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
-/// Locks that a thread can read at the same time without writing to the locks themselves. Further ones
-/// cost as much as the underlying lock. Four fill one line.
+/// The number of locks that a thread can read at the same time without writing to the locks themselves.
+/// Reading more costs as much as the underlying lock. Four slots fill one line.
 const SLOTS: usize = 4;
 
 /// Set if the thread has the slot's lock through the underlying lock: writers need not wait for the slot.
@@ -16,8 +16,8 @@ const BELOW: u64 = 1;
 /// Set if the thread reads the slot's lock more than once.
 const NESTED: u64 = 2;
 
-/// The permanent value of a thread's first slot where readers execute a fence: no lock, and not free. So
-/// a reader that finds the first slot free needs no fence.
+/// The permanent value of a thread's first slot on symmetric platforms: the slot is not free, but has no
+/// lock. So a reader that finds the first slot free needs no fence.
 const CLOSED: u64 = BELOW;
 
 /// The slots of a thread. Only that thread writes to them.
@@ -26,7 +26,7 @@ pub struct Slots {
     slots: [Slot; SLOTS],
     /// Reads of locks that found no free slot.
     unrecorded: AtomicU32,
-    /// The platform's answer, in a line that readers load anyway.
+    /// A copy of `Platform::is_symmetric`, in a line that readers load anyway.
     is_symmetric: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Slots {
 pub(super) struct Slot {
     /// The lock's number with [`BELOW`] and [`NESTED`]; 0 for none.
     lock: AtomicU64,
-    /// How many times more than once the thread reads it.
+    /// The number of times that the thread reads the lock, minus one.
     nested: AtomicU32,
 }
 
@@ -72,7 +72,7 @@ impl Slots {
         self.slots.iter()
     }
 
-    /// Whether the thread has no lock.
+    /// Whether the thread reads no lock.
     pub(super) fn is_idle(&self) -> bool {
         self.slots.iter().all(Slot::is_idle) && !self.has_unrecorded()
     }

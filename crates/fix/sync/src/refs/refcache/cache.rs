@@ -65,7 +65,7 @@ impl<R: RawMutex> Header<R> {
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
             let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
-            // A review that finds the bit cleared would wait for another two epochs.
+            // Without this, a review would find the bit cleared and wait for another two epochs.
             if queued {
                 word.set_dying();
             }
@@ -133,7 +133,7 @@ fn place<R>(object: NonNull<Header<R>>) -> usize {
 /// Objects to review. Each has `queued` set and is in no other queue.
 type Queue<R> = Vec<NonNull<Header<R>>>;
 
-/// Adds a delta to the object's global count, in this epoch at the latest.
+/// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier one.
 ///
 /// # Safety
 /// If the slot is not empty, its object is alive. It is alive while any cache has a delta of it, see the
@@ -391,7 +391,8 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
         })
     }
 
-    /// Uses the cache, which is not flushed meanwhile. `with` must not use it by another way.
+    /// Calls `with` with the cache, which is not flushed meanwhile. `with` must not access the cache in any
+    /// other way.
     #[inline]
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache<R>) -> T) -> T {
         // SAFETY: one thread at a time has the `Local` of a registration, and a node has one registration

@@ -97,7 +97,7 @@ impl Scene {
             let busy = object();
             add(local, busy, 1);
         }
-        // The first fence comes before all, and each group has another.
+        // The first fence comes before all groups, and each group has one more.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
         assert!(LATER.with_borrow(Option::is_none), "the tick had no middle");

@@ -22,12 +22,12 @@
 //! time.** A delta that was cached at the start would have been evicted by the flush of its cache. A true
 //! count of zero stays zero, as a reference is made from a reference.
 //!
-//! [`tick`] ends an epoch: it flushes the cache of each thread that has used it since the last tick, and
-//! then reviews objects. An object whose global count becomes zero is *touched* in that epoch and queued
-//! for review. Each eviction that leaves the count at zero touches it again. A review in epoch `n` frees
-//! the object if its count is zero and it was touched in epoch `n - 2` or before: the whole epoch between
-//! has flushed all caches. One epoch after the touch is not enough, as a cache may have been flushed in
-//! that epoch before the touch, or not yet.
+//! [`tick`] ends an epoch: it flushes the cache of each thread that has used it since the last tick, and then
+//! reviews objects. An object whose global count becomes zero is *touched* in that epoch and queued for
+//! review. Each eviction that leaves the count at zero touches it again. A review in epoch `n` frees the
+//! object if its count is zero and it was touched in epoch `n - 2` or before: the whole epoch between has
+//! flushed all caches. One epoch after the touch is not enough: the touch may come in the middle of a tick,
+//! when some caches were flushed already and others were not.
 //!
 //! ```text
 //!   epoch 7              epoch 8              epoch 9
@@ -70,11 +70,11 @@
 //!
 //! # Differences from the paper
 //! In a kernel a cache belongs to a CPU, a flush is the CPU's own timer interrupt, and code that disables
-//! interrupts has the cache for itself. Here a cache belongs to a thread, which may sleep for hours. So
-//! the cache has a lock that is biased to its owner, which pays two stores, and `tick` flushes on its
-//! behalf. An empty cache needs no flush if its thread is not inside. The paper marks an object as
-//! *dirty* and reviews it again two epochs after the first review. This implementation records when the
-//! object was touched, so that a review never starts the wait anew.
+//! interrupts has the cache for itself. Here a cache belongs to a thread, which may sleep for hours. So the
+//! cache has a lock that is biased to its owner, which pays two stores, and `tick` flushes on its behalf. An
+//! empty cache needs no flush unless its thread is using it. The paper marks an object as *dirty* and reviews
+//! it again two epochs after the first review. This implementation records when the object was touched, so
+//! that a review never starts the wait anew.
 //!
 //! # Without an operating system
 //! A kernel implements [`Threads`]: a cache for each CPU, whose user is not preempted meanwhile, and a
