@@ -23,6 +23,7 @@ impl From<TryReserveError> for OutOfMemory {
 
 /// Why an operation on a space failed. Unless the operation says otherwise, it has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MapError {
     /// An allocation failed.
     OutOfMemory,
@@ -56,16 +57,16 @@ impl From<OutOfMemory> for MapError {
 impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            MapError::OutOfMemory => "no memory for nodes of the map",
-            MapError::Empty => "there are no pages in the range",
-            MapError::OutOfRange => "the pages are not within the space",
-            MapError::Unmapped => "some of the pages are not mapped",
-            MapError::Guard => "guards come by map, and are of no object",
-            MapError::BeyondObject => "no object has pages of such numbers",
-            MapError::Overlap => "the pages overlap with where they are to move",
-            MapError::Occupied => "something is mapped there",
-            MapError::NoAddressSpace => "no free range of that size",
-            MapError::QuotaExceeded => "the quota does not allow so many pages more",
+            MapError::OutOfMemory => "out of memory",
+            MapError::Empty => "the range is empty",
+            MapError::OutOfRange => "the range extends beyond the address space",
+            MapError::Unmapped => "a page of the range is not mapped",
+            MapError::Guard => "the operation does not support guard pages",
+            MapError::BeyondObject => "the page numbers exceed the largest object",
+            MapError::Overlap => "the old range and the new one overlap",
+            MapError::Occupied => "a page of the range is already mapped",
+            MapError::NoAddressSpace => "no free range is large enough",
+            MapError::QuotaExceeded => "the quota would be exceeded",
         })
     }
 }
@@ -81,7 +82,7 @@ pub struct BeyondCapacity {
 
 impl fmt::Display for BeyondCapacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the object may have {} pages at most", self.capacity)
+        write!(f, "the capacity of the object is {} pages", self.capacity)
     }
 }
 
@@ -89,6 +90,7 @@ impl core::error::Error for BeyondCapacity {}
 
 /// Why a page fault was not resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The page is not mapped (SIGSEGV, `SEGV_MAPERR`).
     Unmapped,
@@ -115,13 +117,13 @@ impl From<OutOfMemory> for Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::Unmapped => "nothing is mapped there",
-            Fault::AccessDenied => "what is mapped there does not allow it",
-            Fault::Guard => "it is a guard",
-            Fault::OutOfMemory => "there is no frame for it",
-            Fault::BeyondEnd => "the object that is mapped there ends before",
-            Fault::Retry => "the page is on its way",
-            Fault::PagerFailed => "the object's pager has failed",
+            Fault::Unmapped => "the page is not mapped",
+            Fault::AccessDenied => "the mapping does not allow the access",
+            Fault::Guard => "the page is a guard page",
+            Fault::OutOfMemory => "out of memory",
+            Fault::BeyondEnd => "the page is beyond the end of the mapped object",
+            Fault::Retry => "the page is being brought in or evicted; retry the access",
+            Fault::PagerFailed => "the object's pager failed",
         })
     }
 }

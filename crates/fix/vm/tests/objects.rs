@@ -386,7 +386,7 @@ impl<A: Architecture> Real<'_, '_, A> {
                 let is_it = mapped.object.is_some_and(|(of, at, _)| (of, at) == (object, index));
                 let own = space.frame(self.cpu, page);
                 if own.is_some() && own == frame {
-                    assert!(is_it, "page {page:#x} has a frame of another");
+                    assert!(is_it, "page {page:#x} has the frame of another page");
                     found.insert((space.number(), page));
                 }
             }
@@ -431,14 +431,21 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
                     let is_gone = real.objects[1].frame(index).is_none();
                     let is_stored =
                         before.get(&index).is_none_or(|&word| word == store.word(index));
-                    prop_assert!(!is_gone || is_stored, "page {} was lost", index);
+                    prop_assert!(
+                        !is_gone || is_stored,
+                        "the pager has not stored evicted page {}",
+                        index
+                    );
                 }
             }
             for object in 0..2 {
                 for index in 0..CAPACITY {
                     let mut found = BTreeSet::new();
                     real.objects[object].mappings(&cpu, index, |space, page| {
-                        assert!(found.insert((space, page)), "twice");
+                        assert!(
+                            found.insert((space, page)),
+                            "the reverse map lists a mapping twice"
+                        );
                     });
                     prop_assert_eq!(found, real.walk(&model, object, index));
                 }
@@ -452,7 +459,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
             }
         }
     }
-    prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+    prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
     Ok(())
 }
 
@@ -564,9 +571,17 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
                                 _ => space.discard(&cpu, common).unwrap(),
                             }
                             let found = cpu.load(space, common.start.address() + offset);
-                            assert_eq!(found, Ok(written[page as usize]), "in the common space");
+                            assert_eq!(
+                                found,
+                                Ok(written[page as usize]),
+                                "load in the common space"
+                            );
                             let found = cpu.load(&mine, own);
-                            assert_eq!(found, Ok(written[page as usize]), "in its own space");
+                            assert_eq!(
+                                found,
+                                Ok(written[page as usize]),
+                                "load in the thread's space"
+                            );
                         }
                     })
                 })
@@ -584,7 +599,7 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
             done.store(true, Relaxed);
             results.into_iter().for_each(|result| result.unwrap());
         });
-        assert!(cfg!(miri) || !store.words.lock().unwrap().is_empty(), "nothing has gone");
+        assert!(cfg!(miri) || !store.words.lock().unwrap().is_empty(), "the pager has no page");
     }
     assert_eq!(machine.free_frames(), all);
 }
@@ -621,7 +636,7 @@ fn objects_have_no_guards_and_no_page_numbers_that_overflow() {
     map(u64::MAX - 10, WRITE).unwrap();
     assert_eq!(cpu.load(&space, Page(16).address()), Err(Fault::BeyondEnd));
     assert_eq!(space.remap(&cpu, pages, Pages::new(Page(16), 100)), Err(MapError::BeyondObject));
-    object.mappings(&cpu, u64::MAX, |_, _| panic!("there is no such page"));
+    object.mappings(&cpu, u64::MAX, |_, _| panic!("this page is not mapped"));
     let (start, end) = (9, 3);
     assert_eq!(object.discard(&cpu, start..end), 0);
 }
@@ -637,7 +652,7 @@ fn an_object_grows_up_to_its_capacity() {
     object.resize(&cpu, 512).unwrap();
     let error = object.resize(&cpu, 513).unwrap_err();
     assert_eq!((error, object.pages()), (BeyondCapacity { capacity: 512 }, 512));
-    assert_eq!(error.to_string(), "the object may have 512 pages at most");
+    assert_eq!(error.to_string(), "the capacity of the object is 512 pages");
 }
 
 /// What a thread does in each round.

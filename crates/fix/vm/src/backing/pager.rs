@@ -25,6 +25,7 @@ pub trait Pager: Send + Sync {
 
 /// Why a page was not transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PagerError {
     /// The transfer is in progress; the caller must retry the access.
     Retry,
