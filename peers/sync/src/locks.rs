@@ -110,7 +110,7 @@ fn new_invalidation(name: &str) -> Row {
     let tracker: &'static invalidation::Tracker<System> =
         Box::leak(Box::new(invalidation::Tracker::new()));
     Row::new(format!("{name}, begin, mark, finish"), move |round| {
-        let mut member = tracker.join();
+        let mut member = tracker.register();
         let page = invalidation::Stamp::new();
         round.time(|| {
             let section = member.begin();

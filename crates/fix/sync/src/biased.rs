@@ -46,8 +46,8 @@ impl<T> Biased<T> {
     /// Uses the value as the owner.
     ///
     /// # Safety
-    /// At most one thread at a time is the owner, and each owner has acquired what the owner before it
-    /// did. `with` does not use this lock.
+    /// At most one thread at a time is the owner, and each owner has acquired what the previous owner did.
+    /// `with` does not use this lock.
     #[inline]
     pub(crate) unsafe fn lock_owner<R>(
         &self,
@@ -60,9 +60,9 @@ impl<T> Biased<T> {
             self.wait(platform);
         }
         // SAFETY: the fences order this thread's store of `inside` before its load of `requested`, and a
-        // remote thread's store of `requested` before its load of `inside`. If this load came first, the
-        // remote thread sees `inside` and waits. If its store came first, this thread has seen it and
-        // waited in `wait`.
+        // remote thread's store of `requested` before its load of `inside`. If this thread's load came first,
+        // the remote thread sees `inside` and waits. If the remote thread's store came first, this thread has
+        // seen it and waited in `wait`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.inside.store(false, order!(Release, "biased_out"));
         result
@@ -129,9 +129,9 @@ impl<T> Biased<T> {
         unsafe { self.lock_requested(platform, with) }
     }
 
-    /// Requests the lock, so that one fence serves many locks: request them all, execute `heavy` once,
-    /// then lock each. An owner waits from the request until the lock is released. Threads that request
-    /// several locks must agree on an order.
+    /// Requests the lock without waiting for its owner, so that one fence serves many locks: request them
+    /// all, execute `heavy` once, then lock each. An owner waits from the request until the lock is released.
+    /// Threads that request several locks must agree on an order.
     pub(crate) fn request(&self, platform: &impl Platform) {
         // Relaxed: the caller's `heavy` comes next, a full fence that acquires what the last holder did.
         // An owner that sees this store only waits.
@@ -166,7 +166,7 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// A nested cell: loom sees a use of the lock's own cell as a point in time, at its start.
+    /// Uses a nested cell: to loom, a use of the lock's own cell is a point in time, at the start of the use.
     fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.

@@ -2,7 +2,7 @@
 //!
 //! Data that many threads read and few change is usually guarded by a lock or a count that every reader
 //! writes, so a cache line moves from core to core with each read. Here readers write only to lines of their
-//! own and execute no fence. Writers pay for both sides.
+//! own and execute no fence. Writers pay for the synchronization of both.
 //!
 //! | | |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | [`rm`] | a read-mostly lock |
 //! | [`invalidation`] | delayed invalidation: waits for the sections that have marked an object, and no others |
 //! | [`lock`] | a mutex whose waiters lend their priority to the owner |
-//! | [`Platform`], [`System`] | the asymmetric fence below all of them |
+//! | [`Platform`], [`System`] | the asymmetric fence that most of them use |
 //!
 //! ```
 //! use knee_sync::{Rcu, epoch};
@@ -27,7 +27,7 @@
 //! ```
 //!
 //! # Registering, retiring, reclaiming
-//! The same words mean the same in every module. A thread *registers* with a domain and gets a handle;
+//! These words have the same meaning in every module. A thread *registers* with a domain and gets a handle;
 //! the functions of a module that take no handle, such as [`epoch::pin`], register with the domain of the
 //! process at the first call. A writer *retires* an object that it has unlinked. To *reclaim* is to free the
 //! retired objects that no reader can hold any more.
@@ -35,14 +35,14 @@
 //! # Without an operating system
 //! Without the features `std` and `alloc` the crate allocates nothing and needs from its system only what
 //! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each), a clock and the number of a
-//! thread. The embedder adds a [`Node`] for each record of a thread (see [`epoch::Domain::add_node`]), and
+//! thread. The embedder adds a [`Node`] for each thread's record (see [`epoch::Domain::add_node`]), and
 //! retired objects contain an [`epoch::Entry`].
 //!
 //! # How it is tested
 //! loom tries all orders of the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules
 //! of more threads (`scheduled.rs`), and Miri runs the unit tests with many seeds. A torture test runs on
-//! real CPUs, as no tool models membarrier(2). A list of mutants of the crate is run, and each must fail a
-//! test (`tests/mutants`).
+//! real CPUs, as no tool models membarrier(2). Each mutant in a list breaks the crate on purpose, and a test
+//! must then fail (`tests/mutants`).
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -338,7 +338,7 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
     let early = &AtomicUsize::new(0);
     thread::scope(|scope| {
-        let mut members = [(); THREADS].map(|()| tracker.join());
+        let mut members = [(); THREADS].map(|()| tracker.register());
         let mut sections: Vec<_> = members.iter_mut().map(|member| (None, Some(member))).collect();
         for &(operation, thread, page) in operations {
             let (section, member) = &mut sections[thread];

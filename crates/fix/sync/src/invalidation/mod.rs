@@ -20,7 +20,7 @@
 //! let page = Page { mappings: Mutex::new(vec![0x1000]), stamp: Stamp::new() };
 //!
 //! // A thread that unmaps.
-//! let mut member = tracker.join();
+//! let mut member = tracker.register();
 //! let section = member.begin();
 //! {
 //!     let mut mappings = page.mappings.lock().unwrap();

@@ -35,7 +35,7 @@ fn place() -> Arc<Place> {
 impl Place {
     /// Runs a section for each element of `marks`, which tells whether it marks the page or the other page.
     fn mark(&self, marks: &[bool]) {
-        let mut member = self.tracker.join();
+        let mut member = self.tracker.register();
         for mark in marks {
             let section = member.begin();
             if *mark {

@@ -29,7 +29,7 @@ struct World {
 impl World {
     /// Runs the sections of one thread. Each marks one page or two. The thread joins anew after the second.
     fn mark(&self, thread: usize) {
-        let mut member = self.tracker.join();
+        let mut member = self.tracker.register();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {
             let guard = member.begin();
             for page in self.pages.iter().skip(section % PAGES) {
@@ -42,7 +42,7 @@ impl World {
             guard.finish();
             if section % SECTIONS == 1 {
                 drop(member);
-                member = self.tracker.join();
+                member = self.tracker.register();
             }
         }
     }

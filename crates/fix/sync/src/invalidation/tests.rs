@@ -28,7 +28,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
     let mark = |thread: usize| {
-        let mut member = tracker.join();
+        let mut member = tracker.register();
         for (section, is_over) in over.iter().enumerate().skip(thread * SECTIONS).take(SECTIONS) {
             let guard = member.begin();
             for page in pages.iter().skip(section % 3).step_by(1 + section % 2) {
@@ -43,7 +43,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
             is_over.store(true, Relaxed);
             guard.finish();
             if section % 64 == 0 {
-                drop(mem::replace(&mut member, tracker.join()));
+                drop(mem::replace(&mut member, tracker.register()));
             }
         }
     };
@@ -72,7 +72,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
 #[test]
 fn a_wait_is_not_for_younger_sections() {
     let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
-    let (mut first, mut second) = (tracker.join(), tracker.join());
+    let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
     older.mark(&stamps[0]);
     let younger = second.begin();
@@ -89,7 +89,7 @@ fn a_wait_is_not_for_younger_sections() {
 #[test]
 fn a_wait_is_for_the_last_of_two() {
     let (tracker, stamp) = (Tracker::new(), Stamp::new());
-    let (mut first, mut second) = (tracker.join(), tracker.join());
+    let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
     let younger = second.begin();
     older.mark(&stamp);
@@ -115,7 +115,7 @@ fn a_wait_is_for_the_last_of_two() {
 fn a_wait_is_not_for_older_sections_that_marked_another_page() {
     let tracker = Tracker::new();
     let stamps: [Stamp; 32] = Default::default();
-    let (mut first, mut second) = (tracker.join(), tracker.join());
+    let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
     older.mark(&stamps[0]);
     // Each stamp has one of 64 bits. One of the 31 others has a different bit than the first.
@@ -130,7 +130,7 @@ fn a_wait_is_not_for_older_sections_that_marked_another_page() {
 #[test]
 fn a_wait_for_a_stamp_that_moved_waits_for_the_sections_that_marked_it() {
     let tracker = Tracker::new();
-    let mut member = tracker.join();
+    let mut member = tracker.register();
     let stamps: Vec<_> = (0..8).map(|_| Stamp::new()).collect();
     let section = member.begin();
     stamps.iter().for_each(|stamp| section.mark(stamp));
@@ -146,19 +146,19 @@ fn a_wait_for_a_stamp_that_moved_waits_for_the_sections_that_marked_it() {
 #[test]
 fn a_member_with_a_forgotten_section_begins_no_other() {
     let tracker = Tracker::new();
-    let mut member = tracker.join();
+    let mut member = tracker.register();
     mem::forget(member.begin());
     let again = panic::catch_unwind(AssertUnwindSafe(|| member.begin().finish()));
     assert!(again.is_err());
     drop(member);
     // The slot stays in the section, and a new member gets another slot.
-    tracker.join().begin().finish();
+    tracker.register().begin().finish();
 }
 
 #[test]
 fn a_section_may_end_on_another_thread() {
     let tracker: Tracker<System> = Tracker::new();
-    let (mut member, stamp) = (tracker.join(), Stamp::new());
+    let (mut member, stamp) = (tracker.register(), Stamp::new());
     let section = member.begin();
     section.mark(&stamp);
     thread::scope(|scope| {

@@ -1,7 +1,6 @@
 //! Sections that begin and end in slots of a registry.
 
 use core::fmt;
-use core::ptr::NonNull;
 
 use super::slot::{Slot, Stamp};
 use crate::platform::Platform;
@@ -40,25 +39,23 @@ impl<P: Platform> Tracker<P> {
     /// Registers the calling thread, until the member is dropped. Allocates if more threads are registered
     /// than ever before. A thread should keep its member, as this searches the slots of all threads.
     #[cfg(feature = "alloc")]
-    pub fn join(&self) -> Member<'_> {
+    pub fn register(&self) -> Member<'_> {
         Member::new(self.slots.take_or_make(Slot::new))
     }
 
-    /// Registers the calling thread with the slot of a member that was dropped. Returns `None` if there is
-    /// no such slot. See [`Tracker::join_in`].
-    pub fn join_again(&self) -> Option<Member<'_>> {
+    /// Registers the calling thread with a free slot. Returns `None` if there is none, instead of allocating
+    /// one. See [`Tracker::add_node`].
+    pub fn try_register(&self) -> Option<Member<'_>> {
         Some(Member::new(self.slots.take()?))
     }
 
-    /// Registers the calling thread with a slot of its own, and allocates nothing. A member that is dropped
-    /// leaves its slot to the next one.
+    /// Adds a free slot. An embedder without an allocator adds one for each thread or CPU. A slot is free again
+    /// when its member is dropped.
     ///
-    /// # Safety
-    /// The node is in no tracker. Until the tracker is dropped, it is not moved, freed or borrowed
-    /// exclusively.
-    pub unsafe fn join_in(&self, node: NonNull<Node<Slot>>) -> Member<'_> {
-        // SAFETY: the contract is the same.
-        Member::new(unsafe { self.slots.add(node) })
+    /// # Panics
+    /// If the node was added before, here or elsewhere.
+    pub fn add_node(&self, node: &'static Node<Slot>) {
+        self.slots.add_free(node);
     }
 
     /// Waits until all sections have ended that marked this stamp before the caller took the lock of the

@@ -10,7 +10,7 @@
 //! - For objects that an owner ends (a service, a device, a mount): [`PerCpuRef`].
 //! - For many hot objects that end with their last reference (pages, cache entries, nodes of a tree):
 //!   [`refcache`].
-//! - To ask whether the count is zero, and never for its value: [`Snzi`].
+//! - To query whether the count is zero, but never its value: [`Snzi`].
 
 mod percpu;
 pub mod refcache;

@@ -19,8 +19,9 @@ const DYING: u64 = 1;
 /// All counters are folded.
 const DEAD: u64 = 2;
 
-/// A thread's counter is twice the references that it has taken minus those that it has put, plus this
-/// bit between its load of the mode and its store of the new count.
+/// The lowest bit of a thread's counter. The thread sets it before it loads the mode, and clears it when it
+/// stores the new count. The other bits count the references that the thread has taken minus the references
+/// that it has put.
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
@@ -31,18 +32,18 @@ const BIAS: u64 = 1 << 62;
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
 ///
 /// It begins with one reference, the owner's. While it is live, no thread knows the number of references:
-/// [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the calling thread's
-/// counter. When the owner [kills](PerCpuRef::kill) it, the threads' counters are folded into a common
-/// count, and the owner's reference is put. From then on all threads use the common count with atomic
-/// instructions, and one `put` returns that its reference was the last.
+/// [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the calling thread's counter.
+/// When the owner [kills](PerCpuRef::kill) it, the threads' counters are folded into a common count, and the
+/// owner's reference is put. From then on all threads use the common count with atomic instructions, and the
+/// `put` of the last reference returns true.
 ///
-/// Use it for objects that many threads use and an owner ends: a service that drains its requests before
-/// it stops, a device, a mounted file system, a generation of a configuration. Do not use it for objects
-/// that end with their last user, as nothing notices that while the count is live
-/// ([`refcache`](super::refcache) does). Do not use it for thousands of small objects: it needs 384
-/// bytes, and 1 KiB for 8 threads as soon as a thread has used it, then 128 bytes for each thread that
-/// runs at the same time (in chunks of 16, 32, 64). Linux's needs 8 bytes for each CPU, as a CPU's
-/// counters share its lines.
+/// Use it for objects that many threads use and an owner ends: a service that drains its requests before it
+/// stops, a device, a mounted file system, a generation of a configuration. Do not use it for objects that
+/// end with their last user, because nothing notices the last `put` while the count is live; use
+/// [`refcache`](super::refcache) for them. Do not use it for thousands of small objects: it needs 384 bytes,
+/// and 1 KiB for 8 threads as soon as a thread has used it, then 128 bytes for each thread that runs at the
+/// same time (in chunks of 16, 32, 64). Linux's count needs 8 bytes for each CPU, because all counters of a
+/// CPU share its lines.
 ///
 /// References are not bound to threads: one thread may put the reference that another got. A thread's
 /// counter stays when the thread exits.
@@ -58,11 +59,12 @@ const BIAS: u64 = 1 << 62;
 ///
 /// A user marks its counter, executes [`light`](Platform::light) and loads the mode. If that is live, it
 /// stores the new count, which also clears the mark. The owner stores the mode, executes
-/// [`heavy`](Platform::heavy) once, and waits until no counter is marked. Either the user's load came too
-/// early to see the mode: then the owner sees the mark, waits, and folds the count. Or it came later:
-/// then the user sees the mode, and uses the common count.
+/// [`heavy`](Platform::heavy) once, and waits until no counter is marked. If the user's load came too early
+/// to see the mode, the owner sees the mark, waits, and folds the count. Otherwise the user sees the mode,
+/// and uses the common count.
 ///
-/// Not for signal handlers: a count that interrupts its thread between mark and store is lost.
+/// Signal handlers must not use it: a change that a handler makes while its thread is between mark and store
+/// is lost.
 ///
 /// ```
 /// use knee_sync::refs::PerCpuRef;
@@ -102,17 +104,17 @@ impl<P: Platform> PerCpuRef<P> {
         }
     }
 
-    /// Adds to the calling thread's counter. Returns false, and adds nothing, if it is not live.
+    /// Adds to the calling thread's counter. Returns false, and adds nothing, if the count is not live.
     #[inline]
     fn count(&self, thread: usize, change: u64) -> bool {
         let counter = self.counters.get(thread);
         let word = counter.load(Relaxed);
         counter.store(word | INSIDE, Relaxed);
-        // `kill` stores the mode, executes `heavy` and then loads the counter. If that load comes before
-        // this store, the load below sees the mode. If the load below misses the mode, that load sees the
+        // `kill` stores the mode, executes `heavy` and then loads the counter. If the load in `kill` comes
+        // before this store, the load below sees the mode. If the load below misses the mode, `kill` sees the
         // mark and waits for the store at the end.
         self.platform.light();
-        // Acquire: after `reinit`, everything before it.
+        // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
         // Relaxed: the thread's uses of its reference come before `light`, which comes before the sum in
         // `kill`, which comes before the last put.
@@ -121,12 +123,12 @@ impl<P: Platform> PerCpuRef<P> {
         live
     }
 
-    /// As [`get`](PerCpuRef::get), as the thread of this number.
+    /// Like [`get`](PerCpuRef::get), for the thread with this number.
     ///
     /// # Safety
-    /// No other thread uses the number at the same time, and each user of the number has acquired what
-    /// the user before it did. The number is that of a CPU which the thread cannot leave meanwhile, or
-    /// that of a thread.
+    /// No other thread uses the number at the same time, and each user of the number has acquired what its
+    /// previous user did. The number belongs to a CPU that the thread cannot leave meanwhile, or to the
+    /// thread.
     #[inline]
     pub unsafe fn get_as(&self, thread: usize) {
         if !self.count(thread, ONE) {
@@ -135,7 +137,7 @@ impl<P: Platform> PerCpuRef<P> {
         }
     }
 
-    /// As [`tryget_live`](PerCpuRef::tryget_live), as the thread of this number.
+    /// Like [`tryget_live`](PerCpuRef::tryget_live), for the thread with this number.
     ///
     /// # Safety
     /// That of [`get_as`](PerCpuRef::get_as).
@@ -144,7 +146,7 @@ impl<P: Platform> PerCpuRef<P> {
         self.count(thread, ONE)
     }
 
-    /// As [`put`](PerCpuRef::put), as the thread of this number.
+    /// Like [`put`](PerCpuRef::put), for the thread with this number.
     ///
     /// # Safety
     /// That of [`get_as`](PerCpuRef::get_as).
@@ -156,8 +158,8 @@ impl<P: Platform> PerCpuRef<P> {
 
     #[cold]
     fn put_common(&self) -> bool {
-        // As in `Arc`: Release, and an Acquire fence by the last `put` alone, which so sees what all others
-        // did with the object.
+        // As in `Arc`: a Release, and an Acquire fence in the last `put` alone, which then sees what all
+        // others did with the object.
         let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
         if last && !is_mutant!("percpu_last") {
             fence(Acquire);
@@ -165,16 +167,17 @@ impl<P: Platform> PerCpuRef<P> {
         last
     }
 
-    /// Kills it: no new users from now on, and the owner's reference is put. Returns whether that was the
-    /// last reference, so that the caller must release the counted object. Otherwise one of the later
-    /// [`put`](PerCpuRef::put)s returns true: exactly one of all these calls does.
+    /// Kills the count: it accepts no new users from now on, and the owner's reference is put. Returns true
+    /// if that was the last reference; then the caller must release the counted object. Otherwise exactly one
+    /// of the later [`put`](PerCpuRef::put)s returns true.
     ///
     /// When it returns, every thread sees that the count is dead (Linux calls a *confirmation* callback
-    /// then): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If it was killed before, the call
-    /// waits for that and returns false. It costs one heavy fence.
+    /// then): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If another thread has killed the
+    /// count before, the call waits for that kill to take effect and returns false. It costs one heavy fence.
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn kill(&self) -> bool {
-        // Acquire, with `reinit`: the sum that the last kill has stored. Release: see `is_dead`.
+        // Acquire, with the Release of `reinit`: this thread sees the sum that the last kill has stored.
+        // Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
         if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
             // Relaxed: a thread that learns of this return cannot find an older mode any more.
@@ -209,13 +212,13 @@ impl<P: Platform> PerCpuRef<P> {
         self.put_common()
     }
 
-    /// Whether it was killed. A false may be out of date; with a true the caller sees everything that the
-    /// owner did before the kill.
+    /// Whether it was killed. A result of false may be out of date. If the result is true, the caller sees
+    /// everything that the owner did before the kill.
     pub fn is_dead(&self) -> bool {
         self.mode.load(order!(Acquire, "percpu_is_dead")) != LIVE
     }
 
-    /// Whether no references are left. A true remains true until [`reinit`](PerCpuRef::reinit).
+    /// Whether no references are left. Once true, it stays true until [`reinit`](PerCpuRef::reinit).
     pub fn is_zero(&self) -> bool {
         self.common.load(order!(Acquire, "percpu_is_zero")) == 0
     }
@@ -229,8 +232,8 @@ impl<P: Platform> PerCpuRef<P> {
     }
 
     fn begin_again(&self) -> bool {
-        // The common count is biased while it is live or being folded, so zero means dead. Acquire:
-        // everything that former users did, also if the caller has not asked `is_zero`.
+        // The common count is biased while it is live or being folded, so zero means dead. Acquire: the
+        // caller sees everything that former users did, even if it has not called `is_zero`.
         let acquire = order!(Acquire, "percpu_reinit");
         let begun = self.common.compare_exchange(0, BIAS + 1, acquire, Relaxed).is_ok();
         if begun {
@@ -258,8 +261,8 @@ impl PerCpuRef {
         crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
     }
 
-    /// Drops a reference. Returns whether it was the last one, so that the caller must release the
-    /// counted object; never before it was [killed](PerCpuRef::kill).
+    /// Drops a reference. Returns true if it was the last one; then the caller must release the counted
+    /// object. Never returns true before the count was [killed](PerCpuRef::kill).
     #[inline]
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn put(&self) -> bool {
@@ -303,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn references_are_put_by_other_threads_than_got_them() {
+    fn a_thread_may_put_references_that_another_thread_got() {
         let count = PerCpuRef::default();
         (0..5).for_each(|_| count.get());
-        // The thread's counter is negative, and stays when it has ended.
+        // The thread's counter is negative, and stays after the thread has exited.
         thread::scope(|scope| {
             scope.spawn(|| assert!((0..4).all(|_| !count.put())));
         });
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_released_once_and_when_no_reference_is_left() {
+    fn an_object_is_released_once_and_only_without_references() {
         const THREADS: usize = 4;
         let count = PerCpuRef::default();
         for _ in 0..ROUNDS {
@@ -474,7 +477,8 @@ mod modelled {
         });
     }
 
-    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads have read.
+    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads
+    /// have read.
     #[test]
     fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {
@@ -485,7 +489,7 @@ mod modelled {
                 let shared = Arc::clone(&shared);
                 move || {
                     shared.use_it();
-                    // SAFETY: the number is this thread's, the reference one that the other thread got.
+                    // SAFETY: the number is this thread's, and the other thread has taken the reference.
                     let _ = unsafe { shared.count.put_as(1) };
                 }
             });

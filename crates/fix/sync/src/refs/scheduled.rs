@@ -77,7 +77,7 @@ fn each_life_of_a_count_ends_once() {
                     counted.references.fetch_sub(1, Relaxed);
                     counted.release_if(counted.count.kill());
                     // SAFETY: the number is this thread's.
-                    assert!(!unsafe { counted.count.tryget_live_as(2 * USERS) }, "it was killed");
+                    assert!(!unsafe { counted.count.tryget_live_as(2 * USERS) }, "a dead count took a user");
                     while !counted.count.is_zero() {
                         thread::yield_now();
                     }
@@ -121,14 +121,14 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
             let is_last = counted.count.kill();
             assert!(counted.count.is_dead());
             // SAFETY: the number is this thread's.
-            assert!(!unsafe { counted.count.tryget_live_as(thread) }, "it was killed");
-            // The reference of the main thread is left.
+            assert!(!unsafe { counted.count.tryget_live_as(thread) }, "a dead count took a user");
+            // The main thread still has its reference.
             assert!(!is_last, "released with references");
         };
         let all =
             [in_thread(uses, 1), in_thread(uses, 2), in_thread(kills, 3), in_thread(kills, 4)];
         all.into_iter().for_each(|thread| thread.join().unwrap());
-        // A kill has put the owner's reference.
+        // One of the two kills has put the owner's reference.
         counted.references.fetch_sub(1, Relaxed);
         counted.put(0);
         assert_eq!(counted.ended.load(Relaxed), 1);

@@ -11,12 +11,12 @@ use crate::primitive::AtomicU64;
 /// Children of a node. More of them shorten the path to the root, and increase the contention on it.
 const FAN_OUT: usize = 8;
 
-/// A word with a count, a flag and a version, which exchanges replace together.
+/// A word with a count, a flag and a version. A compare-exchange replaces all three together.
 ///
-/// In a node the flag is the paper's "one half": the count is zero, and the first arrival is on its way
-/// to the parent. In the root it is the paper's announcement: the indicator may not be set yet. In the
-/// indicator it is the answer. 32 bits of version suffice, as a thread would have to sleep through
-/// exactly 2^32 changes to be misled.
+/// In a node the flag is the paper's "one half": the count is zero, and the first arrival is on its way to
+/// the parent. In the root the flag is the paper's announcement: the indicator may not be set yet. In the
+/// indicator the flag is the answer to a query. 32 bits of version suffice, as a thread would have to sleep
+/// through exactly 2^32 changes to be misled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
     count: u32,
@@ -49,8 +49,8 @@ impl AtomicWord {
         Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
-    /// AcqRel everywhere: a thread that finds a non-zero count need not go up, as the thread that made it
-    /// non-zero has done so. The exchange passes that on.
+    /// AcqRel everywhere: a thread that finds a non-zero count does not arrive at the parent, as the thread
+    /// that made the count non-zero has arrived there. The exchanges make that arrival visible.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
@@ -58,16 +58,16 @@ impl AtomicWord {
     }
 }
 
-/// An indicator at which threads arrive and depart, and that shows whether any thread has arrived and not
+/// Threads arrive at an indicator and depart from it. It shows whether any thread has arrived and not yet
 /// departed.
 ///
-/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. Arriving
-/// and departing cost two atomic exchanges on a leaf; a thread that finds its leaf in use does not touch
-/// the parent. With a leaf for each CPU, threads share nothing while the count is not zero.
+/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. Arriving and
+/// departing cost two atomic exchanges on a leaf; a thread that finds its leaf in use does not touch the
+/// parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
 /// Use it where the answer must be true *now* and is needed often: the readers of a lock, transactions in
-/// flight. If a query may cost an interrupt, marking a line of the thread's own is ten times as fast; if
-/// the answer may be late, [`refcache`](super::refcache) is.
+/// flight. If a query may cost an interrupt, marking a line of the thread's own is ten times as fast. If the
+/// answer may be late, [`refcache`](super::refcache) is five times as fast.
 ///
 /// A query is true if it begins after an arrival has returned and ends before the departure is called. It
 /// is false if it begins after all departures have returned and ends before another arrival is called.
@@ -101,9 +101,10 @@ impl AtomicWord {
 /// Every thread that finds one half arrives at the parent as well and then tries to set the count to one;
 /// a thread that fails has arrived at the parent once too often and departs again.
 ///
-/// The indicator is a separate word, so that queries do not touch the root's count. The root sets it
-/// after its count has left zero; arrivals before that help. It clears the indicator after its count has
-/// reached zero, unless the version shows another arrival since.
+/// The indicator is a separate word, so that queries do not touch the root's count. The thread that made the
+/// root's count leave zero then sets the indicator; threads that arrive at the root before it is set help.
+/// The thread that made the root's count reach zero then clears the indicator, unless the root's version
+/// shows another arrival since.
 ///
 /// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007,
 /// with a versioned exchange of the indicator instead of load-linked and store-conditional.
@@ -125,7 +126,7 @@ impl Snzi {
         // A node has children if its first child exists.
         let first_leaf = |nodes: usize| nodes.div_ceil(FAN_OUT).max(1);
         let nodes = (leaves..).find(|&nodes| nodes + 1 - first_leaf(nodes) >= leaves);
-        let nodes = nodes.expect("each node more is a leaf more, but for one in eight");
+        let nodes = nodes.expect("seven of eight added nodes add a leaf");
         Snzi {
             indicator: Padded::default(),
             root: Padded::default(),
@@ -139,15 +140,15 @@ impl Snzi {
         self.nodes.len() + 1 - self.first_leaf
     }
 
-    /// Whether any thread has arrived and not departed. If not, the caller sees what departed threads
-    /// did.
+    /// Whether any thread has arrived and not departed. If the result is false, the caller sees what the
+    /// departed threads did.
     #[inline]
     pub fn query(&self) -> bool {
         self.indicator.load().flag
     }
 
-    /// Arrives at the leaf of this number, modulo the number of leaves. Dropping the arrival departs, on
-    /// any thread.
+    /// Arrives at the leaf with this number, modulo the number of leaves. Any thread may drop the arrival,
+    /// which departs then.
     pub fn arrive_at(&self, leaf: usize) -> Arrival<'_> {
         let place = self.first_leaf + leaf % self.leaves();
         self.arrive_at_node(place);
@@ -184,7 +185,7 @@ impl Snzi {
                 }
                 (word, arrived) = (half, true);
             }
-            // One half: set by this thread, or by one that needs help.
+            // The count is one half, set by this thread or by a thread that needs help.
             self.arrive_at_node(parent);
             if !node.replace(word, Word { count: 1, flag: false, ..word }) {
                 too_often += 1;
@@ -255,9 +256,9 @@ impl Snzi {
             return;
         }
         loop {
-            // First the indicator, then the root. If another thread arrives between these two loads, the
-            // second one shows it. If it arrives later, it sets the indicator after the first load, so
-            // that the exchange fails, or after the exchange.
+            // The indicator must be loaded before the root. If another thread arrives between these two
+            // loads, the second load shows the arrival. If it arrives later, it sets the indicator either
+            // between the first load and the exchange, which then fails, or after the exchange.
             let word = self.indicator.load();
             if !is_mutant!("snzi_unsets") && self.root.load().version != old.version {
                 return;
@@ -300,7 +301,7 @@ mod tests {
     const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
     #[test]
-    fn a_tree_has_the_leaves_that_were_asked_for() {
+    fn a_tree_has_the_requested_number_of_leaves() {
         for leaves in 1..if cfg!(miri) { 20 } else { 200 } {
             let snzi = Snzi::new(leaves);
             assert_eq!(snzi.leaves(), leaves);

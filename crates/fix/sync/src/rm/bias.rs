@@ -6,8 +6,8 @@
 //! Readers of a shut lock take the underlying lock, and one of them opens the lock again after a while.
 //! So a lock that is written all the time costs the underlying lock and one load.
 //!
-//! Slots hold the lock's number, not its address: a thread may leak a guard, after which the lock may be
-//! moved or freed and another lock made at its address.
+//! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
+//! freed, and another lock may be created at its address.
 //!
 //! ```text
 //! reader                          writer
@@ -33,7 +33,7 @@ use crate::primitive::{AtomicU32, AtomicU64, constant};
 /// most 1 / (`INHIBIT_FACTOR` + 1) of the time. It is BRAVO's inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
-/// Reads of a shut lock between two checks of the time. A clock costs more than a lock.
+/// Reads of a shut lock between two checks of the time. Reading the clock costs more than taking a lock.
 const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The value of `open` in a shut lock.
@@ -47,8 +47,8 @@ const STEP: u64 = 4;
 pub(super) struct Bias<R> {
     /// The lock's number in slots; 0 until the first read.
     number: AtomicU64,
-    /// The number if the lock is open, that is, if a slot is enough for readers; else 0. Any holder of
-    /// the underlying lock may set it, and an exclusive holder may clear it.
+    /// The lock's number while the lock is open, that is, while a slot is enough for readers; otherwise
+    /// [`SHUT`]. Any holder of the underlying lock may set it, and an exclusive holder may clear it.
     open: AtomicU64,
     /// Reads that took the underlying lock since the lock was shut. Some may be missing.
     reads: AtomicU32,
@@ -74,7 +74,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// The lock's number. A new number is stored before it is used.
     fn name(&self) -> u64 {
-        // Neither part of the algorithm nor of its model.
+        // Not part of the model, because the algorithm only needs the numbers to differ.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
         match self.number.load(Relaxed) {
             0 => {
@@ -85,13 +85,13 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// The underlying lock, to check its waiters.
+    /// The underlying lock, so that a test can check whether a writer waits for it.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn below(&self) -> &R {
         &self.below
     }
 
-    /// Takes the lock with a free slot, if it is open.
+    /// Takes the lock through a free slot, if the lock is open.
     #[inline]
     fn enter(&self, slot: &Slot, fence: impl FnOnce()) -> bool {
         let number = self.open.load(Relaxed);
@@ -100,11 +100,11 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         slot.set(number);
         fence();
-        // The fences order this thread's store of the slot before its load of `open`, and a writer's
-        // store of `open` before its load of the slot. If this load misses the writer's store, the writer
-        // sees the slot and waits. If it sees the store, this thread does not have the lock. It may also
-        // see that a reader opened the lock after that writer: that reader had the underlying lock, and
-        // its Release, with this Acquire, makes the writer's stores visible.
+        // The fences order this thread's store of the slot before its load of `open`, and a writer's store of
+        // `open` before its load of the slot. If this load misses the writer's store, the writer sees the
+        // slot and waits. If the load sees the store, this thread does not have the lock. The load may also
+        // see that a reader opened the lock after that writer. That reader had the underlying lock, so its
+        // Release and this Acquire make the writer's stores visible.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -112,14 +112,14 @@ impl<R: RawRwLockRecursive> Bias<R> {
         false
     }
 
-    /// Releases a lock that was taken with a slot.
+    /// Releases a lock that was taken through a slot.
     #[inline]
     fn leave(&self, slot: &Slot) {
         slot.clear();
-        // A writer that sleeps for the slot has shut the lock before it loaded the slot. Either it has
-        // seen the slot empty, or this load sees that the lock is shut, by the fence of `shut` on an
-        // asymmetric platform. On a symmetric platform a full fence would cost more than it gains, so
-        // there is none and the writer may wake up late.
+        // A writer that waits for the slot shut the lock before it loaded the slot. On an asymmetric
+        // platform, the fence of `shut` ensures that either the writer sees the slot empty, or this load sees
+        // that the lock is shut. A symmetric platform would need a full fence here, which would cost more
+        // than it gains. So there is none, and the writer may wake up late.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
@@ -138,7 +138,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// As [`Bias::lock_shared`], but fails if a writer has the lock.
+    /// Like [`Bias::lock_shared`], but fails if a writer has the lock.
     #[inline]
     pub(super) fn try_lock_shared<P: Platform>(
         &self,
@@ -182,7 +182,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         locked
     }
 
-    /// Takes the lock again if the thread has it; otherwise takes it with any free slot.
+    /// Takes the lock again if the thread has it; otherwise takes it through any free slot.
     fn enter_any(&self, slots: Option<&Slots>) -> bool {
         let Some(slots) = slots else { return false };
         if let Some(slot) = slots.of(self.name()) {
@@ -241,8 +241,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.uncount_unrecorded(),
             }
         }
-        // SAFETY: the caller guarantees that the thread has the lock. No slot alone held it, so the
-        // thread has the underlying lock.
+        // SAFETY: the caller guarantees that the thread has the lock. The thread did not have it through a
+        // slot alone, so it has the underlying lock.
         unsafe { self.below.unlock_shared() };
     }
 
@@ -291,7 +291,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         self.shut_until.store(now + INHIBIT_FACTOR * (now - began), Relaxed);
     }
 
-    /// As [`Bias::shut`]; if there are readers, opens the lock again and releases the underlying lock.
+    /// Like [`Bias::shut`], but does not wait: if there are readers, opens the lock again, releases the
+    /// underlying lock and returns false.
     #[cold]
     fn try_shut(&self, readers: &Readers, platform: &impl Platform) -> bool {
         let number = self.number.load(Relaxed);
@@ -301,10 +302,10 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
-            // Relaxed: `heavy` was a full fence, so a reader that finds the lock open sees what was
-            // written before.
+            // Relaxed: `heavy` was a full fence, so a reader that finds the lock open sees what earlier
+            // writers wrote.
             self.open.store(self.name(), Relaxed);
-            // SAFETY: `try_lock_exclusive` has taken it.
+            // SAFETY: `try_lock_exclusive` has taken the underlying lock.
             unsafe { self.below.unlock_exclusive() };
         } else {
             self.reads.store(1, Relaxed);

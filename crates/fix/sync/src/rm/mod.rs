@@ -15,10 +15,10 @@
 //! after reads interrupts all CPUs that run a thread of the process (some microseconds, see
 //! [`System`](crate::System)), and loads a line of each thread.
 //!
-//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in
-//! tables, mount tables. *Do not use it* where more than one access in some hundred is a write: the lock
-//! adapts and then costs little more than the underlying lock, but gains nothing. If readers may see an
-//! older version while a new one is written, RCU lets them never wait for writers.
+//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in tables,
+//! mount tables. *Do not use it* where more than one access in some hundred is a write: the lock adapts and
+//! then costs little more than the underlying lock, but gains nothing. Where readers may use the old version
+//! while a new one is written, take RCU: its readers never wait for writers.
 //!
 //! ```text
 //! reader                          writer
@@ -32,30 +32,30 @@
 //! # Guarantees
 //! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers
 //!   wrote, and a writer sees the end of all earlier reads.
-//! - A thread that reads may read again, even while a writer waits: it does not wait for that writer. It
-//!   must not write meanwhile; as with other locks, it would wait for itself.
-//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for that
-//!   lock. It decides the order.
-//! - A panic unlocks and does not poison.
+//! - A thread that has the lock for reading may read-lock it again, even while a writer waits for the lock.
+//!   It must not write-lock it meanwhile: as with other locks, it would wait for itself.
+//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for that lock,
+//!   which decides the order.
+//! - A panic unlocks the lock and does not poison it.
 //! - A thread may read more than four locks at a time. From the fifth on, a read costs as much as the
 //!   underlying lock.
 //!
-//! Its methods are those of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
+//! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!
-//! Guards stay on their thread. A thread that leaks one ([`core::mem::forget`]) leaves the lock
-//! read-locked forever. If a thread exits with read guards in thread-local storage, the memory of its
-//! slots (256 bytes) is not reused. As with any lock, the child of a fork cannot release what other
-//! threads had locked. Signal handlers must not read.
+//! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
+//! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (256 bytes)
+//! is not reused. In the child of a fork, reads that other threads had through slots have ended. As with any
+//! lock, the child cannot release their other reads and their writes. Signal handlers must not read.
 //!
 //! # Source
-//! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), whose readers are in a list of their CPU and whose
-//! writers send interrupts; and D. Dice and A. Kogan, "BRAVO: Biased Locking for Reader-Writer Locks",
-//! USENIX ATC 2019, which puts a fast path in front of any lock and disables it adaptively. Here slots
-//! belong to threads and not to a hash table, so two locks or threads never share one, and readers
-//! execute no fence (see [`Platform`](crate::Platform)).
+//! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose
+//! writers send interrupts; and D. Dice and A. Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX
+//! ATC 2019, which puts a fast path in front of any lock and disables it adaptively. Here slots belong to
+//! threads and not to a hash table, so two locks or threads never share one, and readers execute no fence
+//! (see [`Platform`](crate::Platform)).
 
 mod bias;
-// lock_api requires constants, which locks of a model cannot be.
+// lock_api requires a constant `INIT`, which a lock of a loom model cannot have.
 #[cfg(not(loom))]
 mod raw;
 mod readers;

@@ -250,7 +250,7 @@ fn a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before() {
         };
         read()();
         let unlock = read();
-        assert!(!place.lock.try_lock_exclusive(&place.readers, || Model), "it is read");
+        assert!(!place.lock.try_lock_exclusive(&place.readers, || Model), "a reader has the lock");
         unlock();
         reader.join().unwrap();
     });

@@ -15,8 +15,8 @@ pub struct Readers(Registry<Slots>);
 
 /// A thread's registration in [`Readers`]. One thread uses it at a time.
 ///
-/// When it is dropped, the thread unregisters. If the thread still reads a lock, as after a leaked guard,
-/// the registration stays forever.
+/// When it is dropped, the thread unregisters. If the thread still reads a lock, for example after a leaked
+/// guard, the registration stays forever.
 #[derive(Debug)]
 pub struct Reader<'a> {
     node: &'a Node<Slots>,
@@ -32,7 +32,7 @@ impl Readers {
         }
     }
 
-    /// Registers the calling thread, in a free node or in a new one. All calls pass an equal platform.
+    /// Registers the calling thread, in a free node or in a new one. All calls must pass equal platforms.
     #[cfg(feature = "alloc")]
     pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
         Reader::new(self.0.take_or_make(|| Slots::new(platform)))
@@ -44,8 +44,8 @@ impl Readers {
         self.0.take().map(Reader::new)
     }
 
-    /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes are
-    /// made for an equal platform.
+    /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes must be
+    /// made for equal platforms.
     ///
     /// # Panics
     /// If the node was added before, here or elsewhere.
@@ -100,8 +100,8 @@ impl<'a> Reader<'a> {
     }
 
     /// # Safety
-    /// The node came from [`into_node`](Reader::into_node). Only one thread uses such readers of it, and
-    /// none after one of them was dropped.
+    /// The node came from [`into_node`](Reader::into_node). Only one thread uses the readers that are made
+    /// from the node, and it uses none of them after it has dropped one.
     #[inline]
     pub(super) unsafe fn from_node(node: &'a Node<Slots>) -> Reader<'a> {
         Reader::new(node)
@@ -116,14 +116,15 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// The threads that use locks of one kind: those of a process or a kernel.
+/// The threads of a process or a kernel that use locks of one kind.
 ///
 /// # Safety
 /// * [`readers`](Threads::readers) always returns the same reference, and
-///   [`with_reader`](Threads::with_reader) passes a reader of it, which nothing else uses during the call.
+///   [`with_reader`](Threads::with_reader) passes a reader that was registered with it. Nothing else uses
+///   that reader during the call.
 /// * As long as the thread holds a lock that it has read with a reader, `with_reader` passes that reader.
-/// * [`platform`](Threads::platform) always returns an equal platform, for which all nodes of `readers`
-///   were made, and whose heavy fence reaches all threads that may read.
+/// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for
+///   them, and their heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
     /// The platform of the threads.
     type Platform: Platform;
@@ -134,6 +135,7 @@ pub unsafe trait Threads {
     /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// Calls `with` with the calling thread's reader. A thread that passes `None` uses the underlying locks.
+    /// Calls `with` with the calling thread's reader. A thread for which it passes `None` uses the underlying
+    /// locks.
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R;
 }

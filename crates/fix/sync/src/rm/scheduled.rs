@@ -102,9 +102,9 @@ impl World {
         } else if !lock.try_lock_exclusive(&self.readers, || Model) {
             return;
         }
-        assert_eq!(inside.swap(-1, Relaxed), 0, "the lock is held");
+        assert_eq!(inside.swap(-1, Relaxed), 0, "another thread is inside");
         thread::yield_now();
-        assert_eq!(inside.swap(0, Relaxed), -1, "the lock was taken meanwhile");
+        assert_eq!(inside.swap(0, Relaxed), -1, "another thread took the lock");
         // SAFETY: this thread has the lock.
         unsafe { lock.unlock_exclusive() };
     }

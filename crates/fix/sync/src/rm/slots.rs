@@ -1,4 +1,4 @@
-//! The locks that a thread reads at the moment.
+//! The locks that a thread currently has for reading.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -24,7 +24,7 @@ const CLOSED: u64 = BELOW;
 #[derive(Debug)]
 pub struct Slots {
     slots: [Slot; SLOTS],
-    /// Reads of locks that found no free slot.
+    /// The number of current reads that found no free slot.
     unrecorded: AtomicU32,
     /// A copy of `Platform::is_symmetric`, in a line that readers load anyway.
     is_symmetric: bool,
@@ -124,8 +124,8 @@ impl Slot {
         self.lock.load(Relaxed) == lock
     }
 
-    /// Takes the slot. Release: a writer that finds another lock here must see what the thread did while
-    /// it had the writer's lock.
+    /// Takes the slot. Release: a writer that finds another lock in the slot must see what the thread did
+    /// while it read the writer's lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));

@@ -11,7 +11,7 @@ use lock_api::RawRwLock;
 
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
-/// An open lock: readers take it by their slots. Every lock is open after its first read.
+/// An open lock: readers take it through their slots. Every lock is open after its first read.
 fn open<T>(value: T) -> RmLock<T> {
     let lock = RmLock::new(value);
     drop(lock.read());
@@ -63,7 +63,7 @@ fn try_write_fails_beside_a_reader_and_try_read_beside_a_writer() {
     let lock = open(1);
     let reader = lock.read();
     assert!(lock.try_write().is_none());
-    assert!(lock.try_read().is_some(), "the lock is as it was before try_write");
+    assert!(lock.try_read().is_some(), "a failed try_write leaves the lock readable");
     drop(reader);
     let writer = lock.try_write().expect("there is no reader");
     thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn try_write_fails_beside_a_reader_and_try_read_beside_a_writer() {
 #[test]
 fn a_reader_may_read_again_while_a_writer_waits() {
     // The first read of a lock takes the underlying lock, and later ones a slot. The writer waits for the
-    // first read at either place.
+    // first read in both cases.
     for is_open in [false, true] {
         let lock = if is_open { open(0) } else { RmLock::new(0) };
         let first = lock.read();
@@ -104,9 +104,9 @@ fn a_thread_reads_more_locks_than_it_has_slots() {
     let locks: Vec<_> = (0..9).map(open).collect();
     let mut guards: Vec<_> = locks.iter().chain(&locks).map(RmLock::read).collect();
     assert!(locks.iter().all(|lock| lock.try_write().is_none()));
-    // Not in the reverse order.
+    // Drops the oldest guards first.
     guards.drain(..9);
-    assert!(locks.iter().all(|lock| lock.try_write().is_none()), "each is read once more");
+    assert!(locks.iter().all(|lock| lock.try_write().is_none()), "each lock still has a reader");
     drop(guards);
     assert!(locks.iter().all(|lock| lock.try_write().is_some()));
 }
@@ -132,14 +132,14 @@ fn a_forgotten_guard_locks_its_lock_and_no_other_at_the_same_address() {
     mem::forget(place.read());
     assert!(place.try_write().is_none());
     place = open(0);
-    // A read that is mistaken for a recursive one would succeed.
+    // A read that was mistaken for a recursive read would succeed.
     thread::scope(|scope| {
         let writer = place.write();
         let (inside, is_inside) = mpsc::channel();
         let place = &place;
         scope.spawn(move || inside.send(place.try_read().is_some()).unwrap());
         assert!(!is_inside.recv().unwrap());
-        assert!(place.try_read().is_none(), "the thread that forgot a guard of another lock");
+        assert!(place.try_read().is_none(), "the forgotten guard is of another lock");
         drop(writer);
     });
     assert!(place.try_write().is_some());
@@ -221,7 +221,7 @@ fn a_writer_sleeps_while_a_reader_sleeps_and_is_woken() {
     let guard = lock.read();
     thread::scope(|scope| {
         let writer = scope.spawn(|| *lock.write() = 1);
-        // Usually longer than a writer spins. If it is not, the result is the same.
+        // Usually longer than a writer spins. If the sleep is shorter, the result is the same.
         thread::sleep(std::time::Duration::from_millis(20));
         assert!(!writer.is_finished());
         assert_eq!(*guard, 0);

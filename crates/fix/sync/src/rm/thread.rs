@@ -12,7 +12,7 @@ static READERS: Readers = Readers::new();
 
 per_thread!(Member, in_child: forked);
 
-/// A registered thread: the node of its `Reader`, which a `Cell` can hold.
+/// A registered thread, as the node of its `Reader`. A `Cell` can hold the node, which is `Copy`.
 #[derive(Clone, Copy)]
 struct Member(&'static Node<Slots>);
 
@@ -22,7 +22,7 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // A leaked guard, or one that a later destructor of the thread holds, keeps the registration.
+        // A leaked guard, or a guard that a later destructor of the thread holds, keeps the registration.
         let is_idle = self.0.value.is_idle();
         if is_idle {
             // SAFETY: `register` took the reader apart, and no copy of the node is used after this.
@@ -36,9 +36,9 @@ impl Part for Member {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: a thread's reader stays in its thread-local storage until the thread exits, and for ever if the
-// thread still holds a lock then. Signal handlers must not use the locks. membarrier(2) reaches all threads
-// of the process.
+// SAFETY: a thread's reader stays in its thread-local storage until the thread exits, or forever if the
+// thread still has a lock then. Signal handlers must not use the locks. membarrier(2) reaches all threads of
+// the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 
@@ -52,8 +52,8 @@ unsafe impl Threads for ThisProcess {
 
     #[inline]
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R {
-        // SAFETY: `register` took the reader apart, and only its thread has copies of the node. It is not
-        // dropped here.
+        // SAFETY: `register` took the reader apart, and only its thread has copies of the node. The new
+        // reader is not dropped.
         let reader =
             part().map(|Member(node)| ManuallyDrop::new(unsafe { Reader::from_node(node) }));
         with(reader.as_deref())

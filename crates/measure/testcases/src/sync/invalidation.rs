@@ -59,7 +59,7 @@ fn invalidate<F: Invalidation>(task: &Task<'_>, tracker: &Tracker<F, System>) ->
 fn invalidate_in_slots(task: &Task<'_>) -> Outcome {
     static TRACKER: Padded<LazyLock<invalidation::Tracker<System>>> =
         Padded(LazyLock::new(invalidation::Tracker::new));
-    let mut member = TRACKER.0.join();
+    let mut member = TRACKER.0.register();
     let page = invalidation::Stamp::new();
     repeat(task, || {
         let section = member.begin();

@@ -14,7 +14,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("mark_shared", "(): the same with the stamp of both threads, whose lock it would hold"),
     ("wait_own", "(): waits for the sections that have marked the thread's own stamp"),
     ("wait_shared", "(): waits for the sections that have marked the stamp of both"),
-    ("join", "(): takes part, and leaves"),
+    ("register", "(): registers and unregisters the thread"),
 ];
 
 /// A member and a stamp, on cache lines of their own.
@@ -45,10 +45,10 @@ impl Binding for Bound {
 
     fn set_up(_: &Setup<'_>) -> Self {
         let tracker: &'static Tracker<System> = Box::leak(Box::new(Tracker::new()));
-        let own = || Own { member: RefCell::new(tracker.join()), stamp: Stamp::new() };
+        let own = || Own { member: RefCell::new(tracker.register()), stamp: Stamp::new() };
         let own = std::array::from_fn(|_| own());
-        // A free slot for a thread that joins.
-        drop(tracker.join());
+        // Makes a free slot for a thread that registers.
+        drop(tracker.register());
         Self { tracker, own, shared: Box::new(Shared(Stamp::new())) }
     }
 
@@ -67,7 +67,7 @@ impl Binding for Bound {
             "mark_shared" => Box::new(move || mark(Some(shared))),
             "wait_own" => Box::new(move || tracker.wait(private)),
             "wait_shared" => Box::new(move || tracker.wait(shared)),
-            "join" => Box::new(move || drop(tracker.join())),
+            "register" => Box::new(move || drop(tracker.register())),
             _ => return None,
         };
         Some(Box::new(move || {
