@@ -1,9 +1,13 @@
 //! Mapping wherever there is room, and quotas.
 
+#[path = "architectures/each.rs"]
+mod each;
+
 use std::sync::Arc;
 use std::thread;
 
-use knee_vm::hosted::Hosted;
+use each::on_each_architecture;
+use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
@@ -140,10 +144,9 @@ fn unmapping_a_fixed_range_does_not_move_a_cpu_to_its_branch() {
 
 /// CPUs map areas, write to them, and unmap areas that other CPUs have mapped. In between, they map at fixed
 /// addresses.
-#[test]
-fn map_anywhere_never_returns_mapped_pages() {
+fn map_anywhere_never_returns_mapped_pages<A: Architecture>() {
     const CPUS: usize = 4;
-    let machine = Hosted::new(4096, CPUS);
+    let machine = Hosted::<A>::with_architecture(4096, CPUS);
     let all = machine.free_frames();
     let quota = Arc::new(Quota::new(&machine, CPUS as u64 * 17 * 9).unwrap());
     {
@@ -201,11 +204,10 @@ fn map_anywhere_never_returns_mapped_pages() {
 }
 
 /// Spaces of a group on several CPUs that map more than the limit allows.
-#[test]
-fn spaces_of_a_quota_share_its_limit() {
+fn spaces_of_a_quota_share_its_limit<A: Architecture>() {
     const LIMIT: u64 = 200;
     // Enough frames for all CPUs' caches: only the quota is to run out.
-    let machine = Hosted::new(1024, 3);
+    let machine = Hosted::<A>::with_architecture(1024, 3);
     let quota = Arc::new(Quota::new(&machine, LIMIT).unwrap());
     thread::scope(|scope| {
         for number in 0..3 {
@@ -233,6 +235,8 @@ fn spaces_of_a_quota_share_its_limit() {
     });
     assert_eq!(quota.used(), 0);
 }
+
+on_each_architecture!(map_anywhere_never_returns_mapped_pages, spaces_of_a_quota_share_its_limit,);
 
 #[test]
 fn a_fork_is_charged_and_shares_present_pages() {
