@@ -4,7 +4,7 @@ use crate::execution::{Argument, Execution, Stop};
 use crate::facts::{Int, Name, Question, WORD};
 use crate::state::{Sort, Term};
 
-/// One call of an operation. The operation asks it for its arguments.
+/// One call of an operation. The operation asks the call for the arguments.
 pub struct Call<'w> {
     /// The execution, which answers the questions of the model.
     pub execution: &'w mut Execution,

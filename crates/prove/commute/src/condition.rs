@@ -28,7 +28,7 @@ pub struct Conditions {
     /// They commute if and only if one of these holds. The case that covers most situations is
     /// first.
     pub commute: Vec<Case>,
-    /// The differences between orders elsewhere, the most frequent first.
+    /// The differences between orders in all other situations, the most frequent first.
     pub differ: Vec<Reason>,
 }
 
@@ -39,7 +39,7 @@ pub struct Case {
     pub formulas: Vec<String>,
     /// The number of situations in which they hold.
     pub situations: usize,
-    /// An example, by number: of the situations that the fewest other cases cover, the one with the
+    /// The number of an example: among the situations that the fewest other cases cover, it has the
     /// shortest condition.
     pub example: usize,
 }
@@ -51,7 +51,7 @@ pub struct Reason {
     pub difference: Difference,
     /// The number of situations with this difference.
     pub situations: usize,
-    /// An example, by number: the situation with the shortest condition.
+    /// The number of an example: the situation with the shortest condition.
     pub example: usize,
     /// The formulas that make the orders differ in the example. Without formulas they always
     /// differ.

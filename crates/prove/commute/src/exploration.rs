@@ -17,9 +17,9 @@ pub fn call_label(nr: usize) -> &'static str {
 /// Limits of an exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most questions of one execution.
+    /// The maximum number of questions in one execution.
     pub questions: usize,
-    /// The most situations of one set of operations.
+    /// The maximum number of situations of one set of operations.
     pub situations: usize,
 }
 

@@ -122,7 +122,7 @@ impl Facts {
         Name(id)
     }
 
-    /// A new name that differs from all other names of its sort, also from later ones.
+    /// A new name that differs from all other names of its sort, including later ones.
     pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let name = self.name(sort, label);
         self.names[name.0 as usize].fresh = true;

@@ -30,7 +30,7 @@ const ANY_ORDER: &str = "any";
 /// Which tests to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// The most patterns of one situation.
+    /// The maximum number of patterns of one situation.
     pub patterns: usize,
     /// Whether to also generate one test for each situation in which the operations do not commute.
     pub differing: bool,

@@ -1,4 +1,4 @@
-//! Facts about terms that are found by label.
+//! Terms that are found by label, and the facts about them.
 
 use std::collections::HashMap;
 

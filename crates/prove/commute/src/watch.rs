@@ -125,8 +125,8 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
         loop {
             std::thread::sleep(STUCK / 20);
             let execution = stuck(STUCK);
-            // After a pause of the whole machine, one check finds executions that are not stuck.
-            // The next check does not.
+            // After a pause of the whole machine, one check may find executions that only seem
+            // stuck. The next check does not find them.
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(

@@ -1,8 +1,8 @@
 //! Builds the programs with a nested cargo, so that `cargo run` and `cargo test` are enough.
 //!
-//! The nested build has a target directory of its own inside `OUT_DIR`: it shares no lock with the
-//! build that waits for it. Settings of the outer build for rustc (flags, clippy's wrapper, a
-//! target) are not meant for these programs, so they are removed from the environment.
+//! The nested build has its own target directory inside `OUT_DIR`, so it shares no lock with the
+//! outer build, which waits for it. Settings of the outer build for rustc (flags, clippy's wrapper,
+//! a target) are not meant for these programs, so they are removed from the environment.
 
 use std::env;
 use std::ffi::OsString;

@@ -4,8 +4,8 @@
 //! Such memory has no symbol, and its allocation cannot be observed: an allocator returns the
 //! address in a register, which plugins cannot read before QEMU 9. So the memory is named after the
 //! innermost meaningful function on the path of a call's first access. A primitive of `core`, a
-//! copy of bytes or an allocator does not count unless nothing else is on the path; its caller
-//! does. A method is named by its type only: `read`, `write` and `write_unlock` of a lock access
+//! copy of bytes or an allocator counts only if nothing else is on the path; otherwise its caller
+//! counts. A method is named by its type only: `read`, `write` and `write_unlock` of a lock access
 //! the same word, which should have one name in all tests.
 
 use crate::functions::Functions;
@@ -60,8 +60,8 @@ fn named<'t>(
     }
 }
 
-/// The innermost meaningful function of a call path. If the binding calls a C library directly, the
-/// library's function or file is taken instead of the binding, which is less specific.
+/// The innermost meaningful function of a call path. If the binding calls a C library directly,
+/// returns the library's function or file, which is more specific than the binding.
 fn user<'f>(frames: impl Iterator<Item = &'f str>) -> Option<String> {
     let (mut of_c, mut primitive) = (None, None);
     for frame in frames.map(without_line).take_while(|frame| !frame.starts_with(BINDING_CODE)) {

@@ -69,8 +69,8 @@ impl Archive {
         if let Ok(kernel) = Kernel::open(&file) {
             return Ok((file, kernel));
         }
-        // The newest kernels are split: this package depends on one with the image and on another
-        // with the modules, which must be in the same directory.
+        // The newest kernels are split: this package depends on a package with the image and on one
+        // with the modules. Both must be in the same directory.
         let wants = field(&file, "Depends")?;
         let mut image = None;
         for (name, version) in parts(&wants, &package.full_version) {

@@ -43,7 +43,7 @@ enum Shared {
     Nothing,
     /// At least one byte.
     Something,
-    /// One line. They write these bytes of it, in the order of the sides' numbers.
+    /// One line, of which the sides write these bytes, in the order of the sides' numbers.
     Line([u64; 2]),
 }
 
@@ -159,8 +159,7 @@ impl Calibration {
     /// Adds the result of the next trial.
     ///
     /// # Errors
-    /// The result is wrong, or it is the last one and all trials of some operation have failed to
-    /// pass.
+    /// The result is wrong, or it is the last one and no trial of some operation has passed.
     pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
         let Some(trial) = self.expected.pop_front() else { return Ok(()) };
         if !result.is_disturbed() {
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn false_sharing_is_not_taken_for_a_shared_word_nor_the_reverse() {
+    fn false_sharing_and_a_shared_word_are_distinguished() {
         for kind in [Kind::SharedWord, Kind::NeighbouringBytes] {
             let fault = calibrate(|trial, result| {
                 if trial.kind == kind {

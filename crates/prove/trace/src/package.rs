@@ -10,7 +10,7 @@ use knee_host::process::{Ties, spawn};
 use crate::tool::{ToolError, output};
 
 const DPKG_DEB: &str = "dpkg-deb";
-/// The package that contains it.
+/// The package that contains dpkg-deb.
 const DPKG: &str = "dpkg";
 
 /// Why a Debian package cannot be fetched or opened.

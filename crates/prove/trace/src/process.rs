@@ -36,8 +36,8 @@ pub(crate) const MAX_STDERR: usize = 4 << 10;
 pub struct Tracing {
     /// Whether user mode is traced too.
     pub user: bool,
-    /// Whether only a program in the guest is traced: its user mode is, the kernel is not, and a
-    /// cache line is identified by its virtual address.
+    /// Whether only a program in the guest is traced, and the kernel is not. A cache line is then
+    /// identified by its virtual address.
     pub program: bool,
     /// The number of the test whose accesses are all reported, if any.
     pub trace: Option<u64>,

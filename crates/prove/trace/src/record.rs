@@ -69,12 +69,12 @@ pub struct Header {
     /// Whether user mode is traced.
     pub user: bool,
     /// The number of addresses at which interrupts enter the kernel. If it is 0, accesses by
-    /// interrupts count as the operations'.
+    /// interrupts count as accesses of operations.
     pub interrupts: usize,
     /// The number of addresses at which exceptions enter the kernel.
     pub faults: usize,
     /// The number of addresses at which the kernel switches tasks. If it is 0, accesses by other
-    /// tasks count as the operations'.
+    /// tasks count as accesses of operations.
     pub switches: usize,
 }
 
@@ -300,7 +300,7 @@ pub struct TracedAccess {
 }
 
 /// An address as the plugin writes it, `"0x…"`. It is parsed without a copy, as records have
-/// thousands of them.
+/// thousands of addresses.
 struct Address(u64);
 
 impl<'de> Deserialize<'de> for Address {

@@ -13,8 +13,8 @@ use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
 /// Names for the main thread's stack, which `/proc/self/maps` lists, and for the stacks of the
-/// threads that make calls. The C library has a thread's thread-local variables in the same
-/// mapping.
+/// threads that make calls. The C library keeps a thread's thread-local variables in the same
+/// mapping as its stack.
 const STACK: &str = "the stack of the main thread";
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
@@ -117,7 +117,7 @@ impl ProgramNames {
         Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
-    /// The name of the data at an address; `None` if the program has allocated it.
+    /// The name of the data at an address; `None` if the program has allocated this memory.
     fn at(&self, address: u64) -> Option<String> {
         let name = |name: &str, start: u64| match address - start {
             0 => name.to_owned(),

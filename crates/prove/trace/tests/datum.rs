@@ -1,7 +1,7 @@
 //! Shared data have the names that kernel developers use, in every fetched kernel.
 //!
-//! The kernels are those in the user's cache (`knee kernel fetch`). Without any, or without QEMU,
-//! the test prints that and passes.
+//! The kernels are those in the user's cache (`knee kernel fetch`). If there is none, or QEMU is
+//! not installed, the test prints that and passes.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

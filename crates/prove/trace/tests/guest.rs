@@ -1,7 +1,8 @@
 //! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
 //!
-//! They need QEMU and a kernel: `KNEE_KERNEL` names a file, otherwise Debian 12's for virtual
-//! machines is fetched once. Where one of them is not available, the tests print that and pass.
+//! They need QEMU and a kernel: `KNEE_KERNEL` names the file of a kernel; otherwise Debian 12's
+//! kernel for virtual machines is fetched once. If QEMU or the kernel is not available, the tests
+//! print that and pass.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -35,7 +36,7 @@ struct Run {
     trace: Vec<TracedAccess>,
     console: Vec<String>,
     end: Option<End>,
-    /// From the header to the last result.
+    /// The time from the header to the last result.
     took: Duration,
 }
 
@@ -264,7 +265,7 @@ fn a_task_that_sleeps_is_disturbed_and_its_later_accesses_count() {
     let Some(run) = &*KERNEL_MODE else { return };
     let results = run.results("sleep");
     assert!(results.iter().filter(|result| result.is_disturbed()).count() > results.len() / 2);
-    // The first one may have to fault in its code.
+    // The first call may have to fault in its code.
     let calls = run.results("getppid");
     let instructions = calls.iter().flat_map(|result| &result.sides).map(|side| side.instructions);
     let least = instructions.min().expect("some calls");

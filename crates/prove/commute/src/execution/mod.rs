@@ -234,8 +234,8 @@ impl Execution {
     }
 
     /// Runs a search. Its comparisons are questions even while states are compared: if a key
-    /// differs from one entry, it may equal the next, so the explorer must not choose the first to
-    /// be equal.
+    /// differs from one entry, it may equal the next, so the explorer must not choose the key to be
+    /// equal to the first.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

@@ -87,7 +87,8 @@ impl Path {
     }
 
     /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide.
-    /// Otherwise the answer is that of the script, or yes beyond its end, and becomes a fact.
+    /// Otherwise the script gives the answer, or the answer is yes after the end of the script, and
+    /// becomes a fact.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {
             return Ok(known);

@@ -100,7 +100,7 @@ impl<V: State> Descriptors<V> {
                     None => continue,
                 }
             }
-            // Between this one and the one before, all are in use.
+            // All descriptors between the previous unused one and this one are in use.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?

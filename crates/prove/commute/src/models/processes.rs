@@ -10,10 +10,10 @@
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is
 //! close-on-exec. Other processes may hold the initial descriptions, too, so their offsets are
-//! always visible. `posix_spawn` closes all descriptors that it does not name, as Apple's does with
-//! POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all descriptors that are not
-//! close-on-exec, so that `posix_spawn` would commute no more often than `fork`. Pids are left
-//! open, and children do not run.
+//! always visible. `posix_spawn` closes all descriptors that it does not name, as Apple's
+//! `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
+//! descriptors that are not close-on-exec, so that `posix_spawn` would commute no more often than
+//! `fork`. Pids are left open, and children do not run.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{

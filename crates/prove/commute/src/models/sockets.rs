@@ -37,7 +37,7 @@ fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     Ok((socket, queue))
 }
 
-/// As [`ordered`], for a socket without an order.
+/// Like [`ordered`], but for a socket without an order.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
     let bag = state.unordered.get(&socket, call.execution)?;

@@ -12,7 +12,8 @@ state! {
 }
 
 /// Two `push` commute only if they push equal elements. Two `pop` commute only if the top two
-/// elements are equal or the stack is empty. It is the order that does not scale; a bag would.
+/// elements are equal or the stack is empty. It is the order that does not scale; a bag would
+/// scale.
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",

@@ -20,7 +20,7 @@ struct Processes {
 
 /// The pids and descriptions to choose from if the interface leaves them open: one for each call.
 const NEW: [i64; 2] = [100, 101];
-/// The possible values of an "any unused" descriptor: those of arguments and two more.
+/// The possible values of an "any unused" descriptor: the descriptors of arguments, and two more.
 const FDS: std::ops::Range<i64> = 0..5;
 /// A descriptor that is never open.
 const NONE: i64 = 7;

@@ -76,8 +76,9 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
 
 /// Of all situations and infeasible paths, exactly one must hold.
 ///
-/// Whether two hold is one query, not one for each pair: a condition holds and an earlier one does,
-/// too. `any n` means that one of the first n conditions holds.
+/// One query checks that no two hold, instead of one query for each pair. It asserts that a
+/// condition holds and that an earlier condition holds, too. `any n` means that one of the first n
+/// conditions holds.
 pub(crate) fn partition(
     solver: &mut Solver,
     exploration: &Exploration,

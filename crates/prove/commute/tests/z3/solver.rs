@@ -16,7 +16,8 @@ pub(crate) struct Solver {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Commands that were not sent yet, to write to the pipe as rarely as possible.
+    /// Commands that have not been sent yet. They are collected, to write to the pipe as rarely as
+    /// possible.
     unsent: String,
     queries: usize,
 }

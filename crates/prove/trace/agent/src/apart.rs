@@ -1,18 +1,19 @@
 //! Makes QEMU translate kernel code that runs in windows separately from the rest, so that only
-//! that code needs callbacks. Four out of five blocks of kernel code are executed in set-ups and
-//! clean-ups.
+//! this code needs callbacks. The rest is most of the code: four out of five blocks of kernel code
+//! are executed in set-ups and clean-ups.
 //!
-//! QEMU translates code again if the CPU's flag AC differs, since that flag changes what a kernel
-//! may access if the CPU has SMAP (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of these
-//! guests have no SMAP, so AC means nothing to the kernel (`arch_enter_from_user_mode` of Linux
-//! says so). It means nothing in user mode either, since QEMU does not check alignment. So AC is
-//! free to mark windows. A system call clears the flags that are set in the register SFMASK, and AC
-//! is one of them; all other entries to the kernel keep AC. The agent removes AC from SFMASK once,
-//! through the kernel's msr driver. Without this driver, all code has callbacks: results are the
-//! same, and the guest is slower.
+//! QEMU translates code again if the CPU's flag AC differs, since on a CPU with SMAP, this flag
+//! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of
+//! these guests have no SMAP, so AC means nothing to the kernel (`arch_enter_from_user_mode` of
+//! Linux says so). It means nothing in user mode either, since QEMU does not check alignment. So AC
+//! is free to mark windows. A system call clears the flags that are set in the register SFMASK, and
+//! AC is one of them; all other entries to the kernel keep AC. The agent removes AC from SFMASK
+//! once, through the kernel's msr driver. Without this driver, all code has callbacks: results are
+//! the same, and the guest is slower.
 //!
-//! AC belongs to the CPU and not to the task. A task that is switched out in a window has no AC
-//! when it resumes, until it returns to user mode. Such a run is disturbed, and is not counted.
+//! AC belongs to the CPU and not to the task. When a task that was switched out in a window
+//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, and is not
+//! counted.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -107,8 +108,8 @@ pub(crate) fn close(side: u8) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn set_ac() {
-    // SAFETY: pushes and pops one word, for which the compiler leaves room. AC has no effect if
-    // [`prepare`] has succeeded, which it does only in a guest.
+    // SAFETY: pushes and pops one word, for which the compiler leaves room. [`prepare`] must have
+    // succeeded. It does so only in a guest, where AC has no effect.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const AC) }
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn names(value: &Value, field: &str) -> Result<List, Unknown> {
     Ok(list)
 }
 
-/// Returns the number of the datum. If it is absent, it makes no difference, and 0 stands for it.
+/// Returns the number of the datum, or 0 if the datum is absent because it makes no difference.
 pub(crate) fn datum(given: &Value) -> Nr {
     given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
 }

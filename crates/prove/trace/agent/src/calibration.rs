@@ -1,5 +1,5 @@
 //! Trials with known verdicts, which run before anything else in a guest. Their results show
-//! whether this QEMU reports the memory that two CPUs share, and no other.
+//! whether this QEMU reports exactly the memory that two CPUs share.
 //!
 //! Each virtual CPU has its own process, which waits for a request to do a trial's operation. The
 //! operations are system calls, so that trials are traced in the same way as tests.
@@ -16,14 +16,14 @@ use knee_marks::Mark;
 use crate::apart;
 use crate::workers::{Word, pin};
 
-/// The number of runs of each trial on few CPUs, as a kernel task may disturb one of them. With
-/// many CPUs there are enough trials of each kind.
+/// The number of runs of each trial in a guest with few CPUs: a kernel task may disturb one of the
+/// runs. A guest with many CPUs has enough trials of each kind.
 const ROUNDS: usize = 2;
 const FEW_CPUS: usize = 4;
 /// The number of times that each operation is done untraced before the first trial, to fill caches
 /// and page tables.
 const WARM_UP: usize = 3;
-/// The maximum number of system calls that wait for a timer.
+/// The maximum number of reads that a trial makes while it waits for its timer.
 const MOST_READS: u32 = 100_000;
 /// The time after which a trial's timer expires. The trial sets it within the window and waits for
 /// it there.
@@ -95,7 +95,7 @@ pub fn trials(cpus: usize) -> Vec<Trial> {
     (0..rounds).flat_map(|_| Kind::ALL).flat_map(of_kind).collect()
 }
 
-// Values of [`Place::request`]. The second side's is `SIDE + 1`.
+// Values of [`Place::request`]. The request to the second side is `SIDE + 1`.
 const IDLE: u32 = 0;
 const UNSEEN: u32 = 1;
 const SIDE: u32 = 2;
@@ -153,7 +153,7 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     }
     for (cpu, child) in children.into_iter().enumerate() {
         memory.post(cpu, Kind::Nothing, EXIT);
-        // SAFETY: a child of this process, and no place for its status.
+        // SAFETY: a child of this process, whose status is not stored.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         fs::remove_file(file_of(cpu))?;
     }
@@ -189,7 +189,7 @@ impl Memory {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: new memory at an address that the kernel chooses. It is zeroes, which are valid
         // atomics, is never unmapped, and is large enough: the shared lines are in its first page,
-        // the places behind it.
+        // and the places follow.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
@@ -230,7 +230,7 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // Without windows in the trial, the calibration fails.
+            // The trial then has no windows, so the calibration fails.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);
@@ -258,7 +258,7 @@ impl<'s> Own<'s> {
         Ok(Own { shared, one_file, file, timer })
     }
 
-    /// Does an operation in a window. Not inlined, so that the code has each mark only once.
+    /// Does an operation in a window. Not inlined, so that each mark occurs only once in the code.
     #[inline(never)]
     fn window(&self, kind: Kind, side: u8) {
         apart::open(side, true);

@@ -11,8 +11,8 @@ use crate::script::{Call, Nr, Whence};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {
-    /// The buffer of reads and writes. Only these calls fill it, since that is slow on an emulated
-    /// CPU.
+    /// The buffer of reads and writes. Only these calls fill it, since filling it is slow on an
+    /// emulated CPU.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
@@ -37,9 +37,8 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
     let side = nr as u8;
     apart::open(side, seen);
     // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
-    // Descriptors are those of the test, none of which is the agent's; memory that is mapped,
-    // unmapped and protected is in the range that is kept for tests, or where the kernel finds
-    // room.
+    // The descriptors belong to the test and not to the agent. Memory that is mapped, unmapped or
+    // protected is in the range that is kept for tests, or where the kernel finds room.
     let returned: i64 = unsafe {
         match *call {
             Call::Open { name: file, creat, excl, trunc, .. } => {
@@ -107,8 +106,8 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         return Returned::Error(errno);
     }
     match *call {
-        // Linux has no O_ANYFD: it returns the lowest free descriptor, which is moved outside the
-        // window.
+        // Linux has no O_ANYFD: `open` returns the lowest free descriptor, and the agent renumbers
+        // it after the window.
         Call::Open { anyfd: true, .. } => {
             let any = ANY_FDS + nr as i32;
             match renumber("number a file", returned as i32, any) {
@@ -129,7 +128,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         }
         Call::Read { .. } | Call::Pread { .. } => match returned {
             0 => Returned::End,
-            // A `memwrite` changes only the first byte of a page, so that one is compared.
+            // A `memwrite` changes only the first byte of a page, so this byte is compared.
             n if n == PAGE as i64 => Returned::Page(page[0]),
             n => Returned::Odd(n),
         },

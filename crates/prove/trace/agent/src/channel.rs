@@ -57,14 +57,14 @@ impl Word {
 pub struct Report {
     /// The number of the plan.
     pub plan: usize,
-    /// What its calls returned.
+    /// The results of its calls.
     pub done: Done,
     /// The number of runs that the plugin traced.
     pub seen: u64,
 }
 
-/// Returns the channel's initial content and its size in bytes, a power of two. The rest of the
-/// channel is zeroes.
+/// Returns the initial content of the channel, and the size of the channel in bytes, a power of
+/// two. The rest of the channel is zeroes.
 pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     let mut content = vec![0; HEADER_BYTES];
     for plan in plans {
@@ -89,7 +89,7 @@ pub(crate) fn append(value: &impl Serialize, to: &mut Vec<u8>) {
     to[at..begin].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Returns the first value of a list and the bytes behind it, or `None` if the value is incomplete.
+/// Returns the first value of a list and the bytes after it, or `None` if the value is incomplete.
 pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -250,7 +250,7 @@ mod tests {
         fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // A length that may fit: decoding ends at one that does not.
+            // A length that may fit: decoding ends at a length that does not.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -38,7 +38,7 @@ pub(crate) fn clean() {
     }
 }
 
-/// Removes the files that a test may have left, if its set-up succeeded.
+/// Removes the files that a test whose set-up succeeded may have left.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     // SAFETY: names are valid C strings. Names that do not exist do no harm.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
@@ -71,8 +71,8 @@ pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     }
 }
 
-/// Closes all descriptors and unmaps all pages that a test can have made in this process, for a
-/// test whose set-up failed.
+/// Closes all descriptors and unmaps all pages that a test whose set-up failed can have made in
+/// this process.
 pub(crate) fn sweep() {
     clean();
     // SAFETY: the range is kept for tests, and the agent's own descriptors are higher.

@@ -1,5 +1,5 @@
-//! Compares the result of a call with the one that the model allows. Names of the model stand for
-//! inodes, contents and addresses.
+//! Compares the result of a call with the result that the model allows. In the latter, names stand
+//! for inodes, contents and addresses.
 
 use knee_harness::Names;
 use serde_json::Value;

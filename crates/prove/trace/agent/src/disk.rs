@@ -115,7 +115,7 @@ pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
         read => read?,
     };
     Disk::of(&bytes)?.mount(at)?;
-    // The initramfs occupies memory.
+    // The initramfs is in memory, so removing the file frees memory.
     fs::remove_file(path)?;
     Ok(true)
 }

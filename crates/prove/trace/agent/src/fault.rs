@@ -1,8 +1,8 @@
 //! A load and a store that return the signal that they raise.
 //!
-//! The handler compares the address of the faulting instruction with those of the load and the
-//! store below. If it is one of the two, the program continues behind the instruction, with the
-//! signal in a register. At any other instruction, the signal kills the program.
+//! The handler compares the address of the faulting instruction with the addresses of the load and
+//! the store below. If the instruction is one of these two, the program continues after it, with
+//! the signal in a register. Otherwise the signal kills the program.
 
 use std::arch::global_asm;
 
@@ -10,7 +10,7 @@ use crate::returned::Returned;
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(
-    // rdi: address; rax: what is there; rdx: the signal, or 0.
+    // rdi: address; rax: the byte there; rdx: the signal, or 0.
     ".globl knee_agent_load",
     "knee_agent_load:",
     "xor eax, eax",
@@ -21,7 +21,7 @@ global_asm!(
     ".globl knee_agent_done",
     "knee_agent_done:",
     "ret",
-    // rdi: address; sil: what to store; rdx: the signal, or 0.
+    // rdi: address; sil: the byte to store; rdx: the signal, or 0.
     ".globl knee_agent_store",
     "knee_agent_store:",
     "xor eax, eax",
@@ -32,7 +32,7 @@ global_asm!(
     "ret",
 );
 
-/// What both functions return: in rax and rdx, by the calling convention.
+/// The result of both functions. The calling convention returns it in rax and rdx.
 #[repr(C)]
 struct Loaded {
     value: u64,

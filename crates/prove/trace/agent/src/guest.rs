@@ -116,8 +116,8 @@ fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
-/// Maps the memory of the device, which is never unmapped. Call it once. Returns the address and
-/// the size in bytes.
+/// Maps the memory of the device, and never unmaps it. Call this once. Returns the address and the
+/// size in bytes.
 fn memory() -> io::Result<(*mut u8, usize)> {
     for device in fs::read_dir(DEVICES)? {
         let device = device?.path();

@@ -12,7 +12,7 @@ pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
 /// table, the entries of two pages might share a cache line only because of their position.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
-/// The address of a page behind those of tests that always stays mapped; see
+/// The address of a page that always stays mapped, after the pages of tests; see
 /// [`keep_tables`](crate::steps::keep_tables).
 pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 
@@ -55,7 +55,7 @@ pub(crate) fn page_at(nr: Nr) -> usize {
     PAGES_AT + usize::from(nr) * PAGES_APART
 }
 
-/// Returns the byte that fills a page with this datum. Other data than [`ZEROES`] differ from new
+/// Returns the byte that fills a page with this datum. All data but [`ZEROES`] differ from new
 /// memory, which is 0.
 pub(crate) fn content(datum: Nr) -> u8 {
     if datum == ZEROES { 0 } else { datum + 1 }

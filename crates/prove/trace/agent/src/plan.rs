@@ -64,8 +64,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the numbers of the calls that enter the kernel in any state. Accesses to memory may
-    /// not.
+    /// Returns the numbers of the calls that enter the kernel in any state. An access to memory
+    /// enters it only if it faults.
     pub fn system_calls(&self) -> impl Iterator<Item = usize> {
         let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
         let calls = self.calls.iter().enumerate();

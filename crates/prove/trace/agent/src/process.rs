@@ -36,7 +36,7 @@ pub enum Line {
 pub struct Summary {
     /// The number of tests.
     pub tests: usize,
-    /// The number of tests in which all results are as the model allows.
+    /// The number of tests in which the model allows all results.
     pub as_expected: usize,
     /// The reasons why tests were not run, and the number of tests for each.
     pub not_run: BTreeMap<String, usize>,

@@ -25,7 +25,7 @@ pub const RELAY_BYTES: usize = 1 << 20;
 /// Size of the ring in bytes.
 pub const RING_BYTES: usize = RELAY_BYTES - RING_AT;
 const RING_AT: usize = 4096;
-/// The time between two checks of the guest for room in the ring; the host reads about as often.
+/// The time between two of the guest's checks for room in the ring; the host reads about as often.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A guest's message about the program that it runs.
@@ -39,8 +39,9 @@ pub enum Relayed {
     Ended(i32),
 }
 
-/// Returns the offsets in the memory of a range of bytes, counted from the first byte ever written.
-/// The second range is the part that wraps to the beginning of the ring; it may be empty.
+/// Returns the offsets in the memory of a range of bytes. The argument counts bytes from the first
+/// one ever written. The second range of the result is the part that wraps to the beginning of the
+/// ring; it may be empty.
 pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     let length = (bytes.end - bytes.start) as usize;
     let begin = (bytes.start % RING_BYTES as u64) as usize;
@@ -50,7 +51,7 @@ pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
 }
 
 /// Removes all complete values from bytes of the ring, and returns them in the order in which they
-/// were written. A guest may have written anything; what cannot be decoded stays.
+/// were written. A guest may have written anything; bytes that cannot be decoded stay.
 pub fn relayed(from: &mut Vec<u8>) -> Vec<Relayed> {
     let (mut all, mut rest) = (Vec::new(), from.as_slice());
     while let Some((one, behind)) = first(rest) {

@@ -28,7 +28,7 @@ pub struct Run {
     pub(crate) order: usize,
     /// The inodes of the test and their numbers, if a call returns such numbers.
     pub(crate) inodes: Vec<(Nr, u64)>,
-    /// What the calls returned, in the order in which they were made.
+    /// The results of the calls, in the order in which the calls were made.
     pub(crate) returned: Vec<Returned>,
 }
 
@@ -130,7 +130,7 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 impl Done {
-    /// Returns the outcome of the test: whether the calls returned what it expects.
+    /// Returns the outcome of the test: whether the calls returned the results that it expects.
     pub fn outcome(&self, test: &Test, plan: &Plan) -> Outcome {
         let runs = match self {
             Done::Ran(runs) => runs,

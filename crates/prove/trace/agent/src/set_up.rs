@@ -2,9 +2,9 @@
 //!
 //! Most of a test's time is its set-up. A kernel returns the lowest unused descriptor, so steps
 //! open descriptors in ascending order, and most get the intended number at once. The step that
-//! makes a file or a pipe keeps it open if the test needs that, or maps it. If only one process
-//! uses an empty file, that process makes it. So few files need a temporary name by which the other
-//! process finds them, and which has to be removed again.
+//! makes a file or a pipe also leaves it open, or maps it, if the test needs that. If only one
+//! process uses an empty file, that process makes it. So only few files need a temporary name, by
+//! which the other process finds them and which a later step removes.
 
 use serde_json::Value;
 
@@ -24,8 +24,8 @@ struct Made {
     /// pipe.
     keeps: [Option<Opened>; 2],
     thing: Thing,
-    /// The number of hidden read ends and of hidden write ends of a pipe: those that the test does
-    /// not open.
+    /// The number of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
+    /// that the test does not open.
     hidden: [i64; 2],
 }
 
@@ -35,7 +35,7 @@ enum Thing {
     Pipe(Nr),
 }
 
-/// A page that a process maps: of a file, or anonymous memory.
+/// A page that a process maps, of a file or of anonymous memory.
 struct Map {
     process: u8,
     of: Option<(Thing, Home)>,
@@ -51,7 +51,7 @@ struct Open {
     at: Opened,
 }
 
-/// Returns the steps that make what the lines of a test's set-up describe, each with the process
+/// Returns the steps to the state that the lines of a test's set-up describe, each with the process
 /// that does it. With `stats`, some steps read the numbers of inodes.
 pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
     let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
@@ -120,7 +120,8 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             }
             (step, _) => step,
         };
-        // A step that keeps no descriptor goes first: it closes the descriptors that it opens.
+        // A step that keeps no descriptor goes first: it closes the descriptors that it opens, so
+        // they are free for the later steps.
         ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {
@@ -218,9 +219,9 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
 }
 
 /// Returns the process that makes a file or a pipe. The first process makes all pipes, since the
-/// other one opens their ends by way of its descriptors. It also fills all files: the kernel keeps
-/// new pages in a list of the CPU that allocates them, which later calls on that CPU drain, so the
-/// results of a test depend on this CPU.
+/// other one opens their ends by way of its descriptors. It also fills all files. The kernel keeps
+/// new pages in a list of the CPU that allocates them, and later calls on that CPU drain the list.
+/// So the results of a test depend on the CPU that fills its files.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
     let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));
@@ -255,9 +256,9 @@ fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// Returns the descriptors of a pipe's two ends in the first process: of the test, hidden, or for
-/// the set-up only. Appends steps for further hidden ends to `more`, and steps that close
-/// descriptors of the set-up to `closed`.
+/// Returns the descriptors of a pipe's two ends in the first process. Each is a descriptor of the
+/// test, a hidden one, or one for the set-up only. Appends steps for further hidden ends to `more`,
+/// and steps that close descriptors of the set-up to `closed`.
 fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
     [0, 1].map(|end| {
         let own = own_end(made, nr, end);
@@ -273,7 +274,8 @@ fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, S
     })
 }
 
-/// Returns the descriptor under which the first process has an end of a pipe from the beginning.
+/// Returns the descriptor that an end of a pipe has in the first process once the pipe has been
+/// made.
 fn own_end(made: &Made, nr: Nr, end: usize) -> i32 {
     match made.keeps[end] {
         Some(open) => open.fd,

@@ -1,5 +1,5 @@
-//! Does the steps of a set-up that belong to one process. The working directory is that of the
-//! tests; names, inodes, data and addresses are numbers.
+//! Does the steps of a set-up that belong to one process. The working directory is the directory of
+//! the tests; names, inodes, data and addresses are numbers.
 
 use crate::cleanup::left;
 use crate::fault;
@@ -98,8 +98,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     made[0] = ok("move an end", libc::fcntl(made[0], libc::F_DUPFD, FREE))? as i32;
                     libc::close(ends[1]);
                 }
-                // The first end to be moved is the one whose new number is not the other end's
-                // present one.
+                // An end can be moved only to a number that the other end does not have, so choose
+                // which end to move first.
                 let first = usize::from(ends[0] == made[1]);
                 for end in [first, 1 - first] {
                     renumber("move an end", made[end], ends[end])?;
@@ -149,7 +149,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Moves an open file to its descriptor, and sets its offset, which is `now` in pages.
+/// Moves an open file to its descriptor, and sets its offset. The present offset is `now`, in
+/// pages.
 fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
     renumber("number a file", from, open.fd)?;
     if open.off != now {

@@ -5,7 +5,7 @@
 //! A waiting thread spins for a while before it sleeps, since waking a thread on another CPU takes
 //! longer than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next
 //! virtual CPU at each `pause`, so a spinning thread lets the others run. Two threads of one CPU
-//! must not spin at the same time, so only the one that had the last command does.
+//! must not spin at the same time, so only the thread that had the last command spins.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ const GO: u32 = 1;
 const DONE: u32 = 2;
 
 /// The worker that does the steps, by process. In the second process it is not the main thread,
-/// which would have to share CPU 0 with that of the first process.
+/// which shares CPU 0 with the main thread of the first process.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 
 /// A command for a worker.
@@ -52,11 +52,12 @@ pub(crate) enum Reply {
     Returned(Returned),
 }
 
-/// A word that one thread waits for another to set.
+/// A word on which a thread waits until another thread sets it.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// The number of threads that sleep, or are about to poll a last time and sleep. It is a count:
-    /// both sides wait for the same word, and one may be waking up while the other goes to sleep.
+    /// The number of threads that sleep, or are about to poll a last time and sleep. It is a count
+    /// and not a flag: both sides wait for the same word, and one may be waking up while the other
+    /// goes to sleep.
     asleep: AtomicU32,
 }
 
@@ -117,11 +118,11 @@ struct Slot {
     reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-// SAFETY: a slot has two users, and `state` says which of them may access the two cells: from GO to
-// DONE the worker of this slot, the one thread that calls `serve`; otherwise the thread that has
-// the only `Workers`, which is not `Sync`. Each passes the cells to the other by a store to
-// `state`, which the other loads before it accesses a cell. Both operations are SeqCst, so the
-// accesses of one happen before those of the other.
+// SAFETY: a slot has two users, and `state` says which of them may access the two cells. From GO to
+// DONE, it is the worker of this slot, the one thread that calls `serve`. Otherwise it is the
+// thread that has the only `Workers`, which is not `Sync`. Each passes the cells to the other by a
+// store to `state`, which the other loads before it accesses a cell. Both operations are SeqCst, so
+// the accesses of one user happen before the accesses of the other.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -133,8 +134,9 @@ impl Slot {
         self.state.set(GO);
         self.state.wait(DONE, may_spin);
         // SAFETY: the state is DONE, so this thread alone accesses the cell, and the worker has
-        // initialized it. The worker is this program, a fork of this process: the type has the same
-        // layout there, and the text that a reply refers to is at the same address.
+        // initialized it. The worker runs the same program, in this process or in a fork of it. So
+        // the type has the same layout there, and the text that a reply refers to is at the same
+        // address.
         let reply = unsafe { (*self.reply.get()).assume_init_read() };
         self.state.set(IDLE);
         reply
@@ -144,7 +146,8 @@ impl Slot {
     fn serve(&self, may_spin: impl Fn() -> bool, execute: impl FnOnce(Command) -> Reply) {
         self.state.wait(GO, may_spin);
         // SAFETY: the state is GO, so this thread alone accesses the cell, and the main thread has
-        // initialized it; as in `request`, the type is the same there. A command is plain data.
+        // initialized it; as in `request`, the type has the same layout there. A command is plain
+        // data.
         let command = unsafe { (*self.command.get()).assume_init_read() };
         let reply = execute(command);
         // SAFETY: the state is still GO, so this thread alone accesses the cell.
@@ -187,7 +190,7 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
-        // The second process inherits a copy.
+        // The second process inherits a copy of the kept page.
         steps::keep_tables()?;
         // SAFETY: this process has one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };

@@ -1,4 +1,4 @@
-//! `crossbeam_queue::ArrayQueue`, a bounded queue without locks, as knee's model `queue`.
+//! `crossbeam_queue::ArrayQueue`, a bounded queue without locks, bound to knee's model `queue`.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use crossbeam_queue::ArrayQueue;
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::queue::queue};
 
-/// As much room as the model has.
+/// The capacity of the queue, as in the model.
 const ROOM: usize = 2;
 
 struct Mailbox(ArrayQueue<u64>);

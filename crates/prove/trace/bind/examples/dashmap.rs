@@ -1,4 +1,4 @@
-//! `dashmap::DashMap`, a map in shards with a lock each, as knee's model `map`.
+//! `dashmap::DashMap`, a map of shards, each with its own lock, bound to knee's model `map`.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::process::ExitCode;
@@ -7,10 +7,11 @@ use dashmap::DashMap;
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::map::map};
 
-/// dashmap takes four for each CPU; here tests do not depend on the machine.
+/// The number of shards. The default is four per CPU; a fixed number makes tests independent of the
+/// machine.
 const SHARDS: usize = 64;
 
-/// The hasher is that of `std` without its random seed, for the same reason.
+/// A map with the hasher of `std`, but without the random seed, so that tests can be repeated.
 struct Table(DashMap<u64, u64, BuildHasherDefault<DefaultHasher>>);
 
 impl Binding for Table {

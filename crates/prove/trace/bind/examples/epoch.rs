@@ -1,4 +1,5 @@
-//! `knee_sync::epoch` and the fences below it: a domain whose threads retire objects of their own.
+//! `knee_sync::epoch` and the fences that it uses: a domain whose threads retire objects of their
+//! own.
 //!
 //! No section is open when a call begins, so that no call waits for another thread.
 
@@ -39,13 +40,13 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("light", "(): the fence of readers, and a clock"),
 ];
 
-/// Objects that fill a bag.
+/// The number of objects that fill a bag.
 const BAG: usize = 64;
 
 /// The threads that make calls.
 const THREADS: usize = 2;
 
-/// What a thread uses, on cache lines of its own.
+/// The objects of a thread, on cache lines of their own.
 #[repr(align(128))]
 struct Own {
     handle: Handle<'static, System>,
@@ -70,7 +71,7 @@ struct Line {
     _entry: Entry,
 }
 
-// SAFETY: an entry that is not retired yet is bound to no thread.
+// SAFETY: an entry that is not retired yet is not bound to a thread.
 unsafe impl Send for Line {}
 
 /// An object for a thread to retire.
@@ -98,7 +99,8 @@ impl Binding for Threads {
 
     fn set_up(_: &Setup<'_>) -> Self {
         let domain: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::detect())));
-        // These threads are in a section all the time, so the other domain's grace periods must not wait.
+        // A thread with a QSBR handle is always in a section. So these handles have their own
+        // domain: grace periods of the first domain do not wait for them.
         let always: &'static Domain<System> = Box::leak(Box::new(Domain::new(System::detect())));
         let own = || Own {
             handle: domain.register(),
@@ -110,7 +112,8 @@ impl Binding for Threads {
             retire(&own.handle, 2 * BAG);
             own.handle.reclaim();
         }
-        // Each handle remembers the record of its last section. These exist at the same time.
+        // Each handle remembers the record of its last section. The sections overlap, so the
+        // handles have different records.
         let _sections = own.each_ref().map(|own| own.handle.section());
         Self { domain, own, shared: AtomicPtr::new(Box::leak(Box::new(1))) }
     }

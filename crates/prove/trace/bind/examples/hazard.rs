@@ -14,8 +14,8 @@ state! {
     }
 }
 
-/// Loads commute. Operations that change the box commute if the order cannot be seen. Objects of a
-/// thread's own commute with everything.
+/// Loads commute. Operations that change the box commute if the order cannot be seen. Operations on
+/// a thread's own objects commute with everything.
 fn hazard_box() -> Interface<Value> {
     let own = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
@@ -68,7 +68,7 @@ fn hazard_box() -> Interface<Value> {
 #[repr(align(128))]
 struct Line(i64);
 
-/// Something on cache lines of its own.
+/// A value of any type on cache lines of its own.
 #[repr(align(128))]
 struct Own<T>(T);
 
@@ -98,7 +98,7 @@ impl Binding for Cell {
         let (cell, value) = (&self.cell.0, call.number("value"));
         // SAFETY: no thread can find these objects, and each is retired once.
         let retire = |object| unsafe { hazard::retire(object) };
-        // The thread has registered, and has room for retired objects.
+        // Makes the thread register, and allocates its room for retired objects.
         (0..64).for_each(|_| retire(object()));
         hazard::reclaim();
         if call.operation() == "reclaim" {

@@ -42,7 +42,7 @@ impl Binding for Bound {
         rm.iter().for_each(|lock| drop(lock.0.read()));
         let mutexes = std::array::from_fn(|_| Own(PiMutex::new(())));
         let bound = Self { rm, mutexes, readers: Readers::new() };
-        // A free record.
+        // Makes a free record.
         drop(bound.readers.register(&System::detect()));
         bound
     }
@@ -52,7 +52,7 @@ impl Binding for Bound {
         let (rm, own_rm) = (&self.rm[0].0, &self.rm[other].0);
         let (mutex, own_mutex) = (&self.mutexes[0].0, &self.mutexes[other].0);
         let readers = &self.readers;
-        // The thread has registered.
+        // Makes the thread register.
         drop((own_rm.read(), own_mutex.lock()));
         let operation: Box<dyn Fn() + '_> = match call.operation() {
             "read" => Box::new(|| drop(rm.read())),

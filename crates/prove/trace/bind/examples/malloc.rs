@@ -10,14 +10,14 @@ use knee_commute::{Interface, Map, Model, Operation, Outcome, Stop, Term, sort, 
 sort!(Address);
 
 state! {
-    /// Which addresses are in use.
+    /// The addresses that are in use.
     struct Heap {
         used: Map<Term<Address>, ()>,
     }
 }
 
-/// Everything commutes: which address `malloc` returns is left open, and a program that frees what
-/// is not its own is none.
+/// Everything commutes: the model leaves open which address `malloc` returns, and a program frees
+/// only addresses that are its own.
 fn allocator() -> Interface<Heap> {
     Interface {
         name: "allocator",
@@ -53,7 +53,7 @@ fn allocator() -> Interface<Heap> {
 /// A small object of a program.
 const BYTES: usize = 64;
 
-/// The addresses of what the set-up has allocated, by the number of their names.
+/// The addresses that the set-up has allocated, by the numbers of their names.
 struct Malloc(HashMap<u64, usize>);
 
 fn malloc() -> usize {

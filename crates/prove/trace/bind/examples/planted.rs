@@ -1,6 +1,6 @@
-//! Operations whose sharing is known, to see that knee finds and names it: a word that two calls
-//! write, in a variable, in allocated memory and of a thread, two bytes of one line, and calls that
-//! share nothing.
+//! Operations whose sharing is known, to test that knee finds it and names the data. Two calls
+//! write one word, which is in a variable, in allocated memory or in thread-local storage; they
+//! write two bytes of one line; or they share nothing.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::independent::independent};
 
-/// The operations, whose callers see nothing.
+/// The operations. Their callers see no effects.
 const OPERATIONS: &[(&str, &str)] = &[
     ("null", "(): does nothing"),
     ("own", "(): writes a line that is the caller's own"),
@@ -24,7 +24,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("aborts", "(): ends the program"),
 ];
 
-/// What all callers count in.
+/// The counter of all callers.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// A byte for each caller, all in one line.
@@ -37,7 +37,7 @@ static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; 4]);
 #[repr(align(128))]
 struct Line(AtomicU8);
 
-/// A word that is allocated, with two functions which write it.
+/// An allocated word, with two functions that write it.
 struct Tally(Box<AtomicU64>);
 
 impl Tally {
@@ -56,12 +56,12 @@ thread_local! {
     static VISITS: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-/// Those of the thread that has called this first.
+/// Returns the visits of the thread that called this first.
 fn visits() -> &'static AtomicU64 {
     static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
     FIRST.get_or_init(|| {
         let own = VISITS.with(std::ptr::from_ref);
-        // SAFETY: it has no destructor, and threads that make calls end with the program.
+        // SAFETY: the variable has no destructor, and threads that make calls end with the program.
         unsafe { &*own }
     })
 }

@@ -11,9 +11,10 @@ use knee_sync::refs::refcache::{RefcacheArc, Weak, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 
 state! {
-    /// References beside those of the owners.
+    /// The numbers of references, without the owners' references.
     struct Counts {
-        /// Whether the owner has killed the per-CPU count. It keeps its own reference until then.
+        /// Whether the owner has killed the per-CPU count. The owner keeps its own reference until
+        /// then.
         dead: Truth,
         percpu: Natural,
         snzi: Natural,
@@ -21,7 +22,7 @@ state! {
     }
 }
 
-/// Takes a reference that exists in the state.
+/// Puts a reference, which must exist in the state.
 fn put(count: &mut Natural, call: &mut knee_commute::Call<'_>) -> Result<(), Stop> {
     call.execution.assume_at_most(1, count.0)?;
     count.0 = count.0 - 1;
@@ -155,7 +156,7 @@ fn counts() -> Interface<Counts> {
 #[repr(align(128))]
 struct Line(u64);
 
-/// Arrivals for threads to drop. An arrival is at the leaf of its number.
+/// Arrivals for threads to drop. The arrival at index `n` is at leaf `n`.
 type Arrivals = Vec<Mutex<Option<knee_sync::refs::Arrival<'static>>>>;
 
 struct Bound {
@@ -186,7 +187,7 @@ impl Binding for Bound {
         let copy = |_| Mutex::new(Some(object.clone()));
         let copies = (0..setup.number("refcache")).map(copy).collect();
         let weak = object.downgrade();
-        // The counts are in the object, and not in the caches of this thread.
+        // Moves the counts from the caches of this thread to the object.
         (0..3).for_each(|_| tick());
         Self { percpu, snzi, arrivals, object, copies, weak }
     }
@@ -194,7 +195,7 @@ impl Binding for Bound {
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let Self { percpu, snzi, object, weak, .. } = self;
         let thread = call.thread();
-        // The thread has registered, and has counters.
+        // Makes the thread register, and allocates its counters.
         if percpu.tryget_live() {
             let _ = percpu.put();
         }

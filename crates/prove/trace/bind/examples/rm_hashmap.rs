@@ -1,4 +1,4 @@
-//! `knee_sync::rm::RmLock<HashMap>` as knee's model `map`.
+//! `knee_sync::rm::RmLock<HashMap>`, bound to knee's model `map`.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ impl Binding for Table {
 
     fn set_up(setup: &Setup<'_>) -> Self {
         let table = RmLock::new(setup.entries("table").into_iter().collect());
-        // The first reader opens the lock for the others.
+        // The first reader enables the lock's fast path for readers.
         drop(table.read());
         Self(table)
     }

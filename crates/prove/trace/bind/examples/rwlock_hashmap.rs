@@ -1,4 +1,4 @@
-//! `std::sync::RwLock<HashMap>` as knee's model `map`.
+//! `std::sync::RwLock<HashMap>`, bound to knee's model `map`.
 
 use std::collections::HashMap;
 use std::process::ExitCode;

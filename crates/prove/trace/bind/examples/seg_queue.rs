@@ -1,4 +1,4 @@
-//! `crossbeam_queue::SegQueue`, a queue without locks and without an end, and a model of such a queue.
+//! `crossbeam_queue::SegQueue`, an unbounded queue without locks, and a model of such a queue.
 
 use std::process::ExitCode;
 
@@ -9,14 +9,14 @@ use knee_commute::{Interface, Model, Operation, Outcome, Queue, Term, sort, stat
 sort!(Message);
 
 state! {
-    /// The first in is the first out.
+    /// The waiting messages: first in, first out.
     struct Line {
         waiting: Queue<Term<Message>>,
     }
 }
 
-/// A producer and a consumer commute unless the queue is empty; two producers, or two consumers, only
-/// with equal messages.
+/// A producer and a consumer commute unless the queue is empty. Two producers, or two consumers,
+/// commute only if their messages are equal.
 fn endless_queue() -> Interface<Line> {
     Interface {
         name: "endless_queue",

@@ -26,7 +26,7 @@ state! {
 state! {
     /// A page of both spaces.
     struct Pair {
-        /// Both have one frame at first, and so one content.
+        /// Whether both spaces have the same frame at first, and so the same content.
         shared: Truth,
         parent: Copy,
         child: Copy,
@@ -95,7 +95,7 @@ fn pair(
     Ok(pair)
 }
 
-/// The arguments `page` and `child`, and the page of this space.
+/// Returns the arguments `page` and `child`, the page of both spaces, and the page of this space.
 fn find(state: &Spaces, call: &mut Call<'_>) -> Result<(Term<Page>, bool, Pair, Copy), Stop> {
     let (page, child) = (call.term("page"), call.flag("child")?);
     let pair = pair(&state.pages, &page, call.execution)?;
@@ -103,7 +103,7 @@ fn find(state: &Spaces, call: &mut Call<'_>) -> Result<(Term<Page>, bool, Pair, 
     Ok((page, child, pair, copy))
 }
 
-/// Replaces the page of one space, which shares it no longer.
+/// Replaces the page of one space. The spaces no longer share the page.
 fn replace(
     state: &mut Spaces,
     (page, child, mut pair, _): (Term<Page>, bool, Pair, Copy),
@@ -273,7 +273,7 @@ impl Binding for Bound {
             "fork" => Box::new(move || {
                 let fork = space.fork(cpu).unwrap();
                 let number = fork.number();
-                // Nothing is freed that a test allocates.
+                // Nothing that a test allocates is freed.
                 std::mem::forget(fork);
                 Returned::Chosen(number)
             }),

@@ -20,7 +20,7 @@ state! {
     /// A mapped page of anonymous memory.
     struct Area {
         writable: Truth,
-        /// Zero until something is stored: the page may be absent.
+        /// Zero until something is stored. Until then, the page may be absent.
         content: Natural,
     }
 }
@@ -33,7 +33,7 @@ state! {
     }
 }
 
-/// What an operation returns if the page is not mapped.
+/// The result of an operation if the page is not mapped.
 const UNMAPPED: &str = "unmapped";
 
 /// A newly mapped page.
@@ -41,8 +41,8 @@ fn new() -> Area {
     Area { writable: Truth::Known(true), content: Natural(0.into()) }
 }
 
-/// Returns what is mapped at `page`. Asks whether something was stored there: the result may not depend on
-/// it, but the work does, so there is a test of each.
+/// Returns the mapping at `page`. Asks whether something was stored there, so that there is a test
+/// of each case: the result may not depend on it, but the work does.
 fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option<Area>, Stop> {
     let found = state.pages.get(page, call.execution)?;
     if let Some(area) = &found {
@@ -51,7 +51,8 @@ fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option
     Ok(found)
 }
 
-/// Replaces what is mapped at the argument `page` with what `with` makes of it, and returns `done`.
+/// Changes the mapping at the argument `page` with `with`, and returns `done`. Returns [`UNMAPPED`]
+/// if there is no mapping.
 fn change(
     state: &mut Memory,
     call: &mut Call<'_>,
@@ -64,7 +65,8 @@ fn change(
     Ok(Outcome::of("done"))
 }
 
-/// Operations on pages commute if the pages differ, and `fork` commutes with what only reads.
+/// Operations on pages commute if the pages differ, and `fork` commutes with operations that only
+/// read.
 fn memory() -> Interface<Memory> {
     Interface {
         name: "memory",
@@ -212,7 +214,7 @@ struct Bound {
     space: Space<'static, Uncached>,
 }
 
-/// The pages that tests name.
+/// The number of pages that tests name.
 const PAGES: u64 = 6;
 
 /// The page number of a name.
@@ -247,7 +249,7 @@ impl Binding for Bound {
         let cpus = Cpus::start();
         let cpu = cpus.get(MAIN);
         let space = Space::new(cpu).unwrap();
-        // Tables exist, as they do after a program has run for a while.
+        // Allocates the tables, as in a program that has run for a while.
         (0..PAGES).for_each(|name| warm_up(cpu, &space, page(name)));
         for name in setup.elements("pages") {
             let field = |field| format!("pages[page{name}].{field}");
@@ -321,7 +323,7 @@ impl Binding for Bound {
             "fork" => Box::new(move || {
                 let child = space.fork(cpu).unwrap();
                 let number = child.number();
-                // Nothing is freed that a test allocates.
+                // Nothing that a test allocates is freed.
                 std::mem::forget(child);
                 Returned::Chosen(number)
             }),

@@ -24,10 +24,10 @@ sort!(Page);
 state! {
     /// A page of the object.
     struct Content {
-        /// Whether it had a frame at first. If not, its content is what the pager has.
+        /// Whether the page had a frame at first. If not, its content is the pager's content.
         resident: Truth,
         content: Natural,
-        /// What the pager has.
+        /// The pager's content of the page.
         stored: Natural,
     }
 }
@@ -42,7 +42,7 @@ state! {
     }
 }
 
-/// The most pages of the object.
+/// The maximum number of pages of the object.
 const MOST: i64 = 2;
 
 fn find(state: &Mapped, call: &mut Call<'_>, index: Int) -> Result<Content, Stop> {
@@ -68,7 +68,8 @@ fn change(
     Ok(Outcome::nothing())
 }
 
-/// The mapped index of the argument `page`, or what an access returns without one.
+/// Returns the index that is mapped at the argument `page`, or the outcome of an access that finds
+/// no page of the object there.
 fn access(state: &Mapped, call: &mut Call<'_>) -> Result<Result<Int, Outcome>, Stop> {
     let page: Term<Page> = call.term("page");
     let Some(index) = state.mapped.get(&page, call.execution)? else {
@@ -174,7 +175,8 @@ fn object() -> Interface<Mapped> {
     }
 }
 
-/// Pages of the object that are so far apart have different blocks of the object's index.
+/// The distance between two pages of the object that tests use. At this distance, pages have
+/// different blocks of the object's index.
 const STRIDE: u64 = 512;
 
 /// A word on cache lines of its own.
@@ -236,7 +238,7 @@ impl Binding for Bound {
         let (most, write) = (MOST as u64 * STRIDE, Protection::READ_WRITE);
         let object = Object::with_pager(cpu, most, most, Box::new(Store(words))).unwrap();
         let spaces = [(); 2].map(|()| Space::new(cpu).unwrap());
-        // Tables exist, as they do after a program has run for a while.
+        // Allocates the tables, as in a program that has run for a while.
         (0..4).for_each(|name| warm_up(cpu, &spaces[name as usize % 2], page(name)));
         let first = Pages::new(page(8), MOST as u64 * STRIDE);
         spaces[0].map_object(cpu, first, &object, 0, write, Sharing::Shared).unwrap();
@@ -245,7 +247,7 @@ impl Binding for Bound {
                 let content = setup.number(&field(index, "content")) as u64;
                 store(cpu, &spaces[0], first.start + index as u64 * STRIDE, content).unwrap();
             } else {
-                // The index has its blocks.
+                // Allocates the block of the object's index.
                 load(cpu, &spaces[0], first.start + index as u64 * STRIDE).unwrap();
                 object.discard(cpu, index as u64 * STRIDE..index as u64 * STRIDE + 1);
             }
@@ -271,7 +273,7 @@ impl Binding for Bound {
         let (pages, write, shared) = (Pages::new(at, 1), Protection::READ_WRITE, Sharing::Shared);
         let own = knee_vm::Page((1 << 20) * (1 + call.thread() as u64));
         warm_up(cpu, space, own);
-        // A backing in the pool, and a shard of the object.
+        // Puts a backing into the pool, and allocates a shard of the object.
         space.map_object(cpu, Pages::new(own, 1), object, 0, write, shared).unwrap();
         space.unmap(cpu, Pages::new(own, 1)).unwrap();
 

@@ -17,10 +17,10 @@ state! {
     }
 }
 
-/// The limit that is near.
+/// The limit if it is not far away.
 const LIMIT: i64 = 4;
 
-/// Charges commute unless they exceed the limit together.
+/// Charges commute unless they together exceed the limit.
 fn quota() -> Interface<Account> {
     let give_back = |name, about| Operation {
         name,
@@ -62,7 +62,7 @@ fn quota() -> Interface<Account> {
     }
 }
 
-/// The CPUs. The main thread is the last one.
+/// The number of CPUs. The main thread uses the last one.
 const CPUS: usize = 4;
 
 struct Bound {
@@ -85,7 +85,7 @@ impl Binding for Bound {
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let (cpu, quota, platform) = (call.thread(), &self.quota, &self.platform);
-        // The CPU has a share, if there is room.
+        // Gives the CPU a share, if there is room.
         if quota.charge(cpu, 1, platform).is_ok() {
             quota.give_back(cpu, 1, platform);
         }

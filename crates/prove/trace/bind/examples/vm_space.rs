@@ -52,7 +52,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("near_load", "(): loads from a present page in a table of both CPUs"),
 ];
 
-/// The pages of a table of tables.
+/// The number of pages of a table of tables.
 const TABLES: u64 = 512 * TABLE;
 
 struct OwnPages {
@@ -115,7 +115,7 @@ impl Binding for OwnPages {
         });
         lazy.settle(cpu);
 
-        // What the operation needs.
+        // Maps the pages that the operation needs.
         match call.operation() {
             "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers" => {
                 space.map(cpu, small, write).unwrap();

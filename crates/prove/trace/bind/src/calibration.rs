@@ -1,5 +1,5 @@
 //! Trials with known verdicts. The threads that make calls run them before the first test. The
-//! results show knee whether QEMU reports the memory that two threads share, and no other.
+//! results show knee whether QEMU reports exactly the memory that two threads share.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -32,7 +32,7 @@ impl Kind {
         [Kind::Nothing, Kind::OwnLines, Kind::SharedWord, Kind::NeighbouringBytes];
 }
 
-/// A trial. Its two threads run one after the other. The number of a thread is that of its side.
+/// A trial. Its two threads run one after the other. Each thread has the same number as its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// The operation of both threads.
@@ -61,8 +61,8 @@ static OWN: [Words; SIDES] = [const { Words([const { AtomicU64::new(0) }; LINE /
 static SHARED: Words = Words([const { AtomicU64::new(0) }; LINE / 8]);
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; LINE]);
 
-/// Does the operation of a thread in its window. Not inlined, so that the code has each mark only
-/// once.
+/// Does the operation of a thread in its window. Not inlined, so that each mark occurs only once in
+/// the code.
 #[inline(never)]
 pub(crate) fn window(kind: Kind, thread: usize) {
     let side = thread as u8;

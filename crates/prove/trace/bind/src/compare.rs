@@ -1,4 +1,4 @@
-//! The results of calls, and their comparison with those that the model allows.
+//! The results of calls, and their comparison with the results that the model allows.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_result_agrees_with_its_own_only() {
+    fn a_result_agrees_only_with_an_expectation_of_its_kind() {
         let results = [
             (json!({}), Returned::Nothing),
             (json!({ "result": "none" }), Returned::Word("none")),

@@ -1,7 +1,7 @@
 //! The initial state and the arguments of a test.
 //!
 //! Names such as `key1` stand for any value of their sort: a binding gets `key1` as the number 1.
-//! Values that make no difference are missing in a test, and a binding gets 0.
+//! Values that make no difference are missing in a test, and a binding gets 0 instead of them.
 
 use knee_commute::TestCall;
 use knee_harness::name_number;
@@ -42,7 +42,7 @@ impl<'t> Setup<'t> {
         let present = self.parts().filter(|(_, value)| !value.is_null());
         let keys = present.filter_map(|(part, _)| key(part));
         let mut numbers: Vec<u64> = keys.map(|(key, _)| number_of(set, key)).collect();
-        // The fields of a value follow each other.
+        // The fields of a value are adjacent.
         numbers.dedup();
         numbers
     }
@@ -86,10 +86,10 @@ impl<'t> Setup<'t> {
         self.part(part).map_or(0, |value| name(part, value))
     }
 
-    /// A truth value.
+    /// Returns a truth value.
     ///
     /// # Panics
-    /// If it is something else.
+    /// If the part is not a truth value.
     pub fn flag(self, part: &str) -> bool {
         self.part(part).is_some_and(|value| flag(part, value))
     }

@@ -43,7 +43,7 @@
 //! `knee commute check --program ./counter` runs it under QEMU and lists which calls share memory;
 //! the guide is docs/libraries.md.
 //!
-//! | arrow | module |
+//! | from → to | module |
 //! | --- | --- |
 //! | a test → its state and arguments, for the binding | `given` |
 //! | threads → a check that QEMU shows the memory that they share | `calibration` |
@@ -72,7 +72,7 @@ pub use run::{MESSAGE_PREFIX, Message, main};
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
 /// A library with the interface of a model. A value is the state that the calls of a test share. A
-/// thread that makes no calls creates a new one for each run of a test, and never drops it.
+/// thread that makes no calls creates a new value for each run of a test, and never drops it.
 ///
 /// A panic in its functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {

@@ -20,7 +20,7 @@ use crate::{Binding, Setup};
 /// The number of untraced runs of each order of a test. The first run fills caches, and allocates
 /// and initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs that follow.
+/// The number of traced runs of each order after that.
 const TRACED: u32 = 2;
 
 /// The prefix of a binding's lines on standard output, where the library may write too. A
@@ -122,7 +122,7 @@ fn mappings() -> io::Result<&'static [u8]> {
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// Writes a message with one write, and flushes it: the next test may end the program.
+/// Writes a message with one write, and flushes it, since the next test may end the program.
 fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let message = serde_json::to_string(message)?;
     out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;

@@ -181,8 +181,8 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     }
 }
 
-/// Makes the call in its window, which is traced. Not inlined, so that the code has each mark only
-/// once.
+/// Makes the call in its window, which is traced. Not inlined, so that each mark occurs only once
+/// in the code.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
     Mark::Open(side).emit();

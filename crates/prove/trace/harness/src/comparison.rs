@@ -5,7 +5,7 @@ use std::fmt::Display;
 use knee_commute::{Expect, Finding, Test, TestCall};
 use serde_json::Value;
 
-/// The calls of a run that returned something other than the test expects.
+/// The calls of a run that returned something other than what the test expects.
 ///
 /// `calls` are the numbers of the calls in the order in which they were made, and `returned` are their
 /// results. `agrees` says whether a result is the expected one. A result that is missing does not agree.

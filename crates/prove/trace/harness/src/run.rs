@@ -4,7 +4,7 @@ use knee_marks::Mark;
 
 /// How the calls of a test get to the threads that make them.
 pub trait Session {
-    /// The initial state of a run, as its calls need it.
+    /// The initial state of a run, which its calls receive.
     type State;
     /// The result of a call.
     type Returned;
@@ -34,8 +34,8 @@ pub trait Session {
     ) -> Result<(), Self::Error>;
 }
 
-/// Runs each order: `untraced` times to fill caches, then traced while `again`, given the number of
-/// traced runs of this order, is true.
+/// Runs each order: `untraced` times to fill caches, then traced as long as `again` returns true
+/// for the number of traced runs of this order.
 ///
 /// Returns the first error, after which it makes no further run, and the number of traced runs: for each
 /// of them the plugin writes one result.

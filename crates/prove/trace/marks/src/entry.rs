@@ -15,18 +15,18 @@ const SIB_INTERRUPT: u8 = 0x6b;
 const SIB_FAULT: u8 = 0x73;
 const SIB_SWITCH: u8 = 0x7b;
 
-/// Stubs of device and spurious vectors are this far apart, or twice that with indirect branch
-/// tracking (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
+/// The distance between the stubs of device and spurious vectors, in bytes. With indirect branch
+/// tracking, it is twice as large (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
 const STUB_STEP: u64 = 8;
-/// Bytes of 256 stubs at the greater distance. A larger symbol is not a table of stubs.
+/// The maximum size of a table of stubs, in bytes: 256 stubs at the larger distance.
 const MAX_STUBS_BYTES: u64 = 256 * 16;
 
 /// What happens at an address of the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// An interrupt, an NMI or a machine check enters, which is not part of the operation.
+    /// An interrupt, an NMI or a machine check enters the kernel. It is not part of the operation.
     Interrupt,
-    /// An exception enters that the interrupted code has caused, such as a page fault.
+    /// An exception that the interrupted code has caused, such as a page fault, enters the kernel.
     Fault,
     /// The CPU switches from one task to another.
     Switch,
@@ -42,7 +42,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The instruction that encodes it; `None` if the address is not in the upper 2 GiB.
+    /// The instruction that encodes this entry; `None` if the address is not in the upper 2 GiB.
     pub fn code(self) -> Option<[u8; CODE_BYTES]> {
         let sib = match self.kind {
             EntryKind::Interrupt => SIB_INTERRUPT,
@@ -100,7 +100,7 @@ fn kind(name: &str) -> Option<EntryKind> {
     if name.starts_with("asm_sysvec_") {
         return Some(EntryKind::Interrupt);
     }
-    // asm_common_interrupt and asm_spurious_interrupt are where the stubs jump to, not entries.
+    // The stubs jump to asm_common_interrupt and asm_spurious_interrupt, which are not entries.
     match name.strip_prefix("asm_exc_")? {
         "nmi" | "machine_check" | "debug" | "double_fault" => Some(EntryKind::Interrupt),
         _ => Some(EntryKind::Fault),

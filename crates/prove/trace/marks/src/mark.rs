@@ -25,16 +25,17 @@ pub enum Mark {
     Begin,
     /// The test ends: the sides are compared and the result is written.
     End,
-    /// Translate with callbacks from now on. Before it, the guest boots at full speed.
+    /// From here on, QEMU translates code with callbacks. Until then, the guest boots at full
+    /// speed.
     Arm,
-    /// From here on, no virtual CPU holds any line, as far as the plugin tracks lines.
+    /// The caches that the plugin models become empty: no virtual CPU holds any line.
     Flush,
     /// From here on, kernel code is only watched if it is translated while a window is open: see the
     /// crate's documentation. Must precede `Arm`.
     Apart,
-    /// From here on, what this virtual CPU does belongs to the side (below [`SIDES`]).
+    /// From here on, the actions of this virtual CPU belong to this side, a number below [`SIDES`].
     Open(u8),
-    /// Ends what `Open` began.
+    /// Closes the window of this side.
     Close(u8),
 }
 

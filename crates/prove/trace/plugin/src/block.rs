@@ -30,7 +30,7 @@ impl BlockStart {
 
     /// Returns the block as one number, which is all that QEMU stores per callback. Virtual
     /// addresses have 48 significant bits. They have 57 with five levels of page tables, but the
-    /// driver does not offer these to the guest.
+    /// driver does not offer five levels to the guest.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
             None => 0,

@@ -1,12 +1,13 @@
 //! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
 //! The way in which a block of instructions ends is known, and the next block shows the effect.
-//! After a call, the next block is the callee's; the call instruction records its own address.
-//! After a return, the next block is the caller's, right behind the call. If that is not the
-//! innermost call, inner frames were left without a return and are dropped too. A return that
-//! matches no frame is a jump that undoes a call (a retpoline). A fault counts as a call by the
-//! interrupted block, and `iretq` as its return to any address, since the kernel has fix-up code
-//! for accesses that may fault. Tail calls keep the frame of the first caller.
+//! After a call, the next block is the callee's; the callback of the call instruction has recorded
+//! the instruction's address. After a return, the next block is the caller's, right after the call.
+//! If this call is not the innermost one, the inner frames were left without a return and are
+//! dropped too. A return that matches no frame is a jump that undoes a call (a retpoline). A fault
+//! counts as a call by the interrupted block. `iretq` counts as the return from the fault, whatever
+//! its target, since the kernel returns to fix-up code if an access was allowed to fault. Tail
+//! calls keep the frame of the first caller.
 //!
 //! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a
 //! return leaves an empty stack empty. Interrupts and other tasks do not reach this module.
@@ -23,8 +24,8 @@ pub(crate) const MAX_CALLERS: usize = 6;
 /// The maximum number of frames that are kept, the innermost ones. System calls of Linux nest about
 /// twenty functions deep.
 const MAX_FRAMES: usize = 64;
-/// The maximum number of chains. Code beyond it has no callers; an operation with more chains
-/// touches lines at random.
+/// The maximum number of chains. Further code is recorded without callers. Only an operation that
+/// touches lines at random has more chains.
 const MAX_CHAINS: usize = 1 << 20;
 /// The maximum length of an instruction, in bytes.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
@@ -49,7 +50,7 @@ impl Chain {
 pub(crate) struct Calls {
     /// A ring: if the stack is deeper, new frames overwrite the outermost ones.
     frames: [Frame; MAX_FRAMES],
-    /// The number of the next frame, whose index in the ring is the remainder.
+    /// The number of the next frame. Its index in the ring is this number modulo [`MAX_FRAMES`].
     next: usize,
     /// The number of frames.
     count: usize,
@@ -140,7 +141,7 @@ impl Calls {
         &callers[..count]
     }
 
-    /// Handles a fault, which interrupted the running block or user mode, which is not observed.
+    /// Handles a fault, which interrupted the running block or user code that is not observed.
     fn fault(&mut self) {
         match self.ends {
             Ends::Leaves => self.keep(0),
@@ -193,8 +194,8 @@ mod tests {
 
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
-    /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. Returns the callers
-    /// of the last block, as blocks.
+    /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. For each caller of
+    /// the last block, returns the address of its block.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);

@@ -93,8 +93,8 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// Returns the moves that these accesses to one line cause; each has its CPU, and true for a
-    /// write.
+    /// Returns the move that each of these accesses to one line causes. An access is the number of
+    /// the CPU, and true for a write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             caches.touched(&[(0, &second)]).taken,
             0,
-            "the side's CPU matters, not its number"
+            "the second side ran on the same CPU as before, so no line moves"
         );
     }
 

@@ -71,7 +71,8 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     number
 }
 
-/// Returns the executing CPU in any other callback: the same as at the start of the block.
+/// Returns the executing CPU in a callback that may not read registers: the CPU that [`locate`]
+/// found at the start of the block.
 #[inline]
 pub(crate) fn current(given: c_uint) -> c_uint {
     if BY_REGISTERS.load(Relaxed) { CURRENT.load(Relaxed) } else { given }
@@ -106,7 +107,8 @@ impl Bases {
     fn look_up(&mut self, base: u64) -> u32 {
         let known = self.known[..self.count].iter().position(|known| *known == base);
         self.last = known.unwrap_or_else(|| {
-            // QEMU has no more virtual CPUs than this. An impossible one gets the last number.
+            // QEMU has at most `MAX_VCPUS` virtual CPUs. An impossible further one gets the last
+            // number.
             let place = self.count.min(MAX_VCPUS - 1);
             self.known[place] = base;
             self.count = place + 1;
@@ -128,7 +130,11 @@ mod tests {
         assert_eq!(number(first, 0), 0, "in the kernel");
         assert_eq!(number(0, second), 1, "in user mode");
         assert_eq!(number(0, first), 0, "in user mode again");
-        assert_eq!(number(second, 0x7fff_0000_1000), 1, "in the kernel of a user of GS");
+        assert_eq!(
+            number(second, 0x7fff_0000_1000),
+            1,
+            "in the kernel, for a program that uses GS"
+        );
         assert_eq!(number(0x7fff_0000_1000, second), 1, "before swapgs");
     }
 

@@ -5,8 +5,8 @@ use crate::block::Ends;
 /// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-/// Returns whether it is a repeated string instruction. For each element, QEMU before 10.0 executes
-/// a block that begins with it, whereas a CPU executes one instruction.
+/// Returns whether this is a repeated string instruction. A CPU executes it as one instruction,
+/// whereas QEMU before 10.0 executes, for each element, a block that begins with it.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -16,16 +16,17 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
 }
 
-/// Returns the number of memory accesses of an instruction that ends a block, for jumps and simple
-/// instructions.
+/// Returns the number of memory accesses of an instruction that ends a block; `None` if it is
+/// neither a jump nor a simple instruction.
 ///
 /// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction
-/// leaves the block through a helper: returns find the next block with one, conditional jumps
-/// compute flags, and instructions may cross a page. Until another callback is set, accesses of
-/// other helpers are then reported as accesses of this instruction. These are atomic instructions
-/// of user code, and the descriptors and the frame that the delivery of an interrupt accesses. So
-/// the plugin takes no more accesses than the instruction has. It ignores those of `iretq` and
-/// `sysretq`, which are to their own stack.
+/// leaves the block through a helper. Examples are returns, for which a helper finds the next
+/// block, conditional jumps, for which one computes the flags, and instructions that cross a page.
+/// Until another callback is set, QEMU then reports accesses of other helpers as accesses of this
+/// instruction: those of atomic instructions of user code, and those to the descriptors and the
+/// stack frame when an interrupt is delivered. So the plugin records at most as many accesses as
+/// the instruction makes. It records none for `iretq` and `sysretq`, which access only their own
+/// stack, if any memory.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {
@@ -148,7 +149,7 @@ mod tests {
             &[0x65, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
             &[0x89, 0xe5],
             &[0xf0, 0x83, 0x44, 0x24, 0xfc, 0],
-            // mov (%rcx,%rsp's number as no index),%rax
+            // mov (%rcx),%rax with a SIB byte whose index, the number of %rsp, means none
             &[0x48, 0x8b, 0x04, 0x21],
         ] {
             assert!(!is_of_stack(code), "{code:x?}");

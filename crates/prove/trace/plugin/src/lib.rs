@@ -8,7 +8,7 @@
 //! that two sides touched and at least one wrote is a conflict. Windows are open one after the
 //! other, so no CPU spins for a lock, and the result depends neither on timing nor on the machine.
 //!
-//! | arrow | module |
+//! | from → to | module |
 //! | --- | --- |
 //! | QEMU → the plugin starts | `plugin` |
 //! | QEMU → safe calls | `qemu` |
@@ -32,21 +32,22 @@
 //!   ends.
 //! * `user=on`: user code counts as well (off by default). Required under `qemu-x86_64`, which runs
 //!   a program without a machine and executes no kernel code.
-//! * `trace=INDEX`: the plugin writes every access of that test before the test's line.
+//! * `trace=INDEX`: the plugin writes every access of the test with this index before the test's
+//!   line.
 //! * `resume=PATH`: after the line of a test with conflicts, or with a side that was switched out,
-//!   the guest pauses until the plugin can read a byte there. So the objects of the test are still
-//!   in the guest's memory.
+//!   the guest pauses until the plugin can read a byte from PATH. So a reader of the line finds the
+//!   objects of the test still in the guest's memory.
 //! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (off by
 //!   default).
 //! * `stack=off`: the plugin ignores the accesses of kernel code that push to the stack, pop from
-//!   it, or are relative to the stack pointer (on by default). Each task has its own stack, so the
-//!   sides share none of it, but these are a third of all accesses and lines.
+//!   it, or are relative to the stack pointer (on by default). Each task has its own stack, so
+//!   these accesses cause no conflicts, but they are a third of all accesses and lines.
 //! * `scope=program`: the plugin traces only a program in the guest: user code counts, kernel code
 //!   does not, and a virtual address identifies a line (`scope=machine` by default). While the
 //!   window of a thread is open, no other user code may run on its virtual CPU.
 //! * `cpu=number`: QEMU's number identifies the executing virtual CPU. By default (`registers`),
-//!   the guest's registers do, if this QEMU can read them. Some versions pass wrong numbers, and
-//!   `number` serves only to show that.
+//!   the guest's registers do, if this QEMU can read them. Some versions of QEMU pass wrong
+//!   numbers; `number` serves only to demonstrate this.
 //!
 //! # Programs without a machine
 //! QEMU's user mode gives each thread a virtual CPU and makes system calls itself. So the plugin
@@ -54,25 +55,27 @@
 //! addresses. A virtual address identifies a line, so memory that is mapped twice counts as two
 //! lines.
 //!
-//! # Undocumented behaviour of QEMU The plugin relies on behaviour that QEMU does not document.
+//! # Undocumented behaviour of QEMU
+//! The plugin relies on behaviour that QEMU does not document.
 //! Each guest that knee starts begins with trials that fail if QEMU behaves differently (the module
 //! `calibration` of crate knee-agent), and a test covers each item:
 //!
 //! | QEMU | where | test |
 //! | --- | --- | --- |
-//! | executes a virtual CPU on one thread, a block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the CPU that executes (before 10.0) or reads its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
+//! | passes the number of the executing CPU (before 10.0) or can read its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
 //! | translates code again if the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, since their code has been executed outside of windows before |
 //! | keeps the memory callback of a block's last instruction set after the block, or clears it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
 //! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts` |
 //! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
 //!
-//! # Limits The plugin does not see the CPU's implicit accesses: page-table walks, updates of
+//! # Limits
+//! The plugin does not see the CPU's implicit accesses: page-table walks, updates of
 //! accessed and dirty bits, and the frames that interrupts push and `iretq` pops. A
 //! read-modify-write counts as a store. The plugin counts instructions per translated block: if a
 //! page fault ends a block early, the rest of the block counts twice. A repeated string instruction
 //! counts once. Softirqs count as part of an operation if they run because the operation enables
-//! them (`local_bh_enable`), but not at the end of an interrupt.
+//! them (`local_bh_enable`), but not if they run at the end of an interrupt.
 
 mod block;
 mod calls;

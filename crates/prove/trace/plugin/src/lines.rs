@@ -6,8 +6,8 @@
 //! full. A separate list has the lines in the order of first access, so reports do not depend on
 //! addresses.
 //!
-//! Most accesses are by code that has touched the line before. The data needed to detect that fits
-//! one cache line of the host; the other data of a line are stored separately.
+//! Most accesses are by code that has touched the line before. The data needed to detect such an
+//! access fit in one cache line of the host; the other data of a line are stored separately.
 
 use crate::calls::Chain;
 
@@ -18,8 +18,8 @@ pub(crate) const MAX_PCS: usize = 4;
 /// The maximum number of virtual addresses per line. A file's page has one in the kernel and one
 /// per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
-/// The maximum number of lines: 64 MiB, for which the table takes 216 MiB. Further lines of an
-/// operation are ignored.
+/// The maximum number of lines. They hold 64 MiB, and the table takes 216 MiB for them. Further
+/// lines of an operation are ignored.
 pub(crate) const MAX_LINES: usize = 1 << 20;
 /// The initial number of slots, enough for most operations.
 const FIRST_SLOTS: usize = 1 << 11;

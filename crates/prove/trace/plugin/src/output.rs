@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The last three are the numbers of kernel entries that the guest has reported. With
-//! `"interrupts":0`, the accesses of interrupts count as those of operations. A line for each test
-//! follows when it ends (shown here in several lines):
+//! `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as accesses of
+//! operations. When a test ends, the plugin writes a line for it (shown here as several lines):
 //!
 //! ```json
 //! {"test":0,

@@ -6,9 +6,9 @@
 //!
 //! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU
 //!   supports: 2 from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the
-//!   plugin, so a constructor sets it: to the value of `KNEE_PLUGIN_API`, which knee sets once QEMU
-//!   has named its oldest version; otherwise to 2 if this QEMU has scoreboards, which version 2
-//!   introduced.
+//!   plugin, so a constructor can set it. It sets the symbol to the value of `KNEE_PLUGIN_API`,
+//!   which knee sets once QEMU has reported its oldest version. Without this variable, it sets the
+//!   symbol to 2 if this QEMU has scoreboards, which version 2 introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
 //!   buffer from then on. In the C calling convention of x86-64, both can be called with all three
 //!   arguments.

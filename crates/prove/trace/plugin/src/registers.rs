@@ -1,7 +1,7 @@
 //! Registers of the executing virtual CPU, which plugins can read from QEMU 9.0 on.
 //!
-//! Older versions lack the functions, so the plugin looks them up at run time, as well as functions
-//! of GLib, whose arrays QEMU passes.
+//! Older versions lack the functions for this, so the plugin looks them up at run time. It also
+//! looks up functions of GLib, because QEMU passes arrays of GLib.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -63,7 +63,8 @@ impl Registers {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
         // glib/garray.h. The array of descriptors states its length, and GLib returns the size of
         // an element. Each begins with a handle and a name that ends in a zero. QEMU does not use
-        // the array after it has returned it. It is not freed, since this function succeeds once.
+        // the array after it has returned it. The array is not freed, since this function succeeds
+        // only once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;
@@ -93,7 +94,7 @@ impl Registers {
         self.read(self.gs)
     }
 
-    /// Returns the base that `swapgs` exchanges with that of GS.
+    /// Returns the base that `swapgs` exchanges with the base of GS.
     #[inline]
     pub(crate) fn kernel_gs_base(&self) -> u64 {
         self.read(self.kernel_gs)

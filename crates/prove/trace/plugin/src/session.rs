@@ -1,8 +1,8 @@
 //! The current test and its sides.
 //!
-//! While its window is open, a side is in its virtual CPU's slot, where accesses need no lock.
-//! Otherwise it is here, protected by a lock. The guest opens the windows of a test one after the
-//! other, so CPUs do not contend for the lock at marks.
+//! While its window is open, a side is stored in its virtual CPU's slot, where accesses need no
+//! lock. Otherwise it is stored in the [`Session`], protected by a lock. The guest opens the
+//! windows of a test one after the other, so CPUs do not contend for the lock at marks.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
@@ -23,7 +23,7 @@ use crate::vcpu::Vcpu;
 
 struct Session {
     output: Output,
-    /// A byte that can be read here lets the paused guest continue.
+    /// The paused guest continues when a byte can be read from this file.
     resume: Option<File>,
     trace: Option<u64>,
     /// The lines in each CPU's cache, with `moves=on`.
@@ -195,7 +195,8 @@ impl Session {
     }
 }
 
-/// Opens the window of a side. Does nothing outside of a test, as in a run that fills caches.
+/// Opens the window of a side. Does nothing outside of a test, for example in a run that only fills
+/// caches.
 pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
     with(|session| {
         if session.test.is_none() {

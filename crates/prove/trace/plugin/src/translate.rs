@@ -1,7 +1,7 @@
 //! Selects the callbacks of each block of instructions when QEMU translates it.
 //!
 //! Kernel code, identified by addresses in the upper half, gets a callback per block and per access
-//! to memory. User code gets them only with `user=on`, so that user threads that spin have no
+//! to memory. User code gets them only with `user=on`, so that spinning user threads run without
 //! callbacks. With `scope=program`, user code gets them and kernel code gets none. Before
 //! `Mark::Arm`, only the marks that precede tests get callbacks: with callbacks for all code, a
 //! guest boots nine times slower. After `Mark::Apart`, kernel code that is translated while no
@@ -39,7 +39,7 @@ extern "C" fn on_reset(_: u64) {
     qemu::translate_with(on_translate);
 }
 
-/// Handles entries and the marks that precede tests in a block of user code.
+/// In a block of user code, handles the entries and the marks that precede tests.
 fn before_arming(block: &Block) {
     for insn in block.instructions() {
         if is_kernel(insn.address()) {

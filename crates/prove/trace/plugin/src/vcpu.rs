@@ -9,10 +9,11 @@
 //! recording continues with the interrupted code, so an interrupt hides none of it.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
-//! ignored. The plugin cannot see the running task. But `__switch_to_asm` saves a task's registers
-//! on the task's stack and the stack pointer in its `task_struct`, and reads them from the same
-//! addresses when it switches back. So the plugin stores the addresses that the switch writes. When
-//! a later switch reads one of them, the task is running again, at its former depth of interrupts.
+//! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves a task's
+//! registers on the task's stack and the stack pointer in its `task_struct`, and reads them from
+//! the same addresses when it switches back. So the plugin stores the addresses that the switch
+//! writes. When a later switch reads one of them, the task is running again, at its former depth of
+//! interrupts.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -30,7 +31,7 @@ use crate::side::Side;
 /// remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
 /// The range of addresses, in bytes, that counts as `__switch_to_asm`. The function is shorter, and
-/// the code behind it in this range does not switch tasks.
+/// the code after it in this range does not switch tasks.
 const SWITCH_BYTES: u64 = 256;
 /// The maximum number of addresses that a switch writes. It saves six registers, the flags in older
 /// kernels, the stack pointer and the stack's canary.
@@ -53,7 +54,7 @@ pub(crate) struct Vcpu {
     side: Option<(usize, Box<Side>)>,
     /// The number of interrupts, and of exceptions inside of them, that have not returned.
     depth: u32,
-    /// The address behind an `iretq` that is being executed inside an interrupt.
+    /// The address after an `iretq` that is being executed inside an interrupt.
     returning: Option<u64>,
     presence: Presence,
     /// Whether the current accesses belong to the side: its task is running, and not in an
@@ -114,8 +115,8 @@ impl Vcpu {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
-            // The block before has counted the instruction. A fault may have interrupted it in
-            // between.
+            // An earlier block has counted the repeated instruction. A fault may have occurred
+            // between its repetitions.
             let after = self.repeated.map(|repeated| start.address.wrapping_sub(repeated));
             let again = after == Some(0);
             if after.is_some_and(|distance| (1..=INSTRUCTION_BYTES).contains(&distance)) {
@@ -182,7 +183,7 @@ impl Vcpu {
         }
     }
 
-    /// Handles an `iretq`; `behind` is the address behind it.
+    /// Handles an `iretq`; `behind` is the address of the next instruction.
     pub(crate) fn returns(&mut self, behind: u64) {
         if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
@@ -239,7 +240,7 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU, aligned against false sharing: each slot is written by another thread.
+/// A virtual CPU, aligned against false sharing, since different threads write the slots.
 #[repr(align(128))]
 struct Slot(UnsafeCell<Vcpu>);
 
@@ -248,15 +249,15 @@ unsafe impl Sync for Slot {}
 
 static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
 
-/// Calls `with` with the virtual CPU of this number. Call it from QEMU's callbacks, with the number
-/// of the executing CPU, and not from `with`.
+/// Calls `with` with the virtual CPU of this number. Call it only from QEMU's callbacks, with the
+/// number of the executing CPU, and never from within `with`.
 #[inline]
 pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
     // instructions there, one after the other. (If all CPUs share a thread, it executes them one
-    // after the other.) No callback runs while another's `with` does, since `with` executes no
-    // instructions of the guest. So this is the only reference.
+    // after the other.) No callback runs during `with`, since `with` executes no instructions of
+    // the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
 
@@ -271,7 +272,7 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks; `Err` is an iretq with the address behind it. Returns the side and the depth of
+    /// Runs blocks; `Err` is an iretq with the address after it. Returns the side and the depth of
     /// interrupts at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_outside_belongs_to_the_operation() {
+    fn a_fault_outside_of_interrupts_belongs_to_the_operation() {
         let entry = Ok((KERNEL + 0x300, Some(EntryKind::Fault)));
         let (side, depth) = run(&[entry, Err(KERNEL + 0x202), Ok((0x40_0000, None))]);
         assert_eq!((side.count.instructions, side.count.interrupts, depth), (2, 0, 0));
@@ -332,7 +333,7 @@ mod tests {
         run(string, 1, true);
         run(string, 1, true);
         run(string + 3, 2, false);
-        // A jump to it, and a fault in between.
+        // A jump to the repeated instruction, and a fault between its repetitions.
         run(string, 1, true);
         run(KERNEL + 0x800, 4, false);
         run(string, 1, true);
@@ -388,7 +389,8 @@ mod tests {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         for &(address, enters, ends) in blocks {
-            // Only an access, which only QEMU can make, shows that a switched-out task runs again.
+            // In QEMU, an access shows that a switched-out task runs again. This test makes no
+            // accesses, so it sets the state itself.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
                 vcpu.counts = vcpu.depth == 0;
@@ -415,7 +417,7 @@ mod tests {
             (callee, None, Ends::Otherwise),
         ];
         assert_eq!(callers(&blocks), [call + 1]);
-        // Nor is an interrupt right before the callee returns.
+        // An interrupt right before the callee returns is not a caller either.
         let back = [&blocks[1..4], &[(call + 6, None, Ends::Otherwise)]].concat();
         let blocks = [&blocks[..1], &[(callee, None, Ends::Return)], &back].concat();
         assert_eq!(callers(&blocks), []);

@@ -111,7 +111,7 @@ fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
 /// guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
 ///
 /// # Errors
-/// [`CheckError::Calibration`] if it does not. Other errors if the guest cannot be started.
+/// [`CheckError::Calibration`] if QEMU does not. Other errors if the guest cannot be started.
 pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
     let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
     let msr = msr_module(kernel);

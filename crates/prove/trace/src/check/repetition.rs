@@ -73,7 +73,7 @@ impl Repetition {
         again
     }
 
-    /// Whether another run would hardly show more, or the limit is reached.
+    /// Whether another run is unlikely to show more, or the limit is reached.
     fn is_known(&self, run: &TestResult, shared: Option<&Shared>) -> bool {
         let before = self.before.as_ref();
         let (is_known, max) = match shared {
@@ -138,7 +138,7 @@ mod tests {
         TestResult { sides: vec![side], ..run(&[]) }
     }
 
-    /// The number of these runs of one test that are made.
+    /// The number of these runs that a test makes.
     fn made(runs: &[TestResult]) -> usize {
         let mut repetition = Repetition::until_known();
         let last = runs.iter().position(|run| !repetition.wants_another(run));
@@ -165,7 +165,7 @@ mod tests {
     fn a_test_that_shares_by_position_only_gets_more_runs() {
         assert_eq!(made(&[const { "?" }; 9].map(|name| run(&[name]))), 6);
         assert_eq!(made(&[run(&["?"]), run(&[])]), 2);
-        assert_eq!(made(&[run(&["a"]), run(&["?"])]), 2, "nothing that both runs share is left");
+        assert_eq!(made(&[run(&["a"]), run(&["?"])]), 2, "the runs have no shared datum in common");
         assert_eq!(made(&[run(&["?"]), run(&["a", "?"]), run(&["b"])]), 3);
     }
 

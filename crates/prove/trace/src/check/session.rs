@@ -51,7 +51,7 @@ pub(super) enum Next {
 /// A guest with its tests.
 pub(super) struct GuestSession<'a> {
     jobs: &'a [Job],
-    /// Each guest has its own, because modules may be at different addresses.
+    /// Each guest has its own functions, because modules may be at different addresses.
     functions: Arc<Functions>,
     guest: Guest,
     /// Set once the kernel's symbols are known.

@@ -22,7 +22,7 @@ use crate::process::Tracing;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
-/// Maximum number of guests that are started for an experiment during which the guest ends.
+/// Maximum number of guests that are started for an experiment if each guest ends during it.
 const ATTEMPTS: u32 = 3;
 
 /// The results of an experiment.
@@ -38,10 +38,10 @@ pub struct Cost {
 }
 
 /// Makes the experiments of a request in a guest with this kernel, and calls `report` for each.
-/// `options` must give the guest as many CPUs as any of them needs. If the guest ends early,
-/// another one makes the rest. Returns how the last guest ended: after all experiments, or after an
-/// experiment that failed three times. If `report` returns `Break`, the guest is killed, and the
-/// result has no meaning.
+/// `options` must give the guest as many CPUs as the largest experiment needs. If the guest ends
+/// early, another one makes the rest. Returns how the last guest ended: after all experiments, or
+/// after an experiment that failed three times. If `report` returns `Break`, the guest is killed,
+/// and the result has no meaning.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
@@ -92,7 +92,8 @@ fn guest(
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut calibration = Calibration::of(most);
-    // The last test of an experiment, after its operations, in order to pause the guest.
+    // The number of the last test of an experiment, which follows the operations and pauses the
+    // guest.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {

@@ -12,7 +12,7 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// Maximum size of a description in bytes: those of today's kernels have 5 MiB.
+/// Maximum size of a description in bytes. The descriptions of today's kernels have 5 MiB.
 pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Maximum length of a chain of typedefs and qualifiers; a longer one is a cycle.
 const MAX_CHAIN: usize = 32;
@@ -74,13 +74,14 @@ impl Member {
 }
 
 /// Translates the type numbers and string offsets of a description that extends the kernel's. The
-/// descriptions of all modules do, so each of them uses the same number for a different type.
+/// description of each module extends it, so different modules use the same number for different
+/// types.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
     /// Smaller numbers and offsets are the kernel's own.
     kernel_types: u32,
     kernel_strings: u32,
-    /// Added to the others.
+    /// Added to all other numbers and offsets.
     more_types: u32,
     more_strings: u32,
 }

@@ -125,7 +125,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 if is_whole(btf.known_as(at.of)) {
                     break;
                 }
-                // Fields of an embedded inode are named as the inode's in every file system.
+                // In every file system, fields of an embedded inode are named as fields of `inode`.
                 if btf.name(btf.resolve(within)) == "inode" {
                     path = "inode".to_owned();
                 }

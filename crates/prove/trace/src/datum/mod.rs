@@ -46,7 +46,7 @@ pub struct Datum {
     /// Fields or variables, in the order of their addresses: those that one call writes and another
     /// touches or, for false sharing, those that are written.
     pub fields: Vec<String>,
-    /// For false sharing, the others that are touched.
+    /// For false sharing, the other fields or variables that are touched.
     pub beside: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Reads the types of loaded modules. The kernel keeps the description of each, which extends its
-//! own (`btf_module_notify` of kernel/bpf/btf.c).
+//! Reads the types of loaded modules. For each module, the kernel keeps a description that extends
+//! its own (`btf_module_notify` of kernel/bpf/btf.c).
 
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};

@@ -20,7 +20,7 @@ pub(crate) struct PerCpu {
     /// Where the kernel's own variables begin.
     begin: u64,
     end: u64,
-    /// End of the room for allocations that follows them.
+    /// End of the room for allocations that follows the kernel's own variables.
     end_of_first: u64,
     types: BTreeMap<u64, TypeId>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct PerCpu {
 pub(crate) enum Place {
     /// A variable of the kernel, with its address without the CPU's offset.
     Variable(u64),
-    /// An allocation, likewise.
+    /// An allocation, with its address without the CPU's offset.
     Allocated(u64),
 }
 

@@ -1,11 +1,11 @@
-//! Caches of the slab allocator: where their objects are, and the type of these.
+//! Caches of the slab allocator: the places and the types of their objects.
 
 use std::collections::HashMap;
 
 use super::btf::{Btf, Kind, TypeId};
 use super::memory::{LINE_BYTES, Memory};
 
-/// The types of the objects of some caches, most of which have another name.
+/// The types of the objects of some caches, most of which are not named after the type.
 const TYPES: &[(&str, &str)] = &[
     ("filp", "file"),
     ("backing_file", "file"),

@@ -7,7 +7,7 @@ use knee_marks::{KernelSymbol, kernel_symbols};
 /// The symbol that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// The function's or variable's name, or a section's.
+    /// The name of the function, variable or section.
     pub name: &'a str,
     /// The offset of the address from the symbol, in bytes.
     pub offset: u64,
@@ -22,7 +22,7 @@ struct Entry {
     name: (usize, usize),
 }
 
-/// Functions and variables, static ones and those of modules included.
+/// Functions and variables, including static ones and those of modules.
 ///
 /// ```
 /// use knee_trace::Symbols;
@@ -48,7 +48,7 @@ impl Symbols {
             Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
         };
         let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
-        // A variable's own name is more specific than that of a section that begins there.
+        // A variable's own name is more specific than the name of a section that begins there.
         entries.sort_by_key(|entry| {
             let name = symbols.name(entry);
             (entry.address, !name.starts_with("__"), Reverse(name.len()), name)

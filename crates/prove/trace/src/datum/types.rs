@@ -29,7 +29,7 @@ pub(super) struct Types {
     known: HashMap<u64, Known>,
     /// What code has touched, for objects that have been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
-    /// The same for pages.
+    /// What code has touched, for pages that have been freed.
     pub(super) pages_of_code: CodeHistory<u64, String>,
     /// The searches that have been made: cache, offset in an object, code.
     searched: HashSet<(u64, u64, Vec<u64>)>,

@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_schema_is_that_of_the_code() {
+    fn the_committed_schema_matches_the_code() {
         let schema = format!("{:#}\n", check_schema());
         assert_data_eq!(schema, snapbox::file!["../../schemas/check.schema.json"].raw());
     }

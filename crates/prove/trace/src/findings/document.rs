@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_schemas_are_those_of_the_code() {
+    fn the_committed_schemas_match_the_code() {
         let text = |schema: serde_json::Value| format!("{schema:#}\n");
         let matrix = file!["../../schemas/check-matrix.schema.json"].raw();
         assert_data_eq!(text(matrix_schema()), matrix);

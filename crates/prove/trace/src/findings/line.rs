@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_schema_is_that_of_the_code() {
+    fn the_committed_schema_matches_the_code() {
         let schema = format!("{:#}\n", test_schema());
         assert_data_eq!(schema, snapbox::file!["../../schemas/check-test.schema.json"].raw());
     }

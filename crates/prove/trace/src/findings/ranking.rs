@@ -3,9 +3,10 @@
 //! A test becomes conflict-free when everything that it shares has been fixed. So for each datum,
 //! the ranking has the number of tests that share it, and the number that would be conflict-free if
 //! it alone were fixed. Most tests share several data, and fixing one of these alone makes no test
-//! conflict-free. So a step fixes a *set* of data: of all tests, the set of data still to be fixed
-//! that frees the most tests per datum. The sequence is greedy: each step is the best after the
-//! ones before, but the sequence need not be the best of its length (maximum coverage is NP-hard).
+//! conflict-free. So a step fixes a *set* of data. Each test has a set of data that are still to be
+//! fixed, and the step fixes the set that frees the most tests per datum. The sequence is greedy:
+//! each step is the best after the previous steps, but the sequence need not be the best of its
+//! length (maximum coverage is NP-hard).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +161,7 @@ impl Seen {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64, in which most sets differ.
+    /// A bit for each number modulo 64. Most sets differ in these bits.
     bits: u64,
 }
 

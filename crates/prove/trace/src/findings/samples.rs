@@ -62,7 +62,7 @@ pub(super) fn conflicting(test: &str, names: &[&str]) -> TestLine {
     with(test, Verdict::Conflict, lines)
 }
 
-/// A line that call 0 writes and call 1 reads. `name` is that of a datum or, after `?`, the
+/// A line that call 0 writes and call 1 reads. `name` is the name of a datum or, after `?`, the
 /// functions that write the line.
 pub(super) fn shared(name: &str, at: usize) -> SharedLine {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();

@@ -111,7 +111,7 @@ fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
 }
 
-/// Opens the file of tests, or creates it: knee may have been killed before.
+/// Opens the file of tests, or creates it: knee may have been killed before it did so.
 fn open(path: &Path) -> Result<File, FindingsError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map_err(FindingsError::write(path))

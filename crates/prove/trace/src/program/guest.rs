@@ -129,8 +129,8 @@ impl ProgramGuest {
         self.guest.emulator()
     }
 
-    /// Waits for the next event. [`ProgramEvent::End`] is the last one; calls after it return
-    /// another.
+    /// Waits for the next event. [`ProgramEvent::End`] is the last one; later calls return another
+    /// `End`.
     pub(super) fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         loop {
             if let Some(event) = self.events.pop_front() {

@@ -34,7 +34,7 @@ use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
-/// In the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
+/// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
 /// Checks whether this machine's user-mode QEMU can trace programs. Success is cached.
@@ -250,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials once all of their results, which are the first, have arrived. Returns
-    /// whether they have.
+    /// Judges the trials once all of their results have arrived; these are the first results.
+    /// Returns whether they have arrived.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

@@ -6,7 +6,8 @@ use std::process::Command;
 
 /// The program.
 const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
-/// The directories of libraries. Which packages have theirs below /usr depends on the suite.
+/// The directories of libraries. Whether a package has its libraries below /usr depends on the
+/// suite.
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 /// The dynamic linker, in one of [`LIBRARIES`]. The link to it in /lib64 may be absolute, so it is
 /// not used.

@@ -101,7 +101,7 @@ impl Data {
         self.pages.get(&off, execution).map(Some)
     }
 
-    /// Writes the page at `off`. Assumes that it is in the file or directly behind its end.
+    /// Writes the page at `off`. Assumes that it is in the file or directly after its end.
     pub(super) fn write(
         &mut self,
         off: Int,

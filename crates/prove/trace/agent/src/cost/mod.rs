@@ -60,7 +60,7 @@ pub struct CostRequest {
 pub struct Experiment {
     /// The name of the operation, in [`OPERATIONS`].
     pub operation: String,
-    /// The number of CPUs that do it. The guest must have as many.
+    /// The number of CPUs that do it. The guest must have at least as many.
     pub cpus: u32,
 }
 
@@ -70,10 +70,10 @@ pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
     /// The number of the plugin's tests that precede the experiment. An experiment has a test for
-    /// each operation of a task, round by round, and a last one with two sides, after which the
-    /// guest pauses.
+    /// each time that a task does the operation, round by round. Its last test has two sides, and
+    /// the guest pauses after it.
     pub first: u64,
-    /// The reason why the experiment failed, if it did. No other experiment follows it then.
+    /// The reason why the experiment failed, if it did. No other experiment follows a failed one.
     pub failed: Option<String>,
 }
 
@@ -105,8 +105,8 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
         let made = Made { experiment: experiment.clone(), first, failed };
         writeln!(io::stdout(), "{EXPERIMENT}{}", serde_json::to_string(&made)?)?;
         if last {
-            // The number of tests of a failed experiment is unknown, and with it `first` of the
-            // next one.
+            // The number of tests of a failed experiment is unknown, so `first` of the next one
+            // would be unknown too.
             break;
         }
         first += tests;
@@ -129,8 +129,8 @@ fn make(
     let Some(operation) = OPERATIONS.iter().find(|known| known.name == *operation) else {
         return Ok(Some(format!("the agent has no operation {operation}")));
     };
-    // A CPU may still have lines in its cache of memory that an earlier experiment has freed. They
-    // would change the figures of this one.
+    // A CPU's cache may still have lines of memory that an earlier experiment has freed. They would
+    // change the figures of this one.
     Mark::Flush.emit();
     fs::write("shared", [7; 4096])?;
     let shared = Arc::new(File::open("shared")?);

@@ -10,8 +10,8 @@ use crate::layout::PAGE;
 
 /// An operation that tasks do in turn.
 pub struct Operation {
-    /// The name of the operation in the model `posix`, or of the testcase in `knee list` whose
-    /// iteration it is.
+    /// The name of the operation in the model `posix`. If the operation is the iteration of a
+    /// testcase, the name of the testcase in `knee list`.
     pub name: &'static str,
     /// What it does.
     pub about: &'static str,
@@ -35,12 +35,12 @@ impl Operation {
         Operation { name, about, set_up: NOTHING, prepare: NOTHING, call, restore: NOTHING }
     }
 
-    /// Returns an operation on the name of a file, which is a page long.
+    /// Returns an operation on the name of a file that is a page long.
     const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation { set_up: Own::create, ..Operation::plain(name, about, call) }
     }
 
-    /// Returns an operation on a descriptor of such a file, whose offset is 0.
+    /// Returns an operation on a descriptor, at offset 0, of a file that is a page long.
     const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| own.create().and_then(|()| own.open()),

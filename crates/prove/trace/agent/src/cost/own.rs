@@ -32,7 +32,7 @@ pub(super) struct Own {
     tasks: usize,
     /// The name of the task's file in the directory that all tasks share.
     pub(super) name: CString,
-    /// A second name, which is free.
+    /// A second name for the file, which is unused between operations.
     pub(super) other: CString,
     file: Option<OwnedFd>,
     /// A file that all tasks have open.
@@ -86,7 +86,7 @@ impl Own {
         }
     }
 
-    /// Makes the task's file, with a length of a page.
+    /// Makes the task's file, which is a page long.
     pub(super) fn create(&mut self) -> Result<()> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         let file = fs::open(&self.name, flags, Mode::from_raw_mode(0o644))?;

@@ -58,7 +58,7 @@ impl Task {
 }
 
 /// Emits a test whose two sides write to the same stack and thus conflict. The guest pauses after
-/// it, while the tasks and their memory still exist, and the host can read the data in the lines
+/// it, while the tasks and their memory still exist, so the host can read the data in the lines
 /// that moved.
 fn pause() {
     Mark::Begin.emit();
@@ -111,8 +111,9 @@ impl Sleeper {
         }
     }
 
-    /// Waits until its CPU has switched to another task. Until then it may still be in the kernel,
-    /// or the operation may interrupt it: unmapping interrupts all CPUs that use the address space.
+    /// Waits until the CPU of the sleeper has switched to another task. Until then, the sleeper may
+    /// still be in the kernel, or the operation may interrupt its CPU: unmapping interrupts all
+    /// CPUs that use the address space.
     fn wait(&self) -> Result<(), Failed> {
         let Some(syscall) = &self.syscall else { return Ok(()) };
         let mut state = [0; 16];

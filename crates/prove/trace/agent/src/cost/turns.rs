@@ -1,4 +1,4 @@
-//! Turns of tasks, which may be threads of one process or processes.
+//! Turns of tasks, which may be threads of one process or separate processes.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -36,7 +36,8 @@ unsafe impl Sync for Shared {}
 
 impl Turns {
     /// Returns turns for at most `tasks` tasks. All experiments share one `Turns`, since the
-    /// mapping of each would stay in the address space of later ones.
+    /// mappings of an experiment's own `Turns` would stay in the address space of later
+    /// experiments.
     pub(super) fn new(tasks: usize) -> io::Result<Self> {
         let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
         let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
@@ -49,7 +50,7 @@ impl Turns {
         }
     }
 
-    /// Resets the turns for `tasks` tasks. The first task gets the first turn once all have
+    /// Resets the turns for `tasks` tasks. The first task gets the first turn once all tasks have
     /// arrived. Call it after the tasks of the previous experiment have ended.
     pub(super) fn again(self, tasks: usize) -> Turns {
         let places = &self.places[..tasks];
@@ -120,7 +121,7 @@ impl Turns {
     }
 }
 
-/// Returns new zeroed memory that children share. It begins at a page.
+/// Returns new zeroed memory that children share. It is page-aligned.
 fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: the kernel chooses the address, so nothing is replaced.
     let at = unsafe {

@@ -12,13 +12,14 @@ use knee_vm::{
     Protection, Space, Ticks, X86_64,
 };
 
-/// One for each thread of a test. The main thread, which makes no calls, shares the last one.
+/// The number of CPUs, one for each thread of a test. The main thread, which makes no calls, shares
+/// the last one.
 pub(crate) const CPUS: usize = 4;
 
 /// The CPU of the main thread.
 pub(crate) const MAIN: usize = CPUS - 1;
 
-/// The pages of a leaf table.
+/// The number of pages of a leaf table.
 pub(crate) const TABLE: u64 = 512;
 
 const FRAMES: usize = 512;
@@ -78,7 +79,7 @@ unsafe impl LazyMachine for Uncached {
 }
 
 impl Uncached {
-    /// A word of the page that is mapped here, if the tables allow the access.
+    /// Returns the first word of the page that is mapped at `page`, if the tables allow the access.
     fn find(&self, space: &Space<'_, Self>, page: Page, access: Protection) -> Option<&AtomicU64> {
         let mut table = space.table();
         for level in (0..X86_64::LEVELS).rev() {
@@ -103,7 +104,7 @@ impl Uncached {
 #[repr(align(128))]
 struct Own(Cpu<'static, Uncached>);
 
-/// The CPUs of a machine, which is never freed, as nothing is that a test allocates.
+/// The CPUs of a machine. The machine is never freed, like everything that a test allocates.
 pub(crate) struct Cpus([Own; CPUS]);
 
 // SAFETY: each CPU is used by one thread, or by the main thread while no thread makes a call.
@@ -128,8 +129,8 @@ impl Cpus {
     }
 }
 
-/// Accesses the first word of a page, as a program does: a fault and another attempt if the tables do not
-/// allow it.
+/// Accesses the first word of a page, as a program does: if the tables do not allow the access,
+/// handles a fault and tries again.
 fn access<R>(
     cpu: &Cpu<'static, Uncached>,
     space: &Space<'static, Uncached>,
@@ -164,7 +165,8 @@ pub(crate) fn store(
     access(cpu, space, page, Protection::WRITE, |word| word.store(value, Relaxed))
 }
 
-/// Fills the CPU's pools: maps, accesses and unmaps pages at `first`, which no test uses, some times.
+/// Fills the CPU's pools: maps, accesses and unmaps pages at `first` several times. Nothing is
+/// mapped there before and after.
 pub(crate) fn warm_up(cpu: &Cpu<'static, Uncached>, space: &Space<'static, Uncached>, first: Page) {
     let pages = Pages::new(first, 4);
     for _ in 0..3 {
