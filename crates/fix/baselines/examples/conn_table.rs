@@ -107,7 +107,7 @@ fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds
     let over = AtomicBool::new(false);
     let look_up = |thread: u32| {
         for number in 0..CONNECTIONS {
-            table.insert(id(thread, number), 0).expect("each has its own");
+            table.insert(id(thread, number), 0).expect("each thread has connections of its own");
         }
         begin.wait();
         let (begin, mut lookups) = (Instant::now(), 0);
@@ -117,7 +117,7 @@ fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds
                     *packets += 1;
                     *packets
                 });
-                black_box(packets.expect("it is open"));
+                black_box(packets.expect("the connection is open"));
             }
             lookups += u64::from(CONNECTIONS);
         }
@@ -127,9 +127,9 @@ fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds
         // A connection that no lookup thread uses.
         let id = id(threads, 0);
         while !over.load(Relaxed) {
-            table.insert(id, 0).expect("it is closed");
+            table.insert(id, 0).expect("the connection is closed");
             thread::sleep(PAUSE);
-            table.remove(&id).expect("it is open");
+            table.remove(&id).expect("the connection is open");
         }
     };
     let (look_up, open_and_close) = (&look_up, &open_and_close);

@@ -28,7 +28,7 @@ use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 /// ```
 ///
 /// # Panics
-/// All operations, if the CPU is one of another machine.
+/// All operations, if the CPU belongs to another machine.
 pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// Returns the number of present pages. The number is exact only if there are no concurrent changes.
     fn resident(&self) -> u64;

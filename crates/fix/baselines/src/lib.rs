@@ -1,13 +1,14 @@
-//! The older designs that knee-sync and knee-vm are measured against, each improvement by itself.
+//! The older designs that knee-sync and knee-vm are measured against. Each improvement can be measured by
+//! itself.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`classic`] | address spaces as in FreeBSD, DragonFly BSD and Linux |
-//! | [`AddressSpace`] | what all of them do, and [`knee_vm::Space`] |
+//! | [`AddressSpace`] | the operations of all these designs and of [`knee_vm::Space`] |
 //! | [`invalidation`] | delayed invalidation as in FreeBSD in 2016, 2018 and 2019 |
 //! | [`conn_table`] | FreeBSD's lookup of connections, under a read lock and under an epoch |
 //!
-//! Nothing of this is published. The testcases of `knee run` and the benchmarks of `peers` use it.
+//! This crate is not published. The testcases of `knee run` and the benchmarks of `peers` use it.
 
 #[cfg(not(any(loom, shuttle)))]
 mod address_space;
@@ -17,7 +18,7 @@ pub mod classic;
 pub mod conn_table;
 pub mod invalidation;
 
-/// The platform of the models: that of knee-sync's own models.
+/// The platform of the models, which is also the platform of knee-sync's models.
 #[cfg(all(test, any(loom, shuttle)))]
 mod model {
     pub(crate) use crate::lock::RawLock;

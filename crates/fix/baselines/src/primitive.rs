@@ -1,4 +1,4 @@
-//! Atomics and locks: those of the language, or in models those of loom or shuttle.
+//! Atomics and locks. In models, loom or shuttle provides them.
 
 #[cfg(not(all(test, any(loom, shuttle))))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -14,7 +14,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU64};
 #[cfg(all(test, any(loom, shuttle)))]
 pub(crate) use {crate::model::RawLock as RawMutex, wide::AtomicU128};
 
-/// A mutex: parking_lot's, or in models the model's.
+/// A mutex with the lock of parking_lot, or in models with the lock of knee-sync's models.
 pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
 
 /// Words of 128 bits, which neither loom nor shuttle has.

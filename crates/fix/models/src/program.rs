@@ -108,7 +108,7 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
         cargo.arg(tmpdir.join("loom"));
         cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "--cfg loom");
     } else {
-        cargo.arg(tmpdir.parent().expect("it is in the target directory"));
+        cargo.arg(tmpdir.parent().expect("`tmpdir` is in the target directory"));
     }
     if !build.cfgs().is_empty() {
         cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(suite, build));

@@ -94,8 +94,8 @@ impl Suite {
         );
     }
 
-    /// The real code passes all loom models, the tests with `filter` in their path, and each mutant fails its
-    /// model.
+    /// Checks that the real code passes all loom models, which are the tests with `filter` in their path, and
+    /// that each mutant fails its model.
     ///
     /// # Panics
     /// If a model of the real code fails, or a mutant survives.
@@ -113,8 +113,8 @@ impl Suite {
         });
     }
 
-    /// The real code passes all shuttle models, the tests with `filter` in their path, and each mutant fails
-    /// its model.
+    /// Checks that the real code passes all shuttle models, which are the tests with `filter` in their path,
+    /// and that each mutant fails its model.
     ///
     /// # Panics
     /// If a model of the real code fails, or a mutant survives.
@@ -146,7 +146,7 @@ impl Suite {
         check(&jobs, tests.iter().map(|test| (program, test.as_str())).collect());
     }
 
-    /// The real code passes the unit tests that are listed, and each mutant fails its test.
+    /// Checks that the real code passes the listed unit tests, and that each mutant fails its test.
     ///
     /// # Panics
     /// If a test of the real code fails, or a mutant survives.
@@ -161,7 +161,7 @@ impl Suite {
         check(&jobs, Vec::new());
     }
 
-    /// The real code passes the tests of `tests/` that are listed, and each mutant fails its test.
+    /// Checks that the real code passes the listed tests of `tests/`, and that each mutant fails its test.
     ///
     /// # Panics
     /// If a test of the real code fails, or a mutant survives.
@@ -205,11 +205,11 @@ impl Suite {
         self.mutants.iter().filter_map(job).collect()
     }
 
-    /// The real code survives the torture in each mode that is listed, and no mutant does, on real CPUs.
-    /// `KNEE_TORTURE=long` takes a minute for each.
+    /// Checks on real CPUs that the real code passes the torture in each listed mode, and that each mutant
+    /// fails it. With `KNEE_TORTURE=long`, each run takes up to a minute.
     ///
     /// # Panics
-    /// If the real code fails, or a mutant survives on a machine where stores are late.
+    /// If the real code fails, or a mutant survives on a machine whose CPUs delay stores.
     pub fn check_torture(&self) {
         let example = |workspace: &[&str]| {
             let targets = &["build", "--example", self.torture];
@@ -248,7 +248,7 @@ impl Suite {
         }
         if late == Some(false) {
             eprintln!(
-                "skipped: no CPU here sees the stores of another late, so the torture cannot notice"
+                "skipped: the CPUs of this machine delay no stores, so the torture notices no mutant"
             );
             eprintln!("{}", survivors.join("\n"));
         } else {
@@ -256,8 +256,9 @@ impl Suite {
         }
     }
 
-    /// The real code passes the tests that are listed under Miri, and each mutant has a data race there. Only
-    /// if `KNEE_MIRI` in the environment names a nightly toolchain that has Miri, as it takes minutes.
+    /// Checks that the real code passes the listed tests under Miri, and that each mutant has a data race
+    /// there. Takes minutes, so it runs only if `KNEE_MIRI` in the environment names a nightly toolchain with
+    /// Miri.
     ///
     /// # Panics
     /// If the real code fails, or a mutant survives.
@@ -284,7 +285,8 @@ impl Suite {
     }
 }
 
-/// Checks that the real code passes `more` tests and those of the jobs, and that each job's mutant fails.
+/// Checks that the real code passes the tests `more` and the tests of the jobs, and that each job's mutant
+/// fails its test.
 fn check(jobs: &[Job], more: Vec<(&Program, &str)>) {
     let mut tests = more;
     for job in jobs {
@@ -343,7 +345,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Ve
             items.get(at).map(|item| (at, item))
         } {
             let result = of(item);
-            results.lock().expect("no thread panics with it").push((at, result));
+            results.lock().expect("no thread panics while it holds the lock").push((at, result));
         }
     };
     thread::scope(|scope| {
@@ -351,7 +353,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Ve
             scope.spawn(work);
         }
     });
-    let mut results = results.into_inner().expect("no thread panics with it");
+    let mut results = results.into_inner().expect("no thread panics while it holds the lock");
     results.sort_by_key(|&(at, _)| at);
     results.into_iter().map(|(_, result)| result).collect()
 }

@@ -1,5 +1,5 @@
-//! A tour of knee-vm, for who has an `mm/` to write: from an empty address space to fork and shootdown, and
-//! what each step leaves behind.
+//! A tour of knee-vm for kernel developers who write an `mm/`: from an empty address space to fork and
+//! shootdown. It prints the result of each step.
 //!
 //! ```sh
 //! cargo run -p knee-vm --example tour
@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
 }
 
 pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
-    // A kernel has frames and CPUs; here both are in this process. A CPU is whatever thread has it.
+    // A kernel has frames and CPUs; here both are in this process. The thread that owns `cpu` acts as CPU 0.
     let machine = Hosted::new(4096, 2);
     let cpu = machine.cpu(0);
 
@@ -62,17 +62,17 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     chapter(out, "Protect: a part of what is mapped")?;
     let part = Pages::new(heap.start + 1000, 1);
     space.protect(&cpu, part, Protection::READ)?;
-    let now = space.query(&cpu, part.start).expect("it is mapped");
+    let now = space.query(&cpu, part.start).expect("the page is mapped");
     writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, part.start.address())?;
     writeln!(out, "To read it gives {}.", cpu.load(&space, part.start.address())?)?;
     let refused = cpu.store(&space, part.start.address(), 44);
-    writeln!(out, "To write to it: {}.", refused.expect_err("it may only be read"))?;
+    writeln!(out, "To write to it: {}.", refused.expect_err("the page is read-only"))?;
 
     chapter(out, "Anywhere, and nowhere")?;
     let stack = space.map_anywhere(&cpu, 16, Protection::READ_WRITE)?;
     writeln!(out, "16 pages where there is room: {stack:?}.")?;
     let again = space.map(&cpu, stack, Protection::READ);
-    writeln!(out, "To map there again: {}.", again.expect_err("it is mapped"))?;
+    writeln!(out, "To map there again: {}.", again.expect_err("the range is mapped"))?;
     let too_much = space.map_anywhere(&cpu, 100_000, Protection::READ);
     assert_eq!(too_much, Err(MapError::QuotaExceeded));
     writeln!(out, "Another 100,000: {}.", MapError::QuotaExceeded)?;
@@ -112,7 +112,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Maps an object in a second space as well.
+/// Maps an object in two spaces.
 fn share<'m>(
     out: &mut impl Write,
     cpu: &Processor<'m>,
@@ -148,7 +148,7 @@ fn share<'m>(
     Ok(())
 }
 
-/// Has another CPU use a page that this one then unmaps.
+/// Unmaps a page while another CPU uses it.
 fn shoot_down<'m>(
     out: &mut impl Write,
     machine: &'m Hosted,
@@ -163,7 +163,7 @@ fn shoot_down<'m>(
             let other = machine.cpu(1);
             let mut reads = 0_u64;
             loop {
-                // From its TLB, but for the first time. Between two accesses it answers interrupts.
+                // All loads except the first use the TLB. Between two loads, CPU 1 answers interrupts.
                 match other.load(space, pages.start.address()) {
                     Ok(_) => reads += 1,
                     Err(fault) => return (reads, fault),
@@ -175,8 +175,8 @@ fn shoot_down<'m>(
             cpu.handle_ipis();
             thread::yield_now();
         }
-        // Takes the page out of the table, has CPU 1 forget it, waits for its answer and frees the frame.
-        space.unmap(cpu, pages).map(|()| user.join().expect("it does not panic"))
+        // Clears the page-table entry, makes CPU 1 flush it, waits for the answer and frees the frame.
+        space.unmap(cpu, pages).map(|()| user.join().expect("the thread does not panic"))
     })?;
     assert!(reads > 0 && fault == Fault::Unmapped);
     writeln!(out, "CPU 1 read a page in a loop, by its TLB, while CPU 0 unmapped it.")?;

@@ -23,7 +23,7 @@ use knee_vm::{
 
 const CPUS: usize = 2;
 
-/// What a CPU is to flush, with the number of the space.
+/// The number of a space, and its pages that a CPU must flush.
 type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {

@@ -7,18 +7,18 @@ use core::ptr::NonNull;
 
 use crate::error::OutOfMemory;
 
-/// A box, if there is memory for it.
+/// Moves `value` into a new box.
 pub(crate) fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     let mut new = try_box_uninit::<T>()?;
     new.write(value);
-    // SAFETY: it is written.
+    // SAFETY: it was initialized above.
     Ok(unsafe { new.assume_init() })
 }
 
-/// Memory for a box.
+/// Allocates a box without content.
 pub(crate) fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
     // SAFETY: no type that is boxed here has size zero.
     let new = unsafe { alloc(Layout::new::<T>()) }.cast::<MaybeUninit<T>>();
-    // SAFETY: it was allocated as a box of `T` is, and needs no content.
+    // SAFETY: it was allocated with the layout of a box of `T`, and may be uninitialized.
     NonNull::new(new).map(|new| unsafe { Box::from_raw(new.as_ptr()) }).ok_or(OutOfMemory)
 }

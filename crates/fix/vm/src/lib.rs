@@ -1,4 +1,4 @@
-//! An embeddable virtual-memory subsystem whose disjoint operations share nothing.
+//! An embeddable virtual-memory subsystem, in which operations on disjoint ranges share nothing.
 //!
 //! A kernel, hypervisor or emulator that uses it as its `mm/` describes its frames, CPUs and page tables
 //! ([`Machine`], [`Format`]). This crate maps, unmaps, protects and handles faults, on any CPU at any
@@ -8,7 +8,7 @@
 //! use knee_vm::hosted::Hosted;
 //! use knee_vm::{Fault, Page, Pages, Protection, Space};
 //!
-//! // A machine in this process, with 1,024 frames and 2 CPUs. A kernel has its own.
+//! // A machine in this process, with 1,024 frames and 2 CPUs. A kernel implements `Machine`.
 //! let machine = Hosted::new(1024, 2);
 //! let cpu = machine.cpu(0);
 //! let space = Space::new(&cpu)?;
@@ -31,27 +31,28 @@
 //! # How it works
 //! A space has a single structure: a tree of nodes, each of which is or may become a page table, as in
 //! CortenMM. The lowest node that covers a mapping stores it. In a *leaf*, whose entries are pages, each page
-//! has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short list. So 128 MiB
-//! are one extent at any alignment, and a small mapping is stored in the leaf of its pages. Page faults add
-//! tables.
+//! has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short list. So a mapping
+//! of 128 MiB is one extent at any alignment, and a small mapping is stored in the leaf of its pages. Page
+//! faults add tables.
 //!
-//! An operation descends without locks, under an epoch, to the lowest node that stores anything about its
-//! pages. It locks this node and all nodes below that cover any of the pages, in the order of their pages.
-//! Extents are in a latch of two copies: readers use one while a writer changes the other. A writer of a
-//! branch's extents must hold the locks of all nodes below that cover the changed pages. So a fault needs the
-//! lock of one leaf only, which also freezes what the branches above store about its pages. To change a part
-//! of an extent, an operation first pushes the extent down to the child.
+//! An operation descends without locks, under an epoch, to the lowest node whose subtree stores everything
+//! about its pages. It locks this node and all nodes below it that cover any of the pages: parents before
+//! their children, and in page order. Extents are in a latch of two copies: readers use one while a writer
+//! changes the other. A writer of a branch's extents must hold the locks of all nodes below the branch that
+//! cover the changed pages. So a fault needs only the lock of one leaf: that lock also freezes what the
+//! branches above store about the leaf's pages. To change a part of an extent, an operation first pushes the
+//! extent down to the child.
 //!
 //! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
 //! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
-//! leaves the space unchanged.
+//! leaves the space unchanged. The documentation of operations with several steps names the exceptions.
 //!
 //! Cleared entries are flushed on all CPUs that may have cached them: after the locks are released, and
 //! before the frames are reused and the operation returns. Operations that would change the same leaf wait
 //! for this shootdown.
 //!
-//! Where the machine has [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages
-//! sends no IPI, and their frames and addresses become reusable after all CPUs have ticked.
+//! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages sends
+//! no IPI, and their frames and addresses become reusable after all CPUs have ticked.
 //!
 //! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and mapped pages are charged to
 //! a [quota](Quota) from the CPU's own share.
@@ -65,15 +66,15 @@
 //! visit.
 //!
 //! A forked copy shares its pages copy-on-write. Each page records its origin, the space that first touched
-//! it, and each origin records its copies: [`Space::sharers`]. Chains of copies are bounded: a space with
-//! pages from five origins takes ownership of them before it is copied again.
+//! it, and each origin records the spaces that may share its pages: [`Space::sharers`]. Chains of copies are
+//! bounded: a space with pages from five origins becomes the origin of all its pages before it is forked again.
 //!
 //! # Not implemented
 //! Large pages, and swap for anonymous pages.
 //!
 //! # Sources
-//! CortenMM (SOSP 2025): a single level, where the page table is the map, and its lock protocol. RadixVM
-//! (EuroSys 2013): radix tree, and disjoint operations that share nothing. DragonFly BSD (2019,
+//! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013): the
+//! radix tree, and disjoint operations that share nothing. DragonFly BSD (2019,
 //! `vm_map_backing`): reverse mapping by backings, and bounded chains of copies. Linux' `mm/` and FreeBSD's
 //! `sys/vm`, `pmap`: the tasks of a virtual-memory subsystem.
 
@@ -87,7 +88,7 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Only the mailboxes: the frames of the machine would need loom's atomics.
+/// Loom models only the mailboxes: the frames of the machine would need loom's atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "the machine uses the rest")]
 mod hosted {

@@ -23,7 +23,7 @@ use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Page, Protection};
 use crate::space::Space;
 
-/// The number of CPUs. The main thread is the first one.
+/// The number of CPUs. The main thread runs CPUs 0 and 1.
 const CPUS: usize = 3;
 
 /// The number of frames, which suffices for all models.
@@ -65,8 +65,8 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
     metas: Box<[FrameMeta]>,
-    /// The generation of each frame. Not loom's atomics: a frame that is reused too early is detected in any
-    /// order.
+    /// The generation of each frame. Plain atomics are enough: a frame that is reused too early is detected in
+    /// any order of the accesses to them.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
     /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle.
@@ -78,7 +78,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     type Platform = Model;
     type Format = Levels<LEVELS>;
 
-    /// Zeroing frames would add too many accesses to the models.
+    /// `free` zeroes the words of a frame. This crate would write zero bytes over loom's atomics.
     const ZEROED: bool = true;
     /// As on the hosted machine.
     const MAY_DROP_ACTIVE: bool = true;
@@ -197,7 +197,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
                     let frame = known.frame.0 as usize;
                     let is_stale =
                         self.machine.generations[frame].load(Relaxed) != known.generation;
-                    assert!(!is_stale, "CPU {} has kept page {page:#x}", self.cpu.number());
+                    assert!(!is_stale, "CPU {} has a stale page {page:#x}", self.cpu.number());
                     tlb.insert(key, known);
                     return Ok(with(&self.machine.memory[frame][0]));
                 }
@@ -211,7 +211,7 @@ impl<const LEVELS: u8> Processor<LEVELS> {
         space.activate(&self.cpu);
         let mut frame = space.table();
         for level in (0..LEVELS).rev() {
-            // SAFETY: tables are freed with their space.
+            // SAFETY: the memory of a table lives as long as the machine, even after the table was freed.
             let table = unsafe { table_at(self.machine, frame).as_ref() };
             let slot = (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES;
             match X86_64::read(table[slot].load(Acquire), level) {
@@ -302,11 +302,11 @@ fn run<const LEVELS: u8>(
         let second = thread.join().unwrap();
         after(&first, &world.space);
         drop((own, second));
-        let mut world = Arc::into_inner(world).expect("the other has none");
+        let mut world = Arc::into_inner(world).expect("the other thread has ended");
         // SAFETY: no thread uses it any more.
         unsafe { ManuallyDrop::drop(&mut world.space) };
     }
-    assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames come back");
+    assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames are freed");
     // SAFETY: no thread uses it any more, and it came from a box.
     drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

@@ -1,8 +1,8 @@
 //! Loom models of the lock protocol, which try every order of its accesses: `RUSTFLAGS="--cfg loom" cargo
 //! test -p knee-vm --release --lib modelled`.
 //!
-//! Tables have four entries here: a leaf has 4 pages, the first one pages 0 to 3, and a branch above leaves
-//! has 16 pages.
+//! Tables have four entries here: a leaf covers 4 pages, the first leaf pages 0 to 3, and a branch above leaves
+//! covers 16 pages.
 
 mod parts;
 
@@ -116,8 +116,8 @@ fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
     );
 }
 
-/// The extent of a leaf's pages is in the root, which hands it down to the branch between them. A CPU that
-/// looks it up holds only the leaf's lock.
+/// The extent of a leaf's pages is in the root, which hands it down to the branch between the root and the
+/// leaf. A CPU that looks the extent up holds only the leaf's lock.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     check::<3>(
@@ -132,7 +132,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     );
 }
 
-/// The same for a CPU that looks it up without a lock, because there is no leaf yet.
+/// As above, but the CPU looks the extent up without a lock, because there is no leaf yet.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     check::<3>(
@@ -161,7 +161,7 @@ fn a_new_branch_is_found_initialized() {
     );
 }
 
-/// Operations on two ranges with common nodes lock these nodes in one order.
+/// Operations on two ranges with common nodes lock these nodes in the same order.
 #[test]
 fn an_operation_on_two_leaves_excludes_one_on_a_single_leaf() {
     check::<2>(
@@ -179,26 +179,26 @@ fn an_operation_on_two_leaves_excludes_one_on_a_single_leaf() {
     );
 }
 
-/// Maps a page and stores to it.
+/// Maps a page and makes it present.
 fn come<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), READ).unwrap();
     space.populate(cpu, pages(0, 1)).unwrap();
 }
 
-/// Unmaps the page; its frame may then be reused.
+/// Unmaps the page, and stores to another page, which may reuse its frame.
 fn go<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.unmap(cpu, pages(0, 1)).unwrap();
     space.map(cpu, pages(2, 3), WRITE).unwrap();
     cpu.store(space, 2, 7).unwrap();
 }
 
-/// A CPU that reads the page finds its content, or a fault.
+/// Loads the page: the CPU finds its content, or faults.
 fn look<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     let found = cpu.load(space, 0);
     assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
 }
 
-/// A CPU that activates a space is sent the shootdown of a page, or finds it unmapped.
+/// A CPU that activates a space receives the shootdown of a page, or finds the page unmapped.
 #[test]
 fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     check::<2>(
@@ -213,7 +213,7 @@ fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     );
 }
 
-/// The same for a CPU that leaves the space in between, and is not sent shootdowns meanwhile.
+/// As above, but the CPU leaves the space in between, and receives no shootdowns meanwhile.
 #[test]
 fn a_cpu_that_activates_a_space_again_does_not_keep_unmapped_pages() {
     check::<2>(
@@ -358,7 +358,7 @@ fn a_copy_with_a_store_has_the_earlier_stores() {
     );
 }
 
-/// Stores to page 0. Page 4, of another leaf, is mapped and not present.
+/// Stores to page 0, and maps pages 1 and 4, which are not present yet. Page 4 is in another leaf.
 fn fill_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), WRITE).unwrap();
     cpu.store(space, 0, 7).unwrap();

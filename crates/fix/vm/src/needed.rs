@@ -1,20 +1,20 @@
 //! The memory that an operation must allocate before it can continue.
 
-/// The memory that an operation lacks under its locks. It releases the locks, allocates the memory and
-/// restarts.
+/// The memory that an operation found missing while it held locks. It releases the locks, allocates the memory
+/// and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// Nothing: the tree has changed.
     Retry,
     /// This many nodes of a tree.
     Nodes(Nodes),
-    /// Room for a branch's extents, and `latches` with as much room.
+    /// A working copy with room for `room` extents, and `latches` latches with the same room.
     Extents { latches: usize, room: usize },
-    /// `count` palettes with this room.
+    /// `count` palettes, each with room for `room` attributes.
     Palettes { count: usize, room: usize },
     /// A page of zeros.
     Page,
-    /// A table of an object.
+    /// A table for the index of an object.
     Block,
     /// Memory for this many backings.
     Backings(usize),
@@ -25,7 +25,7 @@ pub(crate) enum Needed {
 pub(crate) struct Nodes {
     pub(crate) leaves: usize,
     pub(crate) branches: usize,
-    /// Frames of absent entries.
+    /// Frames for page tables, in which all entries are absent.
     pub(crate) tables: usize,
 }
 

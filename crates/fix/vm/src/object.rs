@@ -135,8 +135,8 @@ impl<'m, M: Machine> Object<'m, M> {
         Object::new_with(cpu, pages, pages, None)
     }
 
-    /// Creates an object of `pages` pages with the content that `pager` has. It may grow to `capacity`
-    /// pages, rounded up as [`capacity`](Object::capacity) describes.
+    /// Creates an object of `pages` pages, whose content `pager` provides. It may grow to `capacity` pages,
+    /// rounded up as [`capacity`](Object::capacity) describes.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -184,8 +184,8 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len()
     }
 
-    /// The most pages that the object may have: the capacity that was requested, rounded up to 512, 512² and
-    /// so on, which is what tables of its height have room for.
+    /// The most pages that the object may have: the requested capacity, rounded up to 512, 512² and so on,
+    /// because the index of its pages is a radix tree with 512 entries per table.
     pub fn capacity(&self) -> u64 {
         self.get().index.capacity()
     }
@@ -226,8 +226,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
-    /// Writes the dirty pages among these to the pager, and frees all of their frames. When it returns, no
-    /// space has them present. Without a pager the pages stay. Returns the number of frames that were freed.
+    /// Writes the dirty pages among these to the pager, and frees the frames of all these pages. When it
+    /// returns, no space has any of them present. Without a pager the pages stay. Returns the number of frames
+    /// that were freed.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
@@ -250,7 +251,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Calls `with` for each place where page `index` is mapped and present now, with the number of the
-    /// space and its page: the reverse mapping. Private copies that spaces have made are left out.
+    /// space and the page there: the reverse mapping. Private copies that spaces have made are left out.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -261,7 +262,7 @@ impl<'m, M: Machine> Object<'m, M> {
             let pages = visit.pages(&(index..index + 1));
             let found = visit.tree().locked(cpu, pages, |locked, _| {
                 let backing = locked.attributes(pages.start).and_then(|found| found.backing);
-                // The visited mapping may be gone, and the object be mapped there again.
+                // The visited mapping may be gone, and the object may be mapped there again.
                 let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
                 let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
                 Ok(frame.is_some_and(|frame| core.has(index, frame)))
@@ -307,8 +308,8 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
-        // From here on, faults on these pages must wait, and add no PTEs: a fault that locks its leaf after the
-        // visit below sees these states, and the visit finds the PTE of one that locked it before.
+        // From here on, faults on these pages must wait and must not add PTEs. A fault that locks its leaf
+        // after the visit below sees the new states. If it locked the leaf earlier, the visit finds its PTE.
         core.index.for_each(pages.clone(), |_, slot| {
             if mode == EvictMode::Discard {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -346,7 +347,7 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes PTEs from a space, or the write permission of PTEs, and flushes.
+    /// Removes PTEs from a space, or only their write permission, and flushes them.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,
@@ -371,13 +372,13 @@ impl<'m, M: Machine> Object<'m, M> {
             });
             Ok(())
         });
-        debug_assert!(done.is_ok(), "it allocates nothing");
+        debug_assert!(done.is_ok(), "the step needs no memory");
         // SAFETY: the gathered frames are in no table of this space.
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// Writes a page back if `mode` and its dirty flag demand it; no CPU may be able to write to it. Returns
-    /// whether the page counts in the result.
+    /// Writes a page back if it is dirty and `mode` requires that. No CPU may be able to write to the page.
+    /// Returns whether the page counts in the result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,

@@ -192,8 +192,8 @@ bitflags::bitflags! {
     pub struct Protection: u8 {
         /// Loads.
         const READ = 1;
-        /// Stores. A mapping that allows stores or execution also allows loads: no hardware has pages that
-        /// can be written or executed and not read.
+        /// Stores. A mapping that allows stores or execution also allows loads, because page-table entries of
+        /// x86-64 cannot deny loads alone.
         const WRITE = 2;
         /// Loads and stores.
         const READ_WRITE = 3;

@@ -1,11 +1,11 @@
-//! Memory for one value of each CPU.
+//! Arrays with one value per CPU.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::error::OutOfMemory;
 
-/// `count` default values.
+/// Allocates `count` default values.
 pub(crate) fn for_each<T: Default>(count: usize) -> Result<Box<[T]>, OutOfMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(count)?;

@@ -1,6 +1,6 @@
 //! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! With a single counter, every map and unmap on every CPU would write one cache line. On FreeBSD the
+//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD the
 //! reservation of swap was the next bottleneck after delayed invalidation, and per-CPU quotas fixed it (Macy,
 //! 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU charges its
 //! own share and gives back to it, with one atomic operation on its own cache line.
@@ -11,9 +11,9 @@
 //! holds all unused pages, and a charge fails only if they were too few. A sum over shares that change
 //! concurrently could not establish that.
 //!
-//! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. That nobody
-//! changes a closed share follows from the modification order of that atomic. The rest is changed under the
-//! lock.
+//! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. Nobody changes
+//! a closed share, because the modification order of its atomic makes the closed mark visible to every update.
+//! The rest is changed under the lock.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quota_used_by_one_thread_is_one_counter(
+        fn a_quota_used_by_one_thread_behaves_like_one_counter(
             limit in 0_u64..2000,
             operations in prop::collection::vec((0_usize..4, 0_u64..300, any::<bool>()), 1..200)
         ) {
@@ -340,7 +340,7 @@ mod tests {
                         mine -= give;
                         let pages = pages.min(MOST - mine);
                         let charged = quota.charge((random >> 16 & 3) as usize, pages, platform);
-                        assert_eq!(charged, Ok(()), "{pages} pages were unused");
+                        assert_eq!(charged, Ok(()), "{pages} unused pages can be charged");
                         mine += pages;
                         let all = used.fetch_add(pages, SeqCst) + pages;
                         assert!(all <= THREADS * MOST, "{all} pages exceed the limit");
@@ -367,7 +367,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(granted.load(SeqCst), 1000, "exactly the limit was granted");
+        assert_eq!(granted.load(SeqCst), 1000, "the CPUs charged exactly the limit");
         assert_eq!(quota.used(), 1000);
     }
 

@@ -50,7 +50,7 @@ fn a_cpu_that_accesses_nothing_answers_in_handle_ipis<A: Architecture>() {
                 }
                 thread::yield_now();
             }
-            panic!("it has answered nobody");
+            panic!("CPU 0 has not returned from `unmap`");
         });
         while !there.load(Relaxed) {
             thread::yield_now();

@@ -147,7 +147,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
             }
         }
     }
-    prop_assert_eq!(machine.free_frames(), free, "all frames come back");
+    prop_assert_eq!(machine.free_frames(), free, "all frames are free again");
     Ok(())
 }
 

@@ -408,7 +408,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
             });
         });
     }
-    assert_eq!(machine.free_frames(), all, "all frames come back");
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
 fn every_history_has_an_order<A: Architecture>() {

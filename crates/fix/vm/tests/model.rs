@@ -36,7 +36,7 @@ proptest! {
                 model.check(&cpu, &space);
             }
         }
-        prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+        prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
     }
 
     #[test]
@@ -54,10 +54,10 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
         reference::family(&fs::read(file.unwrap().path()).unwrap());
         texts += 1;
     }
-    assert!(texts > 0, "no corpus of vm_space");
+    assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");
 }
 
-/// Hardware has no pages that may only be written: a load of such a page would fault for ever.
+/// Hardware has no pages that may only be written: a load of such a page would fault forever.
 #[test]
 fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);

@@ -218,7 +218,7 @@ impl State {
                     return Err(Ok(MapError::Occupied));
                 }
                 for (page, there) in old.iter().zip(new.iter()) {
-                    let protection = self.mapped.remove(&page).expect("it is mapped");
+                    let protection = self.mapped.remove(&page).expect("the page is mapped");
                     self.mapped.insert(there, protection);
                     if let Some(word) = self.words.remove(&page) {
                         self.words.insert(there, word);
@@ -288,7 +288,7 @@ fn apply<'m>(
         }
         Operation::Fault(page, number) => {
             space.fault(cpu, page, WRITE).map_err(Err)?;
-            word(cpu.machine(), space, page).expect("it is present").store(number, Relaxed);
+            word(cpu.machine(), space, page).expect("the page is present").store(number, Relaxed);
             Ok(())
         }
     }
@@ -351,7 +351,7 @@ fn run(
             check(&cpu, copy, state, Operation::Fork);
         }
     }
-    assert_eq!(machine.0.free_frames(), all, "all frames come back");
+    assert_eq!(machine.0.free_frames(), all, "all frames are free again");
     failed
 }
 

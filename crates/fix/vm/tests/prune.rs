@@ -26,11 +26,11 @@ fn prune_frees_empty_tables_only<A: Architecture>() {
         cpu.store(&space, Page(place).address(), place + 1).unwrap();
     }
     let full = tables();
-    assert_eq!(space.prune(&cpu, space.pages()), 0, "nothing is empty");
+    assert_eq!(space.prune(&cpu, space.pages()), 0, "no table is empty");
     for &place in &places[..3] {
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
-    assert_eq!(tables(), full, "tables stay for the next");
+    assert_eq!(tables(), full, "unmapping a few pages frees no table");
     // Three leaves, and the branch that had no other leaves.
     assert_eq!(space.prune(&cpu, space.pages()), 4);
     assert_eq!(tables(), full - 4);

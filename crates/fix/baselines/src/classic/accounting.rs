@@ -26,7 +26,7 @@ pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// [`MapError::QuotaExceeded`].
     fn charge(&self, cpu: usize, pages: u64, platform: &impl Platform) -> Result<(), MapError>;
 
-    /// Uncharges pages, on a CPU if there is one.
+    /// Uncharges `pages` pages. `cpu` is the calling CPU, or `None` if the caller is not on a CPU.
     fn give_back(&self, cpu: Option<usize>, pages: u64, platform: &impl Platform);
 
     /// Returns the number of charged pages. The number is exact only if there are no concurrent changes.
@@ -98,8 +98,8 @@ impl Accounting for OneCounter {
 pub struct PerCpu(Quota);
 
 impl Accounting for PerCpu {
-    /// For each CPU, the pages that it made present minus those that it removed, modulo 2⁶⁴. Each CPU changes only
-    /// its own.
+    /// For each CPU, the number of pages that it made present minus the number that it removed, modulo 2⁶⁴. Each
+    /// CPU changes only its own element.
     type Resident = Box<[CachePadded<AtomicU64>]>;
 
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<PerCpu, OutOfMemory> {

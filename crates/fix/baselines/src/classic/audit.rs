@@ -36,19 +36,26 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         let mut seen = HashSet::new();
         for (page, frame) in self.present() {
             found.present += 1;
-            assert!(seen.insert(frame), "{frame:?} is in two places");
+            assert!(seen.insert(frame), "two pages of the space have {frame:?}");
             let place = all.partition_point(|(pages, _)| pages.end <= page);
             let entry = all.get(place).filter(|(pages, _)| pages.contains(page));
-            let (_, allowed) = entry.unwrap_or_else(|| panic!("{page:#x} is present, not mapped"));
-            let table = frames.find(&self.pmap, page).expect("it is present");
+            let (_, allowed) =
+                entry.unwrap_or_else(|| panic!("page {page:#x} is present but not mapped"));
+            let table = frames.find(&self.pmap, page).expect("the page is present");
             if let Entry::Page { protection, .. } = M::Format::read(table.load(Relaxed), 0) {
-                assert!(allowed.contains(protection), "{page:#x} allows {protection:?}");
+                assert!(
+                    allowed.contains(protection),
+                    "the tables allow {protection:?} for page {page:#x}"
+                );
                 let is_writable = protection.contains(Protection::WRITE);
-                assert!(!is_writable || !frames.is_shared(frame), "{page:#x} is shared");
+                assert!(
+                    !is_writable || !frames.is_shared(frame),
+                    "page {page:#x} is writable and shared"
+                );
             }
             let mappings = self.memory.mappings(cpu, frame);
             let ours = mappings.iter().filter(|found| **found == (self.number(), page)).count();
-            assert_eq!(ours, 1, "{page:#x} is {frame:?}, which is at {mappings:x?}");
+            assert_eq!(ours, 1, "page {page:#x} has {frame:?}, mapped at {mappings:x?}");
         }
         found
     }

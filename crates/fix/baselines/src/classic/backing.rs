@@ -3,8 +3,8 @@
 //! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may be
 //! mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more than is
 //! mapped, and nothing is stored for each page. The first fault creates the object. A fork adds its backings to the
-//! objects of the backings that it copies, and frames that are copied later belong to the same object, as with
-//! Linux' `anon_vma` until 2.6.33: there are no chains, and a walk visits all spaces of the family.
+//! objects of the backings that it copies. Frames that are copied later belong to the same object, as with Linux'
+//! `anon_vma` until 2.6.33. There are no chains, so a walk visits all spaces of the family.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -73,7 +73,7 @@ pub struct Part {
 /// An object, to which frames belong.
 #[derive(Debug)]
 struct Object {
-    /// The parts. The object exists as long as it has one, and an epoch longer.
+    /// The parts. The object exists until the last part is removed and a grace period has passed.
     parts: Lock<Vec<NonNull<Part>>>,
 }
 
@@ -130,7 +130,7 @@ impl Part {
         let new = Box::new(Object { parts: Lock::new(Vec::new()) });
         new.add(self);
         let new = Box::into_raw(new);
-        // Release publishes the new object, and Acquire finds another one initialized.
+        // Release: publishes the new object. Acquire: another thread's object is found initialized.
         match self.object.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
             Ok(_) => new,
             Err(other) => {
@@ -158,7 +158,7 @@ impl Backing<PerBacking> for Arc<Part> {
         let part = Part::new(pmap, self.pages());
         // SAFETY: this part is in the object's list, so the object exists. Acquire: as in `object`.
         if let Some(object) = unsafe { self.object.load(Acquire).as_ref() } {
-            // Relaxed: nobody else has the part yet.
+            // Relaxed: no other thread has the part yet.
             part.object.store(ptr::from_ref(object).cast_mut(), Relaxed);
             object.add(&part);
         }
@@ -166,8 +166,8 @@ impl Backing<PerBacking> for Arc<Part> {
     }
 
     fn end(self, guard: &Guard<'_, impl Platform>) {
-        // Its address does not change while it is in a list. Only the map refers to it, and the caller holds the
-        // map's lock.
+        // If another entry shares the part, the part stays in its list, at the same address. The count is stable:
+        // only the map refers to the part, and the caller holds the map's lock.
         if Arc::strong_count(&self) > 1 {
             return;
         }
@@ -220,7 +220,7 @@ impl Reverse for PerBacking {
         record.was_shared.store(false, Relaxed);
         record.count.store(1, Relaxed);
         record.of.page.store(of.page.0, Relaxed);
-        // Release: a reader that finds the object finds it initialized, and the page number.
+        // Release: a reader that finds the object here finds it initialized, and finds the page number.
         record.of.object.store(backing.object(), Release);
     }
 

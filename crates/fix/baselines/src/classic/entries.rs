@@ -25,7 +25,7 @@ pub trait Entries<R: Reverse> {
     /// Returns the first entry that begins at or after this page.
     fn from(&self, page: Page) -> Option<View<'_, R>>;
 
-    /// The last that begins before this page.
+    /// Returns the last entry that begins before this page.
     fn before(&self, page: Page) -> Option<View<'_, R>> {
         self.up_to(Page(page.0.checked_sub(1)?))
     }
@@ -156,7 +156,8 @@ pub(super) fn protect<R: Reverse>(
     clip(entries, pages.end);
     let mut next = pages.start;
     while next < pages.end {
-        let View { pages: of, protection: old, .. } = entries.from(next).expect("it is mapped");
+        let View { pages: of, protection: old, .. } =
+            entries.from(next).expect("all pages are mapped");
         if old != protection {
             entries.set_protection(of.start, protection);
         }

@@ -18,14 +18,14 @@ use crate::invalidation::Stamp;
 pub(super) struct Record<R: Reverse> {
     /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
-    /// Whether more than one page-table entry has contained it since it was allocated, so that TLBs may still
-    /// contain it for a previous one. Changed by its only owner, or under its bucket's lock.
+    /// Whether more than one page-table entry has contained the frame since it was allocated. If so, TLBs may still
+    /// contain the frame for a former entry. Changed by the frame's only owner, or under its bucket's lock.
     pub(super) was_shared: AtomicBool,
-    /// The number of page-table entries that contain it.
+    /// The number of page-table entries that contain the frame.
     pub(super) count: AtomicU32,
     /// The next frame in a list of frames to free.
     pub(super) next: AtomicU64,
-    /// Its part of the reverse map.
+    /// The frame's part of the reverse map.
     pub(super) of: R::OfFrame,
 }
 
@@ -82,7 +82,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         &self.records
     }
 
-    /// The frames of 2 MiB share a bucket, as on FreeBSD.
+    /// Returns the bucket of a frame. The frames of each aligned 2 MiB share a bucket, as on FreeBSD.
     #[inline]
     pub(super) fn bucket(&self, frame: Frame) -> &Bucket {
         &self.buckets[(frame.0 >> 9) as usize % BUCKETS]

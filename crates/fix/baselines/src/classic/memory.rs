@@ -72,7 +72,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     }
 
     /// # Panics
-    /// If the CPU is of another machine.
+    /// If the CPU belongs to another machine.
     #[inline]
     pub(super) fn check(&self, cpu: &Cpu<'m, M>) {
         assert!(std::ptr::eq(self.frames.machine, cpu.machine()), "the CPU is of another machine");
@@ -231,8 +231,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // Incremented before the first table is locked: an operation that finds an entry cleared by this one sees
-        // the increment, or this one has flushed.
+        // Incremented before the first table is locked: an operation that finds an entry that this one has cleared
+        // sees the increment, unless this one has already flushed.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);
@@ -259,7 +259,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             }
         });
         // Concurrent operations may have removed some of these pages and not flushed them yet, but the caller needs
-        // them flushed: Linux' `mm_tlb_flush_nested`. Acquire: the flushes of those that have ended happen before.
+        // them flushed: Linux' `mm_tlb_flush_nested`. Acquire: the flushes of ended operations happen before.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }
@@ -268,7 +268,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
         drop(whole);
         drop(section);
-        // Release: our flush happens before.
+        // Release: this flush happens before an operation that reads the decremented count.
         pmap.flushing.fetch_sub(1, Release);
         while first != END {
             let frame = Frame(first);
@@ -385,7 +385,7 @@ impl<M: Machine, S: Strategies> fmt::Debug for Memory<'_, M, S> {
     }
 }
 
-/// A section: from the first page that is removed from tables to the flush of all.
+/// A section: from the first page that is removed from tables to the flush of all removed pages.
 struct Section<'a, 'm, M: Machine, S: Strategies> {
     memory: &'a Memory<'m, M, S>,
     cpu: &'a Cpu<'m, M>,

@@ -21,9 +21,9 @@ impl<'m, M: Machine> OnCpu<'m, M> {
     }
 }
 
-// SAFETY: the fences are those of the machine's platform, and equal platforms are of one machine. `wait_while`
+// SAFETY: the fences are those of the machine's platform, and equal platforms belong to one machine. `wait_while`
 // is `Machine::wait_while`, which promises what the platform's must: it returns only after `condition` was
-// false, and does not call it after that. `sleep_while` is `wait_while`, so a CPU that waits long still handles
+// false, and does not call it after that. `sleep_while` calls `wait_while`, so a CPU that waits long still handles
 // requests.
 unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     fn is_symmetric(&self) -> bool {
@@ -34,7 +34,7 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
         self.machine.epoch().platform().heavy();
     }
 
-    /// A moment of a wait between two polls: the CPU handles requests in each.
+    /// A pause between two polls of a wait. The CPU handles requests in each pause.
     fn relax(&self, round: u32) {
         self.wait_while(|| false);
         self.machine.epoch().platform().relax(round);

@@ -27,7 +27,7 @@ pub struct Pmap<R: Reverse> {
     pub(super) root: Frame,
     /// The lock of all tables, for reverse maps with one lock.
     pub(super) lock: Lock<R::OfSpace>,
-    /// The number of operations that have removed pages from tables, or will, and have not flushed them yet.
+    /// The number of operations that remove pages from tables and have not flushed them yet.
     pub(super) flushing: AtomicU32,
 }
 
@@ -134,7 +134,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         let new = self.pools.zeroed(cpu)?;
         let _whole = pmap.lock_whole(cpu);
         let _table = self.lock_table(cpu, table);
-        // Any level above 0: the formats do not depend on it for tables.
+        // Level 1 stands for any level above 0: the format of an entry for a table is the same at each level.
         if let Entry::Table(other) = M::Format::read(entry.load(Relaxed), 1) {
             // SAFETY: this thread allocated the frame, and no table contains it.
             unsafe { self.pools.free(cpu, new) };
@@ -181,7 +181,7 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
 
     /// Calls `with` with the frame of each table, children before parents.
     pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
-        // The entries beyond are the kernel's.
+        // The root's other entries are the kernel's.
         let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);
         self.for_tables_below(pmap.root, M::Format::LEVELS - 1, slots, with);
     }

@@ -20,8 +20,8 @@ use super::pmap::Pmap;
 use super::reverse::{Mapping, Reverse};
 use crate::invalidation::Stamp;
 
-/// A reverse map with a list of entries for each frame, one for each page that maps it. One lock guards all tables of
-/// a space, as on FreeBSD.
+/// A reverse map with a list for each frame, which has an entry for each page where the frame is mapped. One lock
+/// guards all tables of a space, as on FreeBSD.
 #[derive(Debug)]
 pub enum PerPage {}
 
@@ -155,10 +155,10 @@ impl Chunks {
         }
     }
 
-    /// Frees an entry. Returns the chunk's frame if it was the chunk's last one.
+    /// Frees an entry. Returns the chunk's frame if the chunk has no other entry in use.
     ///
     /// # Safety
-    /// The entry must be of a chunk in this list, and not in a frame's list.
+    /// The entry must belong to a chunk in this list, and must not be in a frame's list.
     unsafe fn give(&mut self, entry: NonNull<PvEntry>) -> Option<Frame> {
         let chunk = chunk_of(entry);
         // SAFETY: the caller guarantees it.

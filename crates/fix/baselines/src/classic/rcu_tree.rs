@@ -1,12 +1,12 @@
 //! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
 //!
 //! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes the copy,
-//! and replaces the node by one store. Readers in an epoch section see the old node or the new one. Writers are
-//! serialized by `mmap_lock`.
+//! and replaces the node by one store. Readers in an epoch section see the old node or the new one. `mmap_lock`
+//! serializes writers.
 //!
 //! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else. A thread
 //! that holds `mmap_lock` for writing *marks* an entry before it changes it, with the number of its turn, and waits
-//! for the entry's readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry do so
+//! for the entry's readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry take it
 //! too, because the tree may be changing. The end of the turn clears all marks.
 //!
 //! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
@@ -42,7 +42,7 @@ impl MapKind for RcuTree {
 pub struct RcuMap<R: Reverse> {
     /// `mmap_lock`.
     lock: Shared<GapCache>,
-    /// The number of turns of writers: `mm_lock_seq`.
+    /// The number of the current or next writer's turn: `mm_lock_seq`.
     turn: AtomicU64,
     root: AtomicPtr<Node<R>>,
 }
@@ -58,7 +58,8 @@ type Slot = *mut ();
 struct Node<R: Reverse> {
     level: u8,
     len: usize,
-    /// At level 0, where the areas begin. Above, lower bounds of where the areas of each child begin, now and later.
+    /// At level 0, the first pages of the areas. Above, a lower bound for each child: no area of the child begins
+    /// before it, and none that is inserted later will.
     keys: [Page; FAN],
     slots: [AtomicPtr<()>; FAN],
     of: std::marker::PhantomData<fn() -> R>,
@@ -118,7 +119,8 @@ impl<R: Reverse> Node<R> {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
-    /// Returns the slot of the child with areas that begin at a page. Above level 0 only.
+    /// Returns the slot of the child for areas that begin at this page. At level 0, returns the slot of the last area
+    /// that begins at or before this page.
     #[inline]
     fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
@@ -199,11 +201,11 @@ impl<R: Reverse> Area<R> {
     unsafe fn view(&self) -> View<'_, R> {
         // SAFETY: the caller guarantees it.
         let State { pages, protection, backing } = unsafe { self.state() };
-        let backing = backing.as_ref().expect("it is in the map");
+        let backing = backing.as_ref().expect("the area is in the map");
         View { pages: *pages, protection: *protection, backing }
     }
 
-    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether it is one.
+    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether it did.
     #[inline]
     fn try_read(&self, turn: &AtomicU64) -> bool {
         // Acquire: if the turn of the mark is over, the reader sees what was done in it.
@@ -272,8 +274,9 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
         let mut with = Some(with);
-        let mut once =
-            |protection, backing: &_| with.take().expect("it is called once")(protection, backing);
+        let mut once = |protection, backing: &_| {
+            with.take().expect("`with` is called once")(protection, backing)
+        };
         {
             let _guard = cpu.pin();
             // SAFETY: this thread is in a section.
@@ -319,7 +322,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
                         // SAFETY: as above.
                         let area = unsafe { Box::from_raw(slot.load(Relaxed).cast::<Area<R>>()) };
                         let State { pages, backing, .. } = area.state.into_inner();
-                        end(pages.count(), backing.expect("it is in the map"));
+                        end(pages.count(), backing.expect("the area is in the map"));
                     }
                     _ => clear(slot.load(Relaxed).cast::<Node<R>>(), end),
                 }
@@ -346,7 +349,7 @@ pub struct Held<'a, 'm, M: Machine, R: Reverse> {
     cpu: &'a Cpu<'m, M>,
 }
 
-/// The items of a node, and room for one more.
+/// The items of a node, and room for one more item.
 struct Items {
     len: usize,
     items: [(Page, Slot); FAN + 1],
@@ -380,7 +383,7 @@ impl Items {
 /// The maximum height of the tree: memory cannot hold more areas.
 const LEVELS: usize = 16;
 
-/// A path: the nodes from the root to one of level 0, and the slots of those above it.
+/// A path from the root to a leaf: the leaf, and the nodes above it, each with the slot of the next node.
 struct Path<'a, R: Reverse> {
     above: [Option<(&'a Node<R>, usize)>; LEVELS],
     leaf: &'a Node<R>,
@@ -435,7 +438,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         Some(Path { above, leaf: node, keys })
     }
 
-    /// Replaces a node by one with these items.
+    /// Replaces a node by a node with these items, by two nodes if there are too many, or by none if there are none.
     fn replace(&self, path: &Path<'a, R>, old: &'a Node<R>, items: &Items) {
         let level = old.level;
         let items = items.get();
@@ -452,8 +455,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // New areas before its first area are inserted here, so its key must be a lower bound for
-                    // them too.
+                    // The first remaining child also gets the new areas that begin before its own, so its key must
+                    // be a lower bound for them too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);
@@ -531,7 +534,7 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
         self.remove_area(start);
         // SAFETY: the pointer came from a box, and was removed from the tree.
         unsafe { self.cpu.pin().retire(ptr::from_ref(area).cast_mut()) };
-        backing.expect("it was in the map")
+        backing.expect("the area was in the map")
     }
 
     fn set_end(&mut self, start: Page, end: Page) {

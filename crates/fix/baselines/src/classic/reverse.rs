@@ -25,7 +25,7 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
     /// Creates the backing of mapped pages.
     fn back(pmap: &Arc<Pmap<Self>>, pages: Pages) -> Self::Backing;
 
-    /// Reserves what the next [`insert`](Reverse::insert) needs.
+    /// Reserves the memory that the next [`insert`](Reverse::insert) or [`share`](Reverse::share) needs.
     ///
     /// # Errors
     /// If there is no frame.

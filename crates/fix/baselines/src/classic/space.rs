@@ -44,7 +44,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
     /// If there is no memory for its root table.
     ///
     /// # Panics
-    /// If the CPU and the memory are of different machines.
+    /// If the CPU and the memory belong to different machines.
     pub fn new(memory: &Arc<Memory<'m, M, S>>, cpu: &Cpu<'m, M>) -> Result<Self, OutOfMemory> {
         memory.check(cpu);
         let resident = memory.accounting.resident(cpu.machine().cpus())?;
@@ -52,7 +52,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         Ok(Space { memory: Arc::clone(memory), map, pmap, resident })
     }
 
-    /// Returns the state that it shares with other spaces.
+    /// Returns the state that this space shares with other spaces.
     pub fn memory(&self) -> &Arc<Memory<'m, M, S>> {
         &self.memory
     }
@@ -140,7 +140,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
         if M::FAULT_FLUSH != FaultFlush::Never {
-            // The CPU may have cached the page's entry, or that there was no table for it.
+            // The CPU may have cached the page's old entry, or the absence of its table.
             let pages = Flush::Tables(Pages::new(page, 1));
             // SAFETY: a `Cpu` stays on its CPU.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
@@ -196,14 +196,14 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let mut ended = None;
         let mut more = Vec::new();
         let count = entries::unmap(&mut entries, pages, |backing| {
-            // Usually it is one, which needs no allocation.
+            // Usually there is only one backing, which needs no allocation.
             match &ended {
                 None => ended = Some(backing),
                 Some(_) => more.push(backing),
             }
         });
         if count > 0 {
-            // As Linux does since 4.20.
+            // Lets faults run during the flush, as Linux does since 4.20.
             entries.downgrade(|| {
                 let gone = self.memory.remove(cpu, &self.pmap, pages);
                 S::Accounting::add(&self.resident, cpu.number(), gone.wrapping_neg());
@@ -303,7 +303,7 @@ impl<M: Machine, S: Strategies> Drop for Space<'_, M, S> {
             backing.end(&guard);
         });
         accounting.give_back(None, count, machine.epoch().platform());
-        // The tables go last: walks of the reverse map read the tables of the spaces that they find there.
+        // The tables are freed last, because walks of the reverse map read the tables of the spaces that they find.
         frames.for_tables(&self.pmap, &mut |table| free(table));
     }
 }

@@ -103,8 +103,8 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         };
         // SAFETY: only the thread that unlinked an entry retires it, and this thread does so below.
         let removed = unsafe { entry.as_ref() }.connection.free();
-        // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. Its destructor does not
-        // find a connection in it.
+        // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. Its destructor drops no
+        // connection, because `free` has taken it.
         unsafe { epoch::pin().retire(entry.as_ptr()) };
         removed
     }

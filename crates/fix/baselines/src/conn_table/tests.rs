@@ -17,7 +17,7 @@ fn is_found_until_it_is_removed(table: &impl ConnTable<u16>) {
     for number in 0..20 {
         assert_eq!(table.insert(id(number), number), Ok(()));
     }
-    assert_eq!(table.insert(id(7), 700), Err(700), "it is open");
+    assert_eq!(table.insert(id(7), 700), Err(700), "the connection is already open");
     for number in (0..20).step_by(2) {
         assert_eq!(table.remove(&id(number)), Some(number));
         assert_eq!(table.remove(&id(number)), None);
@@ -91,7 +91,7 @@ fn a_connection_is_not_removed_during_a_lookup() {
     a_removal_waits_for_a_lookup(&EpochTable::with_buckets(1));
 }
 
-/// Set by the thread that has closed the connection.
+/// A connection with a flag, which the thread that closed the connection sets.
 struct Opened(Arc<AtomicBool>);
 
 /// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.
@@ -127,7 +127,7 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
         for _ in 0..2 {
             scope.spawn(look_up);
         }
-        // The other threads also end if one of these has panicked.
+        // The lookups also end if a writer has panicked.
         let ended = writers.map(|writer| writer.join());
         over.store(true, Relaxed);
         ended.into_iter().for_each(Result::unwrap);
@@ -140,7 +140,7 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
 
 #[test]
 fn a_lookup_never_gives_a_freed_connection() {
-    // All connections in one list, which changes during walks.
+    // All connections are in one list, which changes during walks.
     gives_no_freed_connection(&LockedTable::with_buckets(1));
     gives_no_freed_connection(&EpochTable::with_buckets(1));
 }

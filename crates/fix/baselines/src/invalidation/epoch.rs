@@ -56,8 +56,8 @@ unsafe impl Invalidation for Epoch {
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
         // Acquire: a waiter does not wait for sections that have read its new time, so these sections must
-        // see what the waiter did before. Release: a waiter for the previous section may find this one; see
-        // `Slots`.
+        // see what the waiter did before. Release: a waiter for the thread's previous section may load
+        // this store instead, and must then see what the previous section did.
         let now = self.clock.load(order!(Acquire, "di_epoch_clock"));
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // Pairs with the heavy fence of `wait`: either the waiter sees this store and waits for this section,

@@ -7,7 +7,7 @@
 //! the link before it, in one compare-exchange.
 //!
 //! The list is "lock-free" in that a thread does not block on a link that is being changed, but retries, which has
-//! the same effect. FreeBSD disables preemption of the owner meanwhile, which a process cannot.
+//! the same effect. FreeBSD disables preemption of the owner meanwhile, which a process cannot do.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -72,14 +72,14 @@ impl Link {
     }
 
     /// Release: a thread that sees the new number sees what the section with this number did. Acquire: it also
-    /// sees what the sections did whose numbers were here before.
+    /// sees what the sections did that had moved their numbers here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
             .is_ok()
     }
 
-    /// Makes the pair invalid, and returns its value before.
+    /// Makes the pair invalid, and returns its previous value.
     fn close(&self) -> Pair {
         let invalid = Pair { number: 0, next: INVALID };
         Pair::unpack(self.0.fetch_or(invalid.pack(), order!(AcqRel, "link_close")))
@@ -92,8 +92,8 @@ impl Link {
 }
 
 impl LockFree {
-    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (on x86-64, the
-    /// first ones of AMD).
+    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (among x86-64 CPUs,
+    /// the first AMD models).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
@@ -146,7 +146,8 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section may have moved its number here. Both have finished when this section ends.
+        // A newer section that has ended may have moved its number here. The head gets the number only after this
+        // section and all older ones have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);

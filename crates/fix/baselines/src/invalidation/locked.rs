@@ -1,8 +1,8 @@
 //! A list of active sections under a mutex.
 //!
 //! Sections are numbered, and the list begins with the newest. When the oldest section ends, it publishes its
-//! number: this and all smaller numbers are finished. Any other section passes its number to the next older one:
-//! when that section ends, both numbers are finished.
+//! number: this and all smaller numbers are finished. When any other section ends, it passes its number to the
+//! next older section, which publishes the number or passes it on in turn.
 
 use core::fmt;
 use core::ptr;
@@ -58,7 +58,7 @@ impl fmt::Debug for Locked {
     }
 }
 
-// SAFETY: a number is published as finished when no section with it or a smaller one is in the list.
+// SAFETY: a number is published as finished only when no section with this or a smaller number is in the list.
 unsafe impl Invalidation for Locked {
     type Place = LockedPlace;
 
@@ -93,7 +93,8 @@ unsafe impl Invalidation for Locked {
     }
 
     unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
-        // May be the number of a newer section that has ended, which this section then stands for as well.
+        // A newer section that has ended may have passed its number to this one. The number is finished only when
+        // this section and all older ones have ended.
         let number = place.number.load(Relaxed);
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -132,7 +133,7 @@ unsafe impl Invalidation for Locked {
         platform: &impl Platform,
     ) {
         let number = stamp.number.load(Relaxed);
-        // Acquire: the waiter sees what those sections did, without taking the mutex.
+        // Acquire: the waiter sees what the finished sections did, without taking the mutex.
         platform.sleep_while(|| number > self.finished.load(order!(Acquire, "locked_wait")));
     }
 }

@@ -1,12 +1,12 @@
-//! The forms of delayed invalidation that FreeBSD has used, and the one of [`knee_sync::invalidation`], which
-//! explains the purpose.
+//! The forms of delayed invalidation that FreeBSD has used, and the form of [`knee_sync::invalidation`]. That
+//! module explains the purpose.
 //!
 //! | | begin and finish | waits for sections that marked the page, and | wait costs |
 //! |---|---|---|---|
-//! | [`Slots`] | three stores to the thread's own line | those that marked a page with the same one of 64 bits | a scan of all threads, if the page was ever marked |
-//! | [`Locked`] | a mutex twice | older ones | a load |
-//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older ones | a load |
-//! | [`Epoch`] | two stores to the thread's own line | all | a heavy fence and a scan of all threads |
+//! | [`Slots`] | three stores to the thread's own line | sections that marked a page with the same of 64 bits | a scan of all threads, if the page was ever marked |
+//! | [`Locked`] | a mutex twice | older sections | a load |
+//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older sections | a load |
+//! | [`Epoch`] | two stores to the thread's own line | all sections | a heavy fence and a scan of all threads |
 //!
 //! The rules of knee-sync apply to each form.
 //!

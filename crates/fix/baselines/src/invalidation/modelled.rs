@@ -97,7 +97,7 @@ fn an_epoch_is_waited_for_without_a_lock() {
                 let section = member.begin();
                 if is_there.load(Acquire) {
                     interrupt();
-                    // SAFETY: the thread that frees it waits for the section, and loom checks that.
+                    // SAFETY: the thread that writes waits for this section first, and loom checks that.
                     place.flushed[0].with_mut(|flushed| assert!(unsafe { !*flushed }));
                 }
                 section.finish();

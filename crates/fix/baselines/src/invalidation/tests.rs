@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A waiter for one page does not wait for a section that has marked only another page, whether this section began
-/// before or after.
+/// A wait does not wait for a section that is younger than all sections that have marked the page and that has
+/// not marked it itself.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -82,7 +82,7 @@ fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     tracker.wait(&stamps[0]);
 }
 
-/// Returns whether a wait returns during a section that has marked the page, and after it.
+/// A wait returns only after both sections that have marked the page have ended.
 fn waits_for_one<F: Invalidation + Send>(form: F) {
     let (tracker, stamp) = (Tracker::new(form), Stamp::new());
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -103,7 +103,7 @@ fn waits_for_one<F: Invalidation + Send>(form: F) {
         thread::sleep(std::time::Duration::from_millis(5));
         assert!(has_returned.try_recv().is_err());
         older.finish();
-        has_returned.recv().expect("no thread is in a section");
+        has_returned.recv().expect("the wait returns after the last section");
     });
 }
 
@@ -129,7 +129,7 @@ forms! {
 fn with_lock_free(test: impl FnOnce(LockFree)) {
     match LockFree::new() {
         Some(form) => test(form),
-        None => eprintln!("skipped: this CPU does not exchange 128 bits"),
+        None => eprintln!("skipped: this CPU has no 128-bit compare-exchange"),
     }
 }
 

@@ -41,10 +41,10 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
     }
 
     /// Waits until all sections have finished that marked `stamp` before the caller held the lock of its page.
-    /// Depending on the [form](super), it waits for others too. The caller sees what these sections did.
+    /// Depending on the [form](super), it waits for other sections too. The caller sees what the sections did.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
-        // A thread that joins does not wait for sections.
+        // Copied, so that a joining thread does not wait for the lock while this thread waits for sections.
         let places = self.places.lock().clone();
         self.form.wait(places.iter().map(|place| &***place), stamp, &self.platform);
     }

@@ -13,7 +13,7 @@ enum Operation {
     Anywhere(u64),
     At(Pages),
     Unmap(Pages),
-    /// Unmaps one of the ranges that were mapped anywhere.
+    /// Unmaps one of the ranges that `map_anywhere` has chosen.
     UnmapOne(usize),
 }
 
@@ -38,7 +38,7 @@ fn map_anywhere_uses_an_unmapped_range<D: Design>() {
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
         let (read, mut known) = (Protection::READ, Vec::new());
-        // Which pages are mapped. Beyond these, only `map_anywhere` maps pages.
+        // Whether each of the first 2000 pages is mapped. Only `map_anywhere` maps pages beyond them.
         let mut used = vec![false; 2000];
         for operation in operations {
             let (pages, is_mapped) = match operation {
@@ -95,7 +95,7 @@ fn map_anywhere_rejects_empty_and_too_large_ranges<D: Design>() {
     assert_eq!(map(2), Err(MapError::NoAddressSpace));
     assert_eq!(map(1), Ok(Pages::new(Page(100), 1)));
     space.unmap(&cpu, all).unwrap();
-    assert_eq!(D::used(&shared), 0, "a range that was not found is not charged");
+    assert_eq!(D::used(&shared), 0, "a failed `map_anywhere` charges nothing");
 }
 
 for_each_design!(map_anywhere_rejects_empty_and_too_large_ranges);

@@ -1,4 +1,4 @@
-//! Random choices of tests.
+//! Random choices for tests.
 
 use knee_vm::Protection;
 

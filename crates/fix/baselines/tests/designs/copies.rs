@@ -1,4 +1,4 @@
-//! Forked spaces, compared with a map of the stored words for each.
+//! Forked spaces, each compared with a map of the words that were stored in it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -61,12 +61,12 @@ type Words = BTreeMap<Page, u64>;
 
 fn check<'m, D: Design>(cpu: &ProcessorOf<'m, D>, space: &D::Space<'m>, words: &Words) {
     for page in (0..NUMBERS).map(page) {
-        let word = cpu.load(space, page.address()).expect("all is mapped");
+        let word = cpu.load(space, page.address()).expect("all pages are mapped");
         assert_eq!(word, words.get(&page).copied().unwrap_or(0), "page {page:#x}");
     }
 }
 
-fn each_space_of_a_family_contains_what_it_stored<D: Design>() {
+fn each_space_of_a_family_contains_its_own_stores<D: Design>() {
     let config = ProptestConfig { cases: D::rounds(200, 25) as u32, ..ProptestConfig::default() };
     let operations = prop::collection::vec((0..FAMILY, operation()), 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {
@@ -96,7 +96,7 @@ fn each_space_of_a_family_contains_what_it_stored<D: Design>() {
                         space.discard(&cpu, pages).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    // And back, so that the rights are granted again.
+                    // Restores the protection at once, so that faults grant the rights again.
                     Operation::Protect(pages, protection) => {
                         space.protect(&cpu, pages, protection).unwrap();
                         space.protect(&cpu, pages, Protection::READ_WRITE).unwrap();
@@ -117,13 +117,13 @@ fn each_space_of_a_family_contains_what_it_stored<D: Design>() {
                 D::audit_all(&shared, &spaces, &cpu);
             }
         }
-        prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+        prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
         Ok(())
     });
     result.unwrap();
 }
 
-for_each_design!(each_space_of_a_family_contains_what_it_stored, Lazy);
+for_each_design!(each_space_of_a_family_contains_its_own_stores, Lazy);
 
 /// Sets a flag when it is dropped.
 struct Over<'a>(&'a AtomicBool);
@@ -188,7 +188,7 @@ fn a_space_is_forked_during_writes<D: Design>() {
             drop(cpu);
         });
     }
-    assert_eq!(machine.free_frames(), all, "all frames come back");
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
 for_each_design!(a_space_is_forked_during_writes, Lazy);
@@ -229,7 +229,7 @@ fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
 
 for_each_design!(a_fork_is_a_snapshot_of_one_moment);
 
-/// Each CPU changes its own space and accesses those of the others. At first, all spaces share the same pages.
+/// Each CPU changes its own space and accesses the spaces of the others. At first, all spaces share the same pages.
 fn a_family_diverges_on_all_cpus<D: Design>() {
     const PAGES: u64 = 24;
     let pages = Pages::new(Page(505), PAGES);
@@ -280,7 +280,7 @@ fn a_family_diverges_on_all_cpus<D: Design>() {
             let spaces: Vec<_> = family.iter().collect();
             D::audit_all(&shared, &spaces, &cpu);
         }
-        assert_eq!(machine.free_frames(), all, "all frames come back");
+        assert_eq!(machine.free_frames(), all, "all frames are free again");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The designs, for tests that are written once.
+//! The designs of address spaces, for tests that are written once and run on each design.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ pub(crate) struct Classic<S, A = X86_64>(PhantomData<(S, A)>);
 
 /// Returns the form of delayed invalidation of these strategies.
 pub(crate) fn form<S: Strategies>() -> S::Invalidation {
-    S::Invalidation::supported().expect("the CPU compares and exchanges 128 bits")
+    S::Invalidation::supported().expect("the CPU has a 128-bit compare-exchange")
 }
 
 /// At least as many frames as any test's machine has.

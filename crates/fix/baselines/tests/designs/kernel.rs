@@ -94,7 +94,7 @@ fn kernel_entries_are_preserved<A: Architecture>() {
         // Freeing the kernel's table would panic, because the machine has no such frame.
         drop((space, copy));
     }
-    assert_eq!(machine.0.free_frames(), all, "all frames come back");
+    assert_eq!(machine.0.free_frames(), all, "all frames are free again");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::reference::{Model, Operation, READ, WRITE, apply};
 use crate::strategies::operation;
 
-/// The limit of mapped pages: more than most ranges have, and fewer than the largest.
+/// The limit of mapped pages: larger than most ranges, and smaller than the largest.
 const LIMIT: u64 = 1 << 19;
 
 fn a_space_behaves_like_a_map_of_pages<D: Design>() {
@@ -43,7 +43,7 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
             drop(space);
             prop_assert_eq!(D::used(&shared), 0);
         }
-        prop_assert_eq!(machine.free_frames(), all, "all frames come back");
+        prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
         Ok(())
     });
     result.unwrap();
@@ -119,7 +119,7 @@ fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
         assert_eq!(store(end), Ok(()), "the discard has freed frames");
         assert_eq!(D::audit(&space, &cpu).present, space.resident());
     }
-    assert_eq!(machine.free_frames(), all, "all frames come back");
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
 for_each_design!(a_space_without_free_frames_keeps_its_present_pages);

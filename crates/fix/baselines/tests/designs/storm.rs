@@ -20,7 +20,7 @@ const WRITE: Protection = Protection::WRITE;
 
 const CPUS: u64 = 3;
 
-/// The number of pages that a table of level 0 covers, and one of level 1.
+/// The numbers of pages that a table of level 0 and a table of level 1 cover.
 const LEAF: u64 = 512;
 const BRANCH: u64 = 512 * LEAF;
 
@@ -60,10 +60,10 @@ pub(crate) fn storm<D: Design>(
         let left = D::audit(&space, &cpu);
         assert_eq!((left.mapped, left.present), (0, 0));
     }
-    assert_eq!(machine.free_frames(), all, "all frames come back");
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
-/// Occasionally does between operations what CPUs do: goes offline, ticks or leaves the space.
+/// Between two operations, occasionally takes the CPU offline, audits the space, ticks, or leaves the space.
 fn pause<'m, D: Design>(cpu: &mut ProcessorOf<'m, D>, space: &D::Space<'m>, random: &mut Random) {
     match random.below(200) {
         0..3 => cpu.offline(thread::yield_now),
@@ -130,7 +130,7 @@ impl Own {
             }
             _ => {
                 let expected = allows(known[0].map(|page| page.0), READ);
-                let expected = expected.map(|()| known[0].expect("it is mapped").1);
+                let expected = expected.map(|()| known[0].expect("the page is mapped").1);
                 let loaded = cpu.load(space, range.start.address());
                 assert_eq!(loaded, expected, "page {:#x}", range.start);
             }
@@ -150,7 +150,8 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Each CPU changes its own `each` pages, from `first` on. `mapped` is mapped before the CPUs start.
+/// Each CPU changes `each` pages of its own. CPU 0's pages begin at `first`, and the other CPUs' pages follow.
+/// `mapped` is mapped before the CPUs start.
 fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {
         let counted = AtomicU64::new(0);
@@ -350,7 +351,7 @@ fn pages_of_split_extents_are_found_as_published<D: Design>() {
 struct Stores {
     /// The last value whose store has completed.
     done: [AtomicU64; CPUS as usize],
-    /// An `unmap` has discarded the values up to this one.
+    /// An `unmap` or `discard` has removed the values up to this one.
     gone: [AtomicU64; CPUS as usize],
 }
 

@@ -19,8 +19,8 @@ const PAGE_7: Pages = Pages::new(Page(7), 1);
 const ADDRESS: VirtAddr = Page(7).address();
 
 /// Two spaces map one frame. CPU 0 unmaps it from the first space and waits until CPU 2 flushes the page. The
-/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. This must wait too:
-/// CPU 2 could otherwise read what is written to the frame next.
+/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. It must wait
+/// too: otherwise CPU 2 could read data that is written to the frame later.
 fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
     operation: impl for<'m> Fn(&Processor<'m, A>, &Space<'m, Hosted<A>, S>) + Sync,
 ) {
@@ -57,11 +57,11 @@ fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
         while !is_unmapped.load(SeqCst) || !is_over.load(SeqCst) {
             stale.handle_ipis();
         }
-        assert_eq!(early, (false, false), "CPU 2 has not flushed the page");
+        assert_eq!(early, (false, false), "an operation did not wait for CPU 2's flush");
     });
 }
 
-/// Unmapping frees the frame.
+/// `unmap` frees the frame, so it must wait.
 fn unmapping_the_last_mapping_waits<S: Strategies>() {
     fn on<S: Strategies, A: Architecture>() {
         the_last_mapping_of_a_frame_waits::<S, A>(|cpu, space| space.unmap(cpu, PAGE_7).unwrap());
@@ -71,7 +71,7 @@ fn unmapping_the_last_mapping_waits<S: Strategies>() {
     on::<S, Sv48>();
 }
 
-/// A write fault does not copy a frame that only this space maps.
+/// A write fault does not copy a frame that only this space maps, so it must wait before the write.
 fn writing_to_the_last_mapping_waits<S: Strategies>() {
     fn on<S: Strategies, A: Architecture>() {
         the_last_mapping_of_a_frame_waits::<S, A>(|cpu, space| {
@@ -122,7 +122,7 @@ fn discarding_an_absent_page_waits_for_its_flush<S: Strategies, A: Architecture>
         while !is_over.iter().all(|is_over| is_over.load(SeqCst)) {
             stale.handle_ipis();
         }
-        assert_eq!(early, [false, false], "CPU 2 has not flushed the page");
+        assert_eq!(early, [false, false], "a discard did not wait for CPU 2's flush");
     });
 }
 
@@ -158,7 +158,7 @@ fn waits_for_the_flush<D: Design>(
         while !is_over.load(SeqCst) {
             stale.handle_ipis();
         }
-        assert!(!is_early, "CPU 1 has not flushed the page");
+        assert!(!is_early, "the operation did not wait for CPU 1's flush");
     });
 }
 

@@ -1,8 +1,8 @@
 //! The reverse mapping: where an object is mapped.
 //!
 //! An *attachment* stands for one mapping, not for each of its pages. The page of a space that maps page
-//! `n` of the object is computed, and the PTE there may be absent or map another frame by now, so that
-//! callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
+//! `n` of the object is computed. The PTE there may be absent or may map another frame by now, so callers
+//! must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
 //!
 //! Attachments are in *shards*, one per CPU up to a limit, so that CPUs that map the same object share no
 //! cache line. A shard is a treap ordered by first page, augmented with the largest end of each subtree
@@ -27,9 +27,9 @@ use crate::tree::Tree;
 /// [`Attachments::visit_all`] throttles forks after this many passes that concurrent forks have outdated.
 const PASSES: u32 = 4;
 
-/// [`Attachments::visit_all`] looks for concurrent forks after this many visits of a pass, and throttles them if
-/// there are any. Copies that are attached ahead of the cursor would otherwise keep a pass from ending, as they do
-/// if the allocator returns ascending addresses.
+/// Each time after this many visits of a pass, [`Attachments::visit_all`] checks for concurrent forks, and
+/// throttles them if there were any. Otherwise a pass might never end: if the allocator returns ascending
+/// addresses, copies are attached ahead of the cursor.
 const VISITS: usize = 32;
 
 /// Beyond this many shards, walks take longer and contention hardly drops.
@@ -62,9 +62,9 @@ struct Links {
 #[derive(Debug)]
 pub(crate) struct Attachments {
     shards: Box<[Padded<Shard>]>,
-    /// The object's handle is gone: it lives only as long as it is mapped.
+    /// The object's handle is gone: the object lives only as long as it is mapped.
     is_closed: AtomicBool,
-    /// References: one for each shard that `holds` the object, and all others.
+    /// Number of references: one for each shard that `holds` the object, and one for each other holder.
     holders: AtomicU64,
     /// A visitor has restarted too often because of new copies; forks wait for it.
     forks_throttled: AtomicBool,
@@ -84,8 +84,8 @@ unsafe impl Send for Shard {}
 #[derive(Debug, Default)]
 struct Content {
     root: Link,
-    /// Counts the attached [copies](Attachments::attach), including detached ones. A visitor compares it
-    /// before and after a pass to detect new copies.
+    /// Number of [copies](Attachments::attach) that were ever attached, including those detached since. A
+    /// visitor compares it before and after a pass to detect new copies.
     copies: u64,
     /// The shard has a reference to the object. An empty shard keeps it until the object is closed, so
     /// that mapping and unmapping do not write the shared reference count.
@@ -98,7 +98,7 @@ pub(crate) struct Visit<'m, M: Machine> {
     tree: NonNull<Tree>,
     indexes: Range<u64>,
     page: Page,
-    /// Compared only: the attachment may have been freed by now.
+    /// Only compared, because the attachment may have been freed by now.
     attachment: NonNull<Attachment>,
 }
 
@@ -305,8 +305,8 @@ impl Attachments {
         Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), forks_throttled })
     }
 
-    /// Adds an attachment to the shard of `cpu`. If `is_copy`, its PTEs are copies of another
-    /// attachment's, which must be made afterwards.
+    /// Adds an attachment to the shard of `cpu`. If `is_copy`, its PTEs are copies of those of another
+    /// attachment, and must be made after this call.
     ///
     /// # Safety
     /// `new` must not move or be freed until it is [detached](Attachments::detach), and its tree must
@@ -333,8 +333,8 @@ impl Attachments {
         });
     }
 
-    /// Removes an attachment, which is the caller's again. Returns true if that drops the last reference
-    /// to the object: the caller must then free it.
+    /// Removes an attachment, which the caller owns again. Returns true if that drops the last reference
+    /// to the object: the caller must then free the object.
     ///
     /// # Safety
     /// `old` must be attached here.
@@ -345,8 +345,8 @@ impl Attachments {
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Relaxed: `close` sets the flag before it locks this shard. If it locks before us, we see the
-            // flag; otherwise it finds the shard empty, and drops the reference unless we do.
+            // Relaxed: `close` sets the flag before it locks this shard. If it locks the shard before us, we
+            // see the flag. Otherwise it finds the shard empty, and drops the reference if we have not.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -354,8 +354,8 @@ impl Attachments {
         lets_go && self.put_refs(1)
     }
 
-    /// Drops the handle's reference: from now on the object lives only as long as it is mapped. Returns
-    /// as [`detach`](Attachments::detach).
+    /// Drops the handle's reference: from now on the object lives only as long as it is mapped. Returns true,
+    /// like [`detach`](Attachments::detach), if no reference is left.
     #[must_use]
     pub(crate) fn close(&self, platform: &impl Platform) -> bool {
         // Relaxed: the locks below publish it.
@@ -377,7 +377,7 @@ impl Attachments {
         self.holders.fetch_add(1, Relaxed);
     }
 
-    /// Drops `count` references. Returns as [`detach`](Attachments::detach).
+    /// Drops `count` references. Returns true, like [`detach`](Attachments::detach), if none is left.
     #[must_use]
     pub(crate) fn put_refs(&self, count: u64) -> bool {
         self.holders.fetch_sub(count, order!(AcqRel, "holders_put")) == count
@@ -395,7 +395,7 @@ impl Attachments {
         indexes: &Range<u64>,
         mut visit: impl FnMut(Visit<'m, M>),
     ) {
-        // Stored only by a visitor that needs it, as the line has fields that other operations read.
+        // A visitor stores to the flag only if it must, because other operations read fields on the same line.
         let mut throttles = false;
         let mut throttle = || {
             throttles = true;
@@ -416,7 +416,7 @@ impl Attachments {
                 break;
             }
             before = after;
-            // Again in each later pass, as another visitor may have ended meanwhile.
+            // New copies outdated too many passes: make forks wait until this visit ends.
             if pass >= PASSES {
                 throttle();
             }
@@ -427,7 +427,7 @@ impl Attachments {
     }
 
     /// Whether a fork must wait, without locks, before it attaches copies: a visitor has restarted too
-    /// often. At most one fork per CPU proceeds because it has missed the flag.
+    /// often. At most one fork per CPU misses the flag and proceeds.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

@@ -142,7 +142,7 @@ impl Index {
         Ok(Index { height, root: NonNull::from(Box::leak(root)) })
     }
 
-    /// Number of pages that have a slot.
+    /// Number of pages that the index has room for.
     pub(crate) fn capacity(&self) -> u64 {
         1_u64.checked_shl(BITS * (self.height + 1)).unwrap_or(u64::MAX)
     }
@@ -161,7 +161,7 @@ impl Index {
         Some(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// The slot of a page, whose missing tables are taken from `pool`. `index` must be below the
+    /// The slot of a page. The memory of missing tables is taken from `pool`. `index` must be below the
     /// capacity.
     pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Needed> {
         let mut block = self.root;
@@ -196,8 +196,8 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the slots of those of `pages` that have a table. The time is linear in the
-    /// number of tables, not of pages.
+    /// Calls `with` with the index and slot of each page among `pages` whose table exists. The time is linear
+    /// in the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
         // SAFETY: `height` is the root's, and tables live as long as the index.
         unsafe { for_each_below(self.root, self.height, 0, &pages, &mut with) };
@@ -223,7 +223,7 @@ unsafe fn for_each_below(
         if start.saturating_add(reach) <= pages.start || start >= pages.end {
             continue;
         }
-        // SAFETY: the caller guarantees the height and lifetime of the block, and so of those below.
+        // SAFETY: the caller guarantees the height and lifetime of the block, and so of the blocks below it.
         unsafe {
             if height == 0 {
                 with(start, &block.cast::<Slots>().as_ref()[entry]);
@@ -347,7 +347,7 @@ mod tests {
                 shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
                 is_over.load(Relaxed).then_some(())
             });
-            // Relaxed does not order the table: the walk may or may not find it.
+            // The Relaxed load of `is_over` does not order the table: the walk may or may not find it.
             shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
         });
     }

@@ -1,4 +1,4 @@
-//! Backings: objects that provide the pages of a mapping, and where these are mapped.
+//! Backings: which object provides the pages of a mapping, and where they are mapped.
 
 pub(crate) mod attachments;
 pub(crate) mod index;
@@ -34,8 +34,8 @@ pub enum Sharing {
     Private,
 }
 
-/// The object behind a mapping. There is one for each mapping operation, even if parts are unmapped,
-/// protected or moved later (DragonFly's `vm_map_backing`).
+/// The object behind a mapping. Each operation that maps pages of an object makes one backing, which stays one
+/// even if parts of the mapping are unmapped or protected later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
@@ -150,8 +150,8 @@ impl Backing {
 
     /// Subtracts `pages` unmapped pages. Returns whether none is left.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
-        // An operation that unmaps all of it has all node locks, so a load is enough. Only partial unmaps
-        // write this line, which they share.
+        // An operation that unmaps all of it has the locks of all its nodes, so a load is enough. Only partial
+        // unmaps write to the common cache line.
         let is_none =
             self.mapped.load(Relaxed) == pages || self.mapped.fetch_sub(pages, Relaxed) == pages;
         if is_none {
@@ -171,22 +171,22 @@ impl Backing {
         platform: &impl Platform,
         is_copy: bool,
     ) {
-        // SAFETY: the caller guarantees that it is valid, and that the object is.
+        // SAFETY: the caller guarantees that the backing and the object are valid.
         unsafe {
             let attachments = &backing.as_ref().object().attachments;
             attachments.attach(cpu, platform, backing.cast(), is_copy);
         }
     }
 
-    /// Removes it from the attachments of its object, and frees it. Frees the object as well if that was
-    /// its last reference.
+    /// Removes it from the attachments of its object, and frees it. Frees the object as well if the backing had
+    /// the last reference.
     ///
     /// # Safety
-    /// It must be attached and come from a box, and nobody may use it any more. No page may be mapped by
-    /// it, and all CPUs must have flushed those that were.
+    /// It must be attached and come from a box, and nobody may use it any more. No page may be mapped by it any
+    /// more, and all CPUs must have flushed the pages that were.
     pub(crate) unsafe fn detach<M: Machine>(backing: NonNull<Backing>, machine: &M) {
-        // SAFETY: it is attached and comes from a box, as the caller guarantees. `detach` returns true to
-        // the last reference only, whose owner must free the object.
+        // SAFETY: it is attached and comes from a box, as the caller guarantees. `detach` returns true only
+        // for the last reference, whose owner must free the object.
         unsafe {
             let object = backing.as_ref().object;
             let platform = machine.epoch().platform();
@@ -219,12 +219,12 @@ impl BackingPool {
         Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
     }
 
-    /// Succeeds if at least `count` are allocated.
+    /// Succeeds if the pool has at least `count` backings.
     pub(crate) fn has(&self, count: usize) -> Result<(), Needed> {
         if self.backings.len() >= count { Ok(()) } else { Err(Needed::Backings(count)) }
     }
 
-    /// Allocates until there are `count`.
+    /// Allocates backings until the pool has `count` of them.
     pub(crate) fn refill(&mut self, count: usize) -> Result<(), OutOfMemory> {
         self.backings.try_reserve(count)?;
         while self.backings.len() < count {
@@ -280,8 +280,8 @@ impl Backings {
     }
 }
 
-/// A set of backings of a space. Only one may exist at a time: the space must be locked as a whole, or
-/// the caller must be [moving](crate::Space::remap) its pages.
+/// A set of backings of a space. Only one set may exist per space at a time: its owner must have locked the
+/// whole space, or must be [moving](crate::Space::remap) pages, which excludes other moves.
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     first: Option<NonNull<Backing>>,
@@ -311,7 +311,7 @@ impl Marked {
         self.count
     }
 
-    /// An object whose visitor throttles forks, if there is one.
+    /// One of the objects that throttle forks at the moment, if there is any.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {
@@ -371,6 +371,6 @@ pub(crate) unsafe fn copied(attributes: Attributes) -> Attributes {
     // SAFETY: a marked backing is valid, and it is marked, as the caller guarantees.
     let copy = |id: BackingId| unsafe { pointer(id).as_ref() }.copy.get();
     let backing =
-        attributes.backing.map(|id| Backing::id(copy(id).expect("it is marked and copied")));
+        attributes.backing.map(|id| Backing::id(copy(id).expect("the backing has a copy")));
     Attributes { backing, ..attributes }
 }

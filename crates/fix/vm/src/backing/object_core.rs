@@ -17,14 +17,14 @@ use crate::machine::frame_pool::FramePool;
 use crate::needed::Needed;
 use crate::page::Frame;
 
-/// Identifies an [object](crate::Object) as long as it exists: until it was dropped and nothing maps it.
+/// Identifies an [object](crate::Object) until it is dropped and no longer mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(usize);
 
 /// The part of an object that lives until its last reference is dropped.
 pub(crate) struct ObjectCore {
     pub(crate) index: Index,
-    /// Number of pages. Relaxed: it publishes nothing, as slots are published by themselves.
+    /// Number of pages. Relaxed: it publishes nothing, because each slot publishes its own page.
     len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
     pub(crate) attachments: Attachments,
@@ -54,7 +54,7 @@ impl ObjectCore {
         ObjectId(core::ptr::from_ref(self).addr())
     }
 
-    /// An object of `pages` pages, with the attachments' first reference.
+    /// An object of `pages` pages. The caller has the first reference, which `attachments` counts.
     pub(crate) fn new(
         index: Index,
         pages: u64,
@@ -66,7 +66,7 @@ impl ObjectCore {
     }
 
     /// Looks up a page, and adds a zeroed one if it is absent and there is no pager. The caller must have
-    /// locked the leaf that will map it: an operation that takes the page out of the object visits that
+    /// locked the leaf that will map the page: an operation that takes the page out of the object visits that
     /// leaf afterwards.
     #[inline]
     pub(crate) fn find<M: Machine>(
@@ -118,9 +118,9 @@ impl ObjectCore {
         before
     }
 
-    /// Whether the page is still within the object, to be called after its slot was set to `Coming`. A
+    /// Whether the page is still within the object. Must be called after its slot was set to `Coming`. A
     /// truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
-    /// fences guarantee that it sees the slot, or that we see the new length.
+    /// fences guarantee that the truncation sees the slot as `Coming`, or that this call sees the new length.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         if !is_mutant!("is_within_no_fence") {
             fence(SeqCst);
@@ -138,14 +138,14 @@ impl ObjectCore {
         self.is_busy.store(false, order!(Release, "eviction_end"));
     }
 
-    /// Whether it has a pager, for which writes to its pages are tracked.
+    /// Whether the object has a pager. If so, writes to its pages are tracked.
     #[inline]
     pub(crate) fn has_pager(&self) -> bool {
         self.pager.is_some()
     }
 
-    /// Whether the page has this frame and is not being taken out. Same locking as
-    /// [`find`](ObjectCore::find).
+    /// Whether the page has this frame and is not being taken out. The caller must have locked the leaf, as
+    /// for [`find`](ObjectCore::find).
     pub(crate) fn has(&self, index: u64, frame: Frame) -> bool {
         self.index.find(index).is_some_and(|slot| slot.get() == State::Present(frame))
     }
@@ -184,14 +184,14 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
     }
 
     pub(crate) fn core(&self) -> &ObjectCore {
-        // SAFETY: this has a reference.
+        // SAFETY: `self` has a reference.
         unsafe { self.core.as_ref() }
     }
 }
 
 impl<M: Machine> Drop for PinnedObject<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: this has a reference until `put_refs`; the last one frees the object.
+        // SAFETY: `self` has a reference until `put_refs`. The owner of the last reference frees the object.
         unsafe {
             if self.core.as_ref().attachments.put_refs(1) {
                 ObjectCore::free(self.core, self.machine);
@@ -228,8 +228,9 @@ mod tests {
         let attachments = Attachments::new(1).unwrap();
         let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };
-        let slot = shared.core.index.find(0).expect("the only table is there");
-        // A planted mutant reads the environment at its first use, which would order the threads.
+        let slot = shared.core.index.find(0).expect("the root table exists");
+        // Run both functions once: a planted mutant reads the environment at its first use, which would order
+        // the threads.
         assert_eq!(shared.core.set_len(1), 1);
         assert!(shared.core.is_within(0));
         thread::scope(|scope| {

@@ -105,7 +105,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
     /// Ensures that the pool has a zeroed page, if memory allows.
     #[inline]
     pub(crate) fn refill_zero_page(&self) {
-        // Most faults need one. Those that do not must not fail for lack of it.
+        // Most faults need a zeroed page. The other faults must not fail for lack of one.
         let _ = self.pool.borrow_mut().frames.refill_page(self.machine);
     }
 
@@ -131,7 +131,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         }
     }
 
-    /// Retires what operations have replaced: it is freed after a grace period.
+    /// Retires the latches that operations have replaced: they are freed after a grace period.
     #[inline]
     pub(crate) fn defer(&self) {
         self.pool.borrow_mut().tree.defer(&self.epoch);

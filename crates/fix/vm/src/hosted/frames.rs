@@ -17,8 +17,8 @@ pub(super) fn set_cpu(number: usize) {
     CPU.set(number);
 }
 
-/// A free list per CPU, as in kernels: a CPU reuses the frames that it freed, while they are in its cache
-/// only. A CPU whose list is too short steals from others.
+/// A free list per CPU, as in kernels: a CPU reuses the frames that it freed, which may still be in its cache.
+/// A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
     /// The holder may lock several lists.

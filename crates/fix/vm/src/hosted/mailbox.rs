@@ -85,8 +85,8 @@ impl Mailbox {
         }
     }
 
-    /// Posts a request, and returns whether the CPU will acknowledge it. An offline CPU gets none. `wants` is
-    /// called under the lock, and returns whether the CPU still needs the request.
+    /// Posts a request, and returns whether the CPU will acknowledge it. An offline CPU gets no request.
+    /// `wants` is called under the lock, and returns whether the CPU still needs the request.
     ///
     /// # Safety
     /// If this returns true, `answers` must stay valid until the CPU has incremented it.
@@ -185,7 +185,7 @@ impl Mailbox {
 /// Flushes `pages` of `space` on the CPUs in `on`, and returns when all have acknowledged it.
 ///
 /// # Safety
-/// The calling thread must be that of `caller`.
+/// The calling thread must be the thread of CPU `caller`.
 pub(super) unsafe fn shoot_down(
     mailboxes: &[Mailbox],
     platform: &impl Platform,

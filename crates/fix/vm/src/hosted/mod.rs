@@ -160,8 +160,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
 
-    /// A CPU walks the tables of a space that it borrows. It never finds cached translations of a dropped one,
-    /// because their key is the number of the space.
+    /// A CPU walks the tables of a space that it borrows. It never finds cached translations of a dropped
+    /// space, because they are tagged with the space's number, which is never reused.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<System> {

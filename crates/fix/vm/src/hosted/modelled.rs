@@ -130,7 +130,8 @@ fn check(
     });
 }
 
-/// Neither a message posted before the CPU left nor a requester that read the set before may wait forever.
+/// The CPU must acknowledge a message that was posted before it left. A requester that read the set earlier
+/// must not wait for it either.
 #[test]
 fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(

@@ -56,7 +56,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         assert!(mailbox.come(), "CPU {number} is already online");
         machine.ticks.cpu_online(number);
         super::frames::set_cpu(number);
-        // SAFETY: the CPU was offline, so no other `Cpu` has this number; its thread is the one that owns it.
+        // SAFETY: the CPU was offline, so no other `Cpu` has this number. A `Cpu` stays on its thread.
         let cpu = unsafe { Cpu::new(machine, number) };
         Processor { machine, cpu }
     }
@@ -123,8 +123,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 },
             };
             let result = with(self.machine.word(translation.frame, address.offset() / 8));
-            // The frame cannot be freed before this CPU acknowledges the shootdown, which it does not do in
-            // between.
+            // The frame cannot be freed before this CPU acknowledges the shootdown, which it does not do
+            // between the access and this check.
             let is_stale = self.machine.generation(translation.frame) != translation.generation;
             assert!(
                 !is_stale,
@@ -331,8 +331,8 @@ mod tests {
 
     const WRITE: Protection = Protection::READ_WRITE;
 
-    /// Two CPUs use a space, of which pages 16 and 17 are mapped and page 16 is present. After `first` on one
-    /// CPU, the other loads page 17. Nothing but the entry orders the two.
+    /// Two CPUs use a space in which pages 16 and 17 are mapped, and page 16 is present. After `first` has run
+    /// on one CPU, the other CPU loads page 17. Nothing but the page-table entry orders the two.
     fn check<'m>(
         machine: &'m Hosted,
         before: impl FnOnce(&Processor<'m>, &Space<'m, Hosted>),

@@ -122,7 +122,7 @@ pub unsafe trait Format: Sync + 'static {
 /// Distinguishes entries of `prot_none` from [`ABSENT`].
 const PROT_NONE: u64 = 1 << 1;
 
-/// Set in entries of `flush_pending` in addition.
+/// Also set in entries of `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
 /// Decodes an entry that is not present to the hardware.
@@ -347,7 +347,7 @@ unsafe impl Format for AArch64 {
 mod tests {
     use super::*;
 
-    fn entries_say_what_they_were_made_of<F: Format>() {
+    fn entries_decode_to_what_they_encode<F: Format>() {
         for number in [0, 1, 0x1234_5678, (1 << 36) - 1] {
             let frame = Frame(number);
             assert_eq!(F::read(F::table(frame), 1), Entry::Table(frame));
@@ -375,10 +375,10 @@ mod tests {
 
     #[test]
     fn every_format_decodes_its_own_entries() {
-        entries_say_what_they_were_made_of::<X86_64>();
-        entries_say_what_they_were_made_of::<Sv39>();
-        entries_say_what_they_were_made_of::<Sv48>();
-        entries_say_what_they_were_made_of::<AArch64>();
+        entries_decode_to_what_they_encode::<X86_64>();
+        entries_decode_to_what_they_encode::<Sv39>();
+        entries_decode_to_what_they_encode::<Sv48>();
+        entries_decode_to_what_they_encode::<AArch64>();
     }
 
     /// Linux encodes user pages the same way: AArch64's `PAGE_READONLY` ends in `fc3`.

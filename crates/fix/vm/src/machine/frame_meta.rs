@@ -12,8 +12,8 @@ use crate::page::{Frame, Page};
 /// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory. CPUs that use
 /// adjacent frames do not share a line.
 ///
-/// It starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may take zeroed memory,
-/// aligned to 64 bytes, for an array of them.
+/// It starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may use zeroed memory,
+/// aligned to 64 bytes, as an array of metadata.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FrameMeta {
@@ -53,7 +53,7 @@ const OBJECT: u8 = 1;
 const DIRTY: u8 = 2;
 
 // SAFETY: only the exclusive owner of the frame writes the cells, or the holder of the lock of an entry that
-// maps it. Later readers synchronize with it by that lock.
+// maps it. Later readers synchronize with the writer through that lock.
 unsafe impl Sync for FrameMeta {}
 // SAFETY: as for `Sync`; the origin is an opaque handle, never dereferenced here.
 unsafe impl Send for FrameMeta {}

@@ -69,8 +69,8 @@ impl FramePool {
             return unsafe { machine.free(&[frame]) };
         }
         if self.free.len() == 2 * BATCH {
-            // SAFETY: frames of the pool are allocated, and their callers of `free` guaranteed that no CPU
-            // can access them.
+            // SAFETY: frames of the pool are allocated, and the callers of `free` guaranteed that no CPU can
+            // access them.
             unsafe { machine.free(&self.free[BATCH..]) };
             self.free.truncate(BATCH);
         }

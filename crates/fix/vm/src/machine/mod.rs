@@ -30,16 +30,17 @@ use crate::page::{Frame, Pages};
 ///   which starts as [`FrameMeta::default`] or as zeroed memory.
 /// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
-/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, as this crate writes
-///   them as atomics.
+/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, because this crate
+///   writes them as atomics.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
-/// * [`wait_while`](Machine::wait_while) must not return before `condition` was false, and must not call it
-///   again after that: locks are built on it.
+/// * [`wait_while`](Machine::wait_while) must not return before `condition` was false, and must not call
+///   `condition` again after that: locks are built on this function.
 /// * The CPUs must interpret entries as the [format](Machine::Format) does.
 /// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must cover what the CPUs require.
 /// * [`MAY_DROP_ACTIVE`](Machine::MAY_DROP_ACTIVE) may be true only if no CPU uses the tables of a dropped
-///   space, or anything cached of it, as for an MMU in software that borrows the space for each access.
+///   space, or translations cached from them. An MMU in software that borrows the space for each access is an
+///   example.
 /// * [`begin_root`](Machine::begin_root) must write only to the kernel's half of the table.
 /// * [`epoch`](Machine::epoch) must return one domain for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
@@ -66,8 +67,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// The maximum number of CPUs, numbered from 0.
     fn cpus(&self) -> usize;
 
-    /// Allocates frames with arbitrary content into the front of `frames`. Returns how many; fewer than the
-    /// slice holds means that memory is exhausted.
+    /// Allocates frames with arbitrary content into the front of `frames`, and returns their number. If it is
+    /// less than the length of the slice, memory is exhausted.
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
     /// Frees frames.

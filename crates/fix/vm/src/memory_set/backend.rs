@@ -5,7 +5,7 @@ use memory_addr::MemoryAddr;
 /// Changes page tables for the areas of a [`MemorySet`](super::MemorySet), each of which has a backend of its
 /// own. If an area is split, each part gets a clone.
 pub trait MappingBackend: Clone {
-    /// Addresses.
+    /// The type of addresses.
     type Addr: MemoryAddr;
     /// The flags of an area, such as the allowed accesses.
     type Flags: Copy;

@@ -1,12 +1,13 @@
-//! The interface of the crate [memory_set] 0.4, for kernels that are written against it, as ArceOS is.
+//! The interface of the crate [memory_set] 0.4, for kernels that use it today, such as ArceOS. They change one
+//! line:
 //!
 //! ```
 //! // use memory_set::{MappingBackend, MemoryArea, MemorySet};
 //! use knee_vm::memory_set::{MappingBackend, MemoryArea, MemorySet};
 //! ```
 //!
-//! is the only change that such a kernel needs: names, signatures and results are the same. A kernel can move
-//! from memory_set to knee-vm in three steps, and it runs after each of them.
+//! Names, signatures and results are the same. A kernel can move from memory_set to knee-vm in three steps,
+//! and it runs after each of them.
 //!
 //! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas above the kernel's own
 //!    page tables. `unmap` and `protect` visit only the areas that overlap their range, and not all areas.
@@ -14,7 +15,7 @@
 //!    then manages tables, frames, copy-on-write and shootdowns. So page faults go to
 //!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set. Neither do `fork`
 //!    and `populate`.
-//! 3. **Without the set.** A [`Space`](crate::Space) records what is mapped itself. The set takes `&mut self`
+//! 3. **Without the set.** A [`Space`](crate::Space) itself records what is mapped. The set takes `&mut self`
 //!    for every change and so needs a lock, which does not scale. Without the set, this lock is gone:
 //!    [`map_anywhere`](crate::Space::map_anywhere) replaces `find_free_area` and `map`, and
 //!    [`query`](crate::Space::query) replaces `find`.
@@ -35,7 +36,7 @@
 //! let mut set = MemorySet::new();
 //! let area = MemoryArea::new(va!(0x10_0000), 0x4000, Protection::READ_WRITE, Anonymous::default());
 //! set.map(area, &mut table, false).unwrap();
-//! cpu.store(&*space, VirtAddr(0x10_2000), 42).unwrap(); // The CPU faults; the set is not asked.
+//! cpu.store(&*space, VirtAddr(0x10_2000), 42).unwrap(); // The CPU faults; the handler does not use the set.
 //! set.unmap(va!(0x10_1000), 0x2000, &mut table).unwrap();
 //! assert_eq!(set.len(), 2);
 //! assert!(cpu.load(&*space, VirtAddr(0x10_2000)).is_err());
@@ -43,8 +44,8 @@
 //! ```
 //!
 //! # What differs
-//! * `unmap` calls the backends of several areas in the order of addresses; memory_set calls those of whole
-//!   areas first.
+//! * `unmap` calls the backends of several areas in ascending order of address; memory_set unmaps whole areas
+//!   first.
 //! * If a backend cannot unmap a whole area, the result is [`MappingError::BadState`]; memory_set panics.
 //!   Areas that were unmapped before it are gone from the set, and the others remain.
 //! * [`MemorySet::find_free_area`] never returns an area that ends beyond the limit; memory_set checks only

@@ -9,7 +9,7 @@ use super::area::MemoryArea;
 use super::backend::MappingBackend;
 use super::{MappingError, MappingResult};
 
-/// The areas of an address space, of which no two overlap.
+/// The areas of an address space. No two of them overlap.
 pub struct MemorySet<B: MappingBackend> {
     /// Areas by their first address.
     areas: BTreeMap<B::Addr, MemoryArea<B>>,
@@ -31,7 +31,7 @@ impl<B: MappingBackend> MemorySet<B> {
         self.areas.is_empty()
     }
 
-    /// All areas, in the order of addresses.
+    /// Iterates over the areas, in ascending order of address.
     pub fn iter(&self) -> impl Iterator<Item = &MemoryArea<B>> {
         self.areas.values()
     }
@@ -54,12 +54,10 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 
     /// Finds `size` free bytes within `limit`, and returns their address: the lowest possible multiple of
-    /// `align` that is not below `hint`. `size` must be a multiple of `align`, too.
+    /// `align` that is not below `hint`. Returns `None` if there is none, if `size` is not a multiple of
+    /// `align`, or if `align` is 0.
     ///
-    /// The time is linear in the number of areas that it passes.
-    ///
-    /// # Panics
-    /// If `align` is 0.
+    /// The time is linear in the number of areas between `hint` and the result.
     pub fn find_free_area(
         &self,
         hint: B::Addr,
@@ -87,12 +85,12 @@ impl<B: MappingBackend> MemorySet<B> {
         Some(start)
     }
 
-    /// Maps an area. With `unmap_overlap`, first unmaps what it overlaps.
+    /// Maps an area. With `unmap_overlap`, first unmaps the parts of other areas that it overlaps.
     ///
     /// # Errors
     /// [`MappingError::InvalidParam`] if it is empty, [`MappingError::AlreadyExists`] if it overlaps an area
-    /// and `unmap_overlap` is false, [`MappingError::BadState`] if the backend failed to map it or to unmap
-    /// what it overlaps.
+    /// and `unmap_overlap` is false, [`MappingError::BadState`] if a backend failed to map it or to unmap an
+    /// area that it overlaps.
     pub fn map(
         &mut self,
         area: MemoryArea<B>,
@@ -118,7 +116,7 @@ impl<B: MappingBackend> MemorySet<B> {
     ///
     /// # Errors
     /// [`MappingError::InvalidParam`] if the end of the range overflows, [`MappingError::BadState`] if a
-    /// backend failed to unmap its part: the areas from there on remain.
+    /// backend failed to unmap its part: that area and all later ones remain.
     pub fn unmap(
         &mut self,
         start: B::Addr,
@@ -134,7 +132,7 @@ impl<B: MappingBackend> MemorySet<B> {
     /// Unmaps all areas.
     ///
     /// # Errors
-    /// [`MappingError::BadState`] if a backend failed to unmap its area, which remains, as do those after it.
+    /// [`MappingError::BadState`] if a backend failed to unmap its area: that area and all later ones remain.
     pub fn clear(&mut self, page_table: &mut B::PageTable) -> MappingResult {
         while let Some(first) = self.areas.first_entry() {
             let area = first.get();
@@ -158,13 +156,13 @@ impl<B: MappingBackend> MemorySet<B> {
     ) -> MappingResult {
         self.change(start, size, |part| {
             let Some(flags) = update_flags(part.flags()) else { return Ok(Becomes::Same) };
-            // As in memory_set: backends return false if no page is present.
+            // The result is ignored, as in memory_set: lazy backends return false if no page is present.
             let _ = part.backend().protect(part.start(), part.size(), flags, page_table);
             Ok(Becomes::With(flags))
         })
     }
 
-    /// Calls `with` with the part of each area within the range, in the order of addresses.
+    /// Calls `with` with the part of each area within the range, in ascending order, and applies its result.
     fn change(
         &mut self,
         start: B::Addr,
@@ -177,7 +175,7 @@ impl<B: MappingBackend> MemorySet<B> {
             && let Some(area) = self.first_in(rest)
         {
             let flags = area.flags();
-            let part = area.part(rest, flags).expect("it has an address of the range");
+            let part = area.part(rest, flags).expect("the area overlaps the range");
             let (first, part_range) = (area.start(), part.va_range());
             let left = area.part(AddrRange::new(first, part_range.start), flags);
             let right = area.part(AddrRange::new(part_range.end, area.end()), flags);

@@ -115,7 +115,7 @@ fn a_space_that_is_not_being_forked_was_flushed_on_all_cpus() {
     );
 }
 
-/// A page, and the ticks of two CPUs that may use it.
+/// A page, and the ticks of the only CPU that may use it.
 struct Ticking {
     ticks: Ticks,
     on: CpuSet,
@@ -125,7 +125,7 @@ struct Ticking {
 const ABSENT: u64 = 0;
 const PRESENT: u64 = 1;
 
-/// A CPU that uses the page while its TLB has it.
+/// Uses the page if it is in the table or, as `is_known` says, in the CPU's TLB.
 fn use_page(shared: &Shared<Ticking>, is_known: &mut bool) {
     *is_known |= shared.part.entry.load(Acquire) == PRESENT;
     if *is_known {
@@ -159,7 +159,7 @@ fn a_page_is_unused_when_all_cpus_have_ticked() {
         let mut is_known = false;
         use_page(other, &mut is_known);
         other.part.ticks.tick(0, || {
-            // It uses its cached translation until the flush.
+            // The CPU uses its cached translation until the flush.
             use_page(other, &mut is_known);
             is_known = false;
         });
@@ -366,7 +366,7 @@ fn attach(attachments: &Attachments) -> NonNull<Attachment> {
     new
 }
 
-/// Returns whether it was the last reference to the object.
+/// Detaches and frees an attachment. Returns whether it had the last reference to the object.
 fn detach(attachments: &Attachments, old: NonNull<Attachment>) -> bool {
     // SAFETY: `attach` has attached it, and it came from a box.
     unsafe {

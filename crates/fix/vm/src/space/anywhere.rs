@@ -108,7 +108,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !part.is_empty()
                     && let Err(error) = self.map(cpu, part, protection)
                 {
-                    // Best effort: if memory runs out here as well, guards stay mapped, which are not
+                    // Best effort: if memory runs out here as well, guards stay mapped. They are not
                     // charged.
                     for (part, _) in parts[..place].iter().filter(|(part, _)| !part.is_empty()) {
                         let _ = self.unmap(cpu, *part);
@@ -145,7 +145,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Takes a range that is probably free out of this CPU's arena, or takes new slices.
+    /// Takes a range that is probably free from this CPU's arena, or takes new slices.
     #[inline]
     fn candidate(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
         // SAFETY: `anywhere` has checked that the CPU belongs to the space's machine.
@@ -156,7 +156,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Maps `count` pages in `range`, and returns the rest of it to the CPU's arena. Returns `None` if some
-    /// of the pages are occupied, by a mapping at a fixed address; the arena has the gaps of `range` then.
+    /// of the pages are occupied, by a mapping at a fixed address. The arena then has the gaps of `range`.
     #[inline]
     fn map_within(
         &self,
@@ -201,7 +201,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);
         // An unmap of a large, sparse range, which only makes sure that nothing is mapped there, also covers
-        // addresses that other arenas have in their lists.
+        // addresses that other arenas have in their lists. Such a range is not listed.
         let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
         if is_whole {
             self.give(cpu, pages);

@@ -8,7 +8,7 @@
 //! The lists are hints. A listed range may be mapped, because programs may map at addresses of their choice,
 //! and a free range may be in no list. An operation that takes a range maps it, or finds it occupied and
 //! tries another. A search of the whole space finds free ranges that are in no list. So a list that cannot
-//! grow drops ranges, and nothing here can fail.
+//! grow may drop ranges, and nothing here can fail.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -27,8 +27,8 @@ use crate::page::{BITS, ENTRIES, Page, Pages};
 /// Pages of a slice: the span of a branch just above the leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
 
-/// Pages at the start that are never chosen, so that small offsets from a null pointer fault. As many as
-/// Linux' `mmap_min_addr` keeps free.
+/// The first page that may be chosen. The pages below stay free, so that small offsets from a null pointer
+/// fault: as many as Linux' `mmap_min_addr` keeps free.
 const LOWEST: Page = Page(16);
 
 /// Ranges of up to this many pages have one list per size: an unmapped range then fits the next mapping of
@@ -38,7 +38,7 @@ const EXACT: usize = 32;
 /// Size classes: [`EXACT`] of one size each, then one per power of two.
 const CLASSES: usize = 64;
 
-/// Ranges of a class that a search examines, as some may be too small.
+/// The most ranges of a class that a search examines: some of them may be too small.
 const LOOKS: usize = 8;
 
 /// The most ranges that an arena holds: 96 KiB of entries.
@@ -95,7 +95,7 @@ pub(crate) struct Arena {
     heads: [u32; CLASSES],
     /// Head of the list of vacant entries.
     vacant: u32,
-    /// Ranges listed since adjacent ranges were last merged.
+    /// Number of ranges listed since adjacent ranges were last merged.
     listed: usize,
     entries: Vec<Entry>,
     /// Lazily unmapped ranges, which are free once all CPUs have ticked. Oldest first.
@@ -214,7 +214,7 @@ impl Arena {
         self.used |= 1 << class;
     }
 
-    /// Makes an entry vacant. Returns false if there is no memory.
+    /// Adds a vacant entry. Returns false if there is no memory.
     #[cold]
     fn grow(&mut self) -> bool {
         if self.entries.len() == MOST {
@@ -420,7 +420,7 @@ mod tests {
         for page in [20, 30, 10] {
             assert_eq!(arena.take(3), Some(Pages::new(Page(page), 3)));
         }
-        assert_eq!(arena.take(3), Some(Pages::new(Page(40), 4)), "then a larger one");
+        assert_eq!(arena.take(3), Some(Pages::new(Page(40), 4)), "the larger range is last");
         assert_eq!(arena.take(1), None);
     }
 

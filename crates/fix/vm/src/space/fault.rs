@@ -50,7 +50,7 @@ enum Step<'a, 'm, M: Machine> {
 struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
-    /// TLBs may hold it.
+    /// TLBs may hold the frame.
     is_known: bool,
     attributes: Attributes,
 }
@@ -75,7 +75,7 @@ impl<'m, M: Machine> Space<'m, M> {
             // If a table was added as well, a CPU that has cached its absence faults once more.
             (_, Before::Absent | Before::Less) => Flush::Range(page),
             (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
-            // The stale entry may be one of a table above, which another CPU has changed.
+            // The stale entry may be a non-leaf entry above, which another CPU has changed.
             (_, Before::Enough) => Flush::Tables(page),
         };
         if !is_mutant!("fault_no_flush") {
@@ -100,7 +100,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Makes this space the origin of the present anonymous pages in `pages`. Copies shared pages that have
-    /// another origin; with `alone`, also copies those that have this one.
+    /// another origin; with `alone`, copies all shared pages.
     pub(crate) fn collapse_to_self(
         &self,
         cpu: &Cpu<'m, M>,
@@ -133,7 +133,7 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Runs `step` until it is done. Between attempts it refills the pool, waits, or has a page read.
+    /// Runs `step` until it is done. Between attempts, refills the pool, waits, or has the pager read a page.
     #[inline]
     fn drive_fault<'a>(
         &'a self,
@@ -227,7 +227,7 @@ impl<'m, M: Machine> Space<'m, M> {
     unsafe fn begin_cow_break<'a>(&self, entry: &AtomicU64, shared: Shared<'a>) -> Step<'a, 'm, M> {
         let Shared { leaf, frame, is_known, .. } = shared;
         // All CPUs must flush the old page before any of them can access the copy. Otherwise one CPU could
-        // see what another has written to the copy while a third still reads the old page.
+        // see another CPU's write to the copy while a third CPU still reads the old page.
         entry.store(M::Format::flush_pending(frame), Relaxed);
         leaf.flush_pending().set(leaf.flush_pending().get() + 1);
         leaf.present().set(leaf.present().get() + u32::from(!is_known));
@@ -259,13 +259,13 @@ impl<'m, M: Machine> Space<'m, M> {
         } else {
             // SAFETY: the new frame is ours. The old one stays allocated: an operation that takes it out of
             // the object waits until the leaf is flushed. Spaces that map it shared may write to it
-            // meanwhile. Programs do so by atomics or outside of the language ([`Machine`]), so `copy_words`
-            // reads it by atomics as well.
+            // meanwhile. Programs do so with atomics or outside of the language ([`Machine`]), so `copy_words`
+            // reads it with atomics as well.
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
         leaf.lock(self.machine.epoch().platform());
-        let entries = leaf.table().expect("the leaf holds the entry");
+        let entries = leaf.table().expect("the leaf has the entry's table");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
         // that finds the frame finds the copied content.
         let new = M::Format::page_or_prot_none(own, attributes.protection);

@@ -26,7 +26,7 @@ struct Size {
     nodes: Nodes,
     /// Branches with extents, counted by the binary logarithm of the capacity that the extents require.
     copies: [usize; usize::BITS as usize / 2],
-    /// The most page states that any leaf uses.
+    /// The most distinct attributes that the pages of any leaf have.
     kinds: usize,
     backings: Marked,
 }
@@ -107,7 +107,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all nodes are. If `is_own`, all pages have this space as
-            // origin: the caller has collapsed earlier pages, and later ones begin with it.
+            // origin: the caller has collapsed earlier pages, and later pages have this origin from the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);
@@ -122,7 +122,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Largest first, with cumulative counts: a smaller request may use a larger list that is left
+            // Largest first, with cumulative counts: a smaller request may use a larger latch that is left
             // over.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
@@ -137,7 +137,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Some(Err(error))),
             };
-            // Attachments make the copy visible to other CPUs, which wait for this lock until it is
+            // Attachments make the copy visible to other CPUs, which wait for this lock until the copy is
             // complete.
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().lock(platform);

@@ -21,9 +21,9 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     /// may still access the pages, with the old permissions, until each has [ticked](crate::Ticks::tick), or
     /// is interrupted once for 32 ranges that a CPU has unmapped. Forks of the space inherit the setting.
     ///
-    /// This weakens only the guarantee of `unmap`: another CPU's access after the unmap may not fault at
-    /// once, and what it writes is lost. The CPU that unmaps flushes its own TLB at once. Until all CPUs
-    /// have flushed, the frames are not reused, and count as [resident](Space::resident). Mapping such a
+    /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs may
+    /// still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once. Until all
+    /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). Mapping such a
     /// page again, or changing it otherwise, interrupts all CPUs first, so no CPU finds old content there.
     ///
     /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
@@ -69,7 +69,7 @@ impl<'m, M: LazyMachine> Space<'m, M> {
 impl<'m, M: Machine> Space<'m, M> {
     fn settle_in(&self, cpu: &Cpu<'m, M>, pages: Pages) {
         let done = self.tree().locked(cpu, pages, |_, _| Ok(()));
-        debug_assert!(done.is_ok(), "it allocates nothing");
+        debug_assert!(done.is_ok(), "the step needs no memory");
     }
 
     fn with_lingering<R>(
@@ -81,8 +81,8 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { self.arenas.with(cpu, |arena| with(&mut arena.lingering)) }
     }
 
-    /// The ticks by which these pages may be unmapped lazily, provided that they are anonymous. Also frees
-    /// this CPU's earlier ranges that all CPUs have flushed.
+    /// The ticks for a lazy unmap of these pages, or `None` if the unmap should be synchronous. Does not check
+    /// that the pages are anonymous. Also frees this CPU's earlier ranges that all CPUs have flushed.
     pub(super) fn lazy_ticks(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<&Ticks> {
         let ticks = self.tree().ticks()?;
         if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all)) {
@@ -96,7 +96,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.settle_in(cpu, one.pages);
             self.give_range(cpu, one.pages, one.mapped);
         }
-        // A large unmap may free tables as well.
+        // A large unmap is synchronous, because it may free tables.
         let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_single_cpu(cpu.number());
         let has_room = || self.with_lingering(cpu, |all| all.try_reserve(1).is_ok());
         (is_little && has_room()).then_some(ticks)

@@ -2,13 +2,13 @@
 //!
 //! A space that is forked shares its pages with the copy until one of them writes. Each page has an
 //! *origin*, which is the space that first had it, and a page number there, which is the same in copies. All
-//! spaces that may have pages of an origin are attached to it, once each and not once per mapping or page.
-//! To find a page's sharers, one searches the page tables of these spaces (DragonFly 2019, `vm_map_backing`;
-//! here, a whole space is one backing).
+//! spaces that may have pages of an origin are attached to it, once per space, not once per mapping or page.
+//! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (DragonFly
+//! 2019, `vm_map_backing`; here, a whole space is one backing).
 //!
-//! A copy of a copy of a copy has pages of all of their origins. To bound such chains, a space that has
-//! reached the limit collapses them before it is forked again: it copies shared pages of other origins, and
-//! becomes the origin of the rest (`vm_fault_collapse`).
+//! A copy of a copy may have pages of the origins of both. To bound such chains, a space that has reached the
+//! limit collapses its chain before it is forked again: it copies shared pages of other origins, and becomes
+//! the origin of the rest (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -47,7 +47,7 @@ pub(crate) struct OriginLink {
 #[derive(Debug)]
 pub(crate) struct Lineage {
     own: NonNull<Origin>,
-    /// The first links to the space's own origin. Protected by the lock of the root.
+    /// The first entry links to the space's own origin. Protected by the lock of the root.
     links: UnsafeCell<[Option<NonNull<OriginLink>>; MOST]>,
 }
 

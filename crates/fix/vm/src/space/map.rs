@@ -33,7 +33,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Maps the pages of `object` from `first` on at these pages, where nothing may be mapped yet. The
-    /// object need not have its pages yet, but an access faults until it does.
+    /// object may be shorter: an access beyond its end fails until the object has grown.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -117,8 +117,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Discards the content of these pages and frees their frames: `MADV_DONTNEED`. Skips pages that are not
-    /// mapped. The next access to an anonymous page finds zeros, and one to a page of an object finds the
-    /// object's content.
+    /// mapped. The next access to an anonymous page finds zeros, and the next access to a page of an object
+    /// finds the object's content.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -134,15 +134,15 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, as if each was read in ascending order: `MADV_POPULATE_READ`. All of them
-    /// must be mapped. Anonymous pages that are not shared also become writable, if their protection allows
-    /// it. An empty range is a no-op.
+    /// Makes these pages present, as if a program read each of them in ascending order: `MADV_POPULATE_READ`.
+    /// All pages must be mapped. Anonymous pages that are not shared also become writable, if their protection
+    /// allows it. An empty range is a no-op.
     ///
     /// # Errors
     /// The error of the first page that cannot be read; the pages before it are present then.
     /// [`Fault::Unmapped`] if the page is not mapped (`ENOMEM`), [`Fault::AccessDenied`] if it may not be
-    /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`). Also if there is no memory, or
-    /// the pager fails or asks to [retry](Fault::Retry).
+    /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`), [`Fault::OutOfMemory`],
+    /// [`Fault::PagerFailed`] and [`Fault::Retry`].
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         // No flush: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
@@ -209,7 +209,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Takes the present pages among these out of the tables of a locked node and of those below.
+/// Takes the present pages among these out of the tables of a locked node and its descendants.
 fn take_below<M: Machine>(
     machine: &M,
     node: NodeRef<'_>,

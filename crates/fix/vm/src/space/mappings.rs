@@ -48,7 +48,7 @@ impl Mapping {
         Mapping { pages, protection: attributes.protection, object }
     }
 
-    /// Whether `next` is the same mapping, at the pages that follow.
+    /// Whether `next` continues this mapping at the pages that follow.
     fn is_continued_by(&self, next: &Mapping) -> bool {
         let first = |object: MappedObject| object.first.wrapping_add(self.pages.count());
         let object = self.object.map(|object| MappedObject { first: first(object), ..object });
@@ -58,13 +58,13 @@ impl Mapping {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Iterates over what is mapped, in ascending order: `/proc/PID/maps`. [Guards](Protection::GUARD) are
-    /// included. Neighbours that differ in nothing are one mapping, however they were made.
+    /// Iterates over the mappings, in ascending order: `/proc/PID/maps`. [Guards](Protection::GUARD) are
+    /// included. Adjacent pages that continue one mapping are listed as one, however they were mapped.
     ///
     /// The iterator holds no lock between its steps, so other CPUs, and the caller, may change the space
-    /// meanwhile. Mappings that nobody changes are listed exactly. Of those that somebody changes, each
-    /// listed page was mapped as reported at some moment of the iteration, and parts of one mapping may be
-    /// of different moments. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
+    /// meanwhile. Mappings that nobody changes are listed exactly. If a mapping is changed, each listed page
+    /// was mapped as reported at some moment of the iteration, but the moments of two pages may differ. No
+    /// page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -107,7 +107,7 @@ impl<'m, M: Machine> Space<'m, M> {
             let _guard = cpu.pin();
             let root = NodeRef::Branch(self.tree().root());
             rest.start = first_mapped(root, *rest, cpu.platform())?.start;
-            // Found without the locks that keep a backing alive: look again with them.
+            // The search did not hold the locks that keep a backing alive: look the page up again under them.
             let locked = self.tree().lock_pages(self.machine, Pages::new(rest.start, 1));
             if let Some((pages, attributes)) = run_at(locked.top, *rest) {
                 rest.start = pages.end;

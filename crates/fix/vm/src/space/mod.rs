@@ -136,12 +136,12 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Removes the CPU from the shootdown set, until it is [activated](Space::activate) again. Operations
-    /// that start later do not interrupt it. One that is already in progress still may, and must be
-    /// acknowledged.
+    /// that start later do not interrupt it. An operation that is already in progress may still do so, and the
+    /// CPU must acknowledge its shootdown.
     ///
     /// # Safety
     /// The CPU must have loaded another table and flushed everything that it has cached of this one. It must
-    /// have no entries left under a PCID or ASID that it would use once it is activated again.
+    /// have no entries left under a PCID or ASID that it will use after it is activated again.
     pub unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().deactivate(cpu.number());
@@ -192,8 +192,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Calls `with` for each space that has the frame of `page`, with the number of the space and the page
-    /// there: this space and those related to it by forks, while nobody has written. Does nothing for pages
-    /// of [objects](crate::Object::mappings).
+    /// there. These are this space, and the spaces related to it by forks until one of them writes to the
+    /// page. Does nothing for pages of [objects](crate::Object::mappings).
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -285,8 +285,8 @@ impl<M: Machine> Drop for Space<'_, M> {
         let mut marked = Marked::default();
         // SAFETY: `drop` has exclusive access to the space, so its mappings do not change.
         unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
-        // Once the backings are detached, operations that take pages out of an object no longer visit this
-        // tree.
+        // Remove the PTEs of object pages first: once the backings are detached, operations that take pages out
+        // of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
                 for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
@@ -300,8 +300,8 @@ impl<M: Machine> Drop for Space<'_, M> {
         drop(locked);
         let mut backings = marked.into_backings();
         while let Some(backing) = backings.pop() {
-            // SAFETY: nobody uses the space or its mappings any more: no CPU is active in it, or it is one
-            // that uses nothing of dropped spaces.
+            // SAFETY: nobody uses the space or its mappings any more: no CPU is active in it, or the machine's
+            // CPUs use nothing of dropped spaces.
             unsafe { Backing::detach(backing, self.machine) };
         }
         // SAFETY: `drop` has exclusive access to the space.

@@ -31,7 +31,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// [`unmap`](Space::unmap) keeps tables unless it unmaps 1 GiB or more: pages are often mapped again
     /// soon at the same place, and most of the cost would then be allocating and freeing tables. An embedder
-    /// calls this when memory is scarce, like Linux its shrinkers.
+    /// calls this when memory is scarce, as Linux calls its shrinkers.
     pub fn prune(&self, cpu: &Cpu<'m, M>, pages: Pages) -> u64 {
         self.check_cpu(cpu);
         let pages = pages.and(self.pages());
@@ -49,7 +49,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             Ok(())
         });
-        debug_assert!(done.is_ok(), "it allocates nothing");
+        debug_assert!(done.is_ok(), "the step needs no memory");
         if !pruned.pages.is_empty() {
             // CPUs may be walking these tables, or have them in their page-walk caches.
             let flush = match is_mutant!("prune_keeps_tables") {

@@ -265,7 +265,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !meta.is_object() {
                     meta.set_origin(self.lineage.own(), there(page));
                 }
-                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("was added");
+                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("the leaf exists");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });

@@ -29,7 +29,7 @@ impl<'t> Unmapping<'t> {
         Unmapping { gather, backings: Backings::default() }
     }
 
-    /// As [`TlbGather::linger`], but returns `None` if a backing must be detached.
+    /// Like [`TlbGather::linger`], but returns `None` if a backing must be detached.
     fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_backings = !self.backings.is_empty() && !is_mutant!("objects_linger");
         if has_backings { None } else { self.gather.linger(tree, cpu) }
@@ -58,7 +58,7 @@ fn detach_all<M: Machine>(mut backings: Backings, tree: &Tree, cpu: &Cpu<'_, M>)
         if backing_of.has_gone_in_parts() && !is_mutant!("no_wait_for_parts") {
             // Other CPUs may have unmapped parts of it, and still wait for their flushes.
             let waited = tree.locked(cpu, backing_of.pages(), |_, _| Ok(()));
-            debug_assert!(waited.is_ok(), "it allocates nothing");
+            debug_assert!(waited.is_ok(), "the step needs no memory");
         }
         // SAFETY: nothing is mapped by the backing, and all CPUs have flushed its pages.
         unsafe { Backing::detach(backing, cpu.machine()) };

@@ -1,4 +1,4 @@
-//! TLB gathers: translations that were removed from tables and may still be in TLBs, as Linux's
+//! TLB gathers: translations that were removed from tables and may still be in TLBs, like Linux's
 //! `mmu_gather`.
 
 use core::ptr::NonNull;
@@ -18,8 +18,8 @@ use crate::tree::node::Leaf;
 /// sends a shootdown at once.
 const MOST_LINGERING: usize = 64;
 
-/// Pages that CPUs have to flush, their leaves, and a list, linked through frame metadata, of the frames
-/// to free after the flush.
+/// Pages that CPUs have to flush, their leaves, and a list of the frames to free after the flush, which is
+/// linked through frame metadata.
 ///
 /// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
 /// IPI. Therefore each leaf has a flag that it is being flushed, and an operation that is about to
@@ -32,17 +32,17 @@ pub(crate) struct TlbGather<'t> {
     leaves: Option<NonNull<Leaf>>,
     /// The destination of moved pages.
     arriving: Option<Pages>,
-    /// Entries may [linger](Leaf::flush_pending_in) until CPUs have ticked by these.
+    /// If set, entries may [linger](Leaf::flush_pending_in) until all CPUs have ticked.
     ticks: Option<&'t Ticks>,
     /// Number of entries left flush-pending.
     lingering: usize,
-    /// The latest ticket of the lingering entries, by which ticks tell that CPUs have flushed.
+    /// The latest ticket of the lingering entries. A CPU whose last tick is later has flushed them.
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
     /// All CPUs have ticked since the unmap: no shootdown is needed.
     is_forgotten: bool,
-    /// Number of removed entries of objects' frames, which this gather must not free.
+    /// Number of removed entries that mapped frames of objects, which this gather must not free.
     objects: u64,
 }
 
@@ -73,10 +73,10 @@ impl<'t> TlbGather<'t> {
         TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
 
-    /// Records that the entry of `page` changes. The leaf must be locked, and not being flushed for
-    /// others.
+    /// Records that the entry of `page` changes. The leaf must be locked, and no other operation may be
+    /// flushing it.
     fn flush(&mut self, leaf: &Leaf, page: Page) {
-        // SAFETY: the caller has locked the leaf, which is not being flushed for others.
+        // SAFETY: the caller has locked the leaf, and no other operation is flushing it.
         self.leaves = unsafe { leaf.begin_flush(self.leaves) };
         if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
             return;
@@ -85,13 +85,13 @@ impl<'t> TlbGather<'t> {
         self.pages.end = self.pages.end.max(page + 1);
     }
 
-    /// Removes the present pages among `pages` from a leaf's table. The leaf must be locked, and not
-    /// being flushed for others.
+    /// Removes the present pages among `pages` from a leaf's table. The leaf must be locked, and no other
+    /// operation may be flushing it.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
         self.take_if(machine, leaf, pages, |_, _| true);
     }
 
-    /// As [`take`](TlbGather::take), for the pages for which `wanted` returns true.
+    /// Like [`take`](TlbGather::take), but only for pages for which `wanted` returns true.
     #[inline]
     pub(crate) fn take_if<M: Machine>(
         &mut self,
@@ -110,9 +110,9 @@ impl<'t> TlbGather<'t> {
             let is_shared = meta.is_shared() && !is_mutant!("takes_shared_at_once");
             let lingers = self.ticks.is_some() && self.lingering < MOST_LINGERING;
             if !is_object && (is_shared || lingers) {
-                // A shared frame must not go on our list, whose link another space may be using, and its
-                // last owner must not free it before our shootdown completes. The flush-pending entry
-                // keeps its reference until then. Lazy unmaps use no list.
+                // A shared frame must not go on our list, because another space may be using its link. Nor
+                // may its last owner free it before our shootdown completes: the flush-pending entry keeps a
+                // reference until then. Lazy unmaps use no list.
                 self.is_shared |= is_shared;
                 self.lingering += 1;
                 entry.store(M::Format::flush_pending(frame), Relaxed);
@@ -132,7 +132,7 @@ impl<'t> TlbGather<'t> {
             }
         }
         if let Some(ticks) = self.ticks.filter(|_| !self.is_shared) {
-            // Read after the entries were removed, so that the ticket covers all of them.
+            // Take the ticket after the entries were removed, so that it covers all of them.
             self.ticket = ticks.ticket();
             for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
                 machine.frame_meta(frame).set_ticket(self.ticket);
@@ -140,8 +140,8 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked,
-    /// and not being flushed for others. The frame must not be shared, unless it is an object's. The gather
+    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked, and no
+    /// other operation may be flushing them. The frame must not be shared, unless it is an object's. The gather
     /// must contain only moves.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
@@ -150,7 +150,7 @@ impl<'t> TlbGather<'t> {
         frame: Frame,
     ) {
         let (Some(from_entries), Some(to_entries)) = (leaf.table(), to.table()) else {
-            unreachable!("both have tables");
+            unreachable!("both leaves have tables");
         };
         from_entries[leaf.slot(page)].store(ABSENT, Relaxed);
         leaf.present().set(leaf.present().get() - 1);
@@ -159,7 +159,7 @@ impl<'t> TlbGather<'t> {
         to_entries[to.slot(new)].store(M::Format::flush_pending(frame), Relaxed);
         to.present().set(to.present().get() + 1);
         to.flush_pending().set(to.flush_pending().get() + 1);
-        // SAFETY: the leaf is locked, and not being flushed for others.
+        // SAFETY: the leaf is locked, and no other operation is flushing it.
         self.leaves = unsafe { to.begin_flush(self.leaves) };
         let arriving = self.arriving.get_or_insert(Pages::new(new, 1));
         (arriving.start, arriving.end) = (arriving.start.min(new), arriving.end.max(new + 1));
@@ -183,7 +183,7 @@ impl<'t> TlbGather<'t> {
                 // Mapped read-only: the next write fault decides whether the page is writable.
                 protection = protection.difference(Protection::WRITE);
             }
-            // Relaxed: the full fence of the shootdown is between the content of the page and this store.
+            // Relaxed: the full fence of the shootdown comes between the stores to the page and this store.
             entry.store(M::Format::page_or_prot_none(frame, protection), Relaxed);
             leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         }
@@ -216,7 +216,7 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Write-protects the present pages of a leaf for a fork, and shares their frames. Calls `share` with
-    /// each slot and the entry that the copy gets. The leaf as with [`take`](TlbGather::take).
+    /// each slot and the entry that the copy gets. The leaf must be locked as for [`take`](TlbGather::take).
     pub(crate) fn share<M: Machine>(
         &mut self,
         machine: &M,
@@ -226,7 +226,7 @@ impl<'t> TlbGather<'t> {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         for (slot, entry) in entries.iter().enumerate() {
             let new = match M::Format::read(entry.load(Relaxed), 0) {
-                // An object's frame stays writable in both if the mapping is shared.
+                // An object's frame stays writable in both spaces if the mapping is shared.
                 Entry::Page { frame, protection, .. } if machine.frame_meta(frame).is_object() => {
                     M::Format::page(frame, protection)
                 }
@@ -237,7 +237,8 @@ impl<'t> TlbGather<'t> {
                     machine.frame_meta(frame).share();
                     let new = M::Format::page(frame, protection.difference(Protection::WRITE));
                     if protection.contains(Protection::WRITE) {
-                        // No mutant: a model of a fork on an asymmetric platform takes minutes.
+                        // No mutant for this Release: a model of a fork on an asymmetric platform takes
+                        // minutes.
                         entry.store(new, Release);
                         if !is_mutant!("fork_no_flush") {
                             self.flush(leaf, leaf.span().start + slot as u64);
@@ -256,7 +257,8 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Restricts the present pages among `pages`. `allowed` maps a page, its frame and its current
-    /// protection to the protection that is still permitted. The leaf as with [`take`](TlbGather::take).
+    /// protection to the protection that is still permitted. The leaf must be locked as for
+    /// [`take`](TlbGather::take).
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -284,8 +286,8 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Adds the pages that [linger](Leaf::flush_pending_in) in a leaf, which must be locked and not being
-    /// flushed for others.
+    /// Adds the pages that [linger](Leaf::flush_pending_in) in a leaf. The leaf must be locked, and no other
+    /// operation may be flushing it.
     pub(crate) fn settle<M: Machine>(
         &mut self,
         tree: &Tree,
@@ -385,7 +387,7 @@ impl<'t> TlbGather<'t> {
 /// The entry must have been cleared, and no CPU may access the frame through it.
 pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
     if cpu.machine().frame_meta(frame).release() && !is_mutant!("shared_frames_stay") {
-        // SAFETY: it was the last reference, so that no entry has the frame.
+        // SAFETY: it was the last reference, so no entry maps the frame.
         unsafe { cpu.free(frame) };
     }
 }

@@ -53,9 +53,9 @@ impl Tree {
         transaction.run(step).map(|(result, _)| result)
     }
 
-    /// As [`locked`](Tree::locked), with all nodes locked. No other operation starts to change anything
-    /// until the returned guard is dropped. That holds from the first attempt on, so that there are few
-    /// flushes to wait for.
+    /// Like [`locked`](Tree::locked), but locks all nodes. No other operation starts to change anything until
+    /// the returned guard is dropped. The first attempt already keeps other operations from starting, so that
+    /// few flushes remain to wait for.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
@@ -134,8 +134,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
-                    // Drop the guard: an operation that could free memory may be waiting for it. Keep the
-                    // place by a ticket.
+                    // Drop the guard: an operation that could free memory may be waiting for it. A ticket
+                    // keeps this operation's place.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
                         hold = Hold::Ticket(fork_lock.wait_ticket());
@@ -178,7 +178,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
             if is_exclusive && !has_waited && tree.fork_lock.has_waiters() {
                 return Attempt::WaitTurn;
             }
-            // Taken before the flush is over, so that no other operation begins one.
+            // Take the fork lock before the flush is over, so that no other operation begins another flush.
             let is_late = flushing.is_some() && is_mutant!("forks_last");
             *hold = match is_exclusive && !is_late {
                 true => Hold::Guard(tree.fork_lock.lock()),

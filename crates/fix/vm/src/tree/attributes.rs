@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use crate::page::Protection;
 
-/// What all pages of an extent have in common (as the flags and file of a VMA).
+/// The attributes that all pages of an extent share, like the flags and file of a VMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attributes {
     /// Permitted accesses.

@@ -13,8 +13,8 @@ pub(crate) struct Extent {
     pub(crate) attributes: Attributes,
 }
 
-/// Extents in page order, without overlaps; adjacent ones differ in their attributes. An operation that
-/// changes a branch's extents works on such a copy.
+/// Extents in page order, without overlaps. Adjacent extents differ in their attributes. An operation that
+/// changes a branch's extents keeps its working copy of them in such a list.
 #[derive(Debug, Default)]
 pub(crate) struct Extents(Vec<Extent>);
 
@@ -33,7 +33,7 @@ impl Extents {
         self.0.len()
     }
 
-    /// Replaces the content by `others`, which must fit the capacity.
+    /// Replaces the content with `others`, which must fit the capacity.
     pub(crate) fn copy(&mut self, others: impl ExactSizeIterator<Item = Extent>) {
         debug_assert!(self.room() >= others.len());
         self.0.clear();
@@ -50,7 +50,7 @@ impl Extents {
         self.0[first..after].first().copied()
     }
 
-    /// The indexes of the first extent that overlaps `pages`, and of the one after the last.
+    /// The index of the first extent that overlaps `pages`, and the index after the last such extent.
     fn places(&self, pages: Pages) -> (usize, usize) {
         let first = self.0.partition_point(|extent| extent.pages.end <= pages.start);
         let count = self.0[first..].partition_point(|extent| extent.pages.start < pages.end);
@@ -62,7 +62,8 @@ impl Extents {
     pub(crate) fn set(&mut self, pages: Pages, attributes: Option<Attributes>) {
         let (mut first, mut after) = self.places(pages);
         let same = |extent: &&Extent| Some(extent.attributes) == attributes;
-        // What remains of the outermost extents. A neighbour with the same attributes is merged.
+        // `left` and `right` are the rest of the outermost extents. A neighbour with the same attributes is
+        // merged into `new`.
         let mut new = pages;
         let mut left = self.0.get(first).filter(|_| first < after).copied();
         left = left.filter(|extent| extent.pages.start < pages.start);
@@ -101,7 +102,7 @@ impl Extents {
         self.replace(first, after, [left, middle, right]);
     }
 
-    /// Replaces the extents `first..after` by `new`.
+    /// Replaces the extents `first..after` with `new`.
     fn replace(&mut self, first: usize, after: usize, new: [Option<Extent>; 3]) {
         let mut place = first;
         for extent in new.into_iter().flatten() {

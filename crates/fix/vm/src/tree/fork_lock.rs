@@ -8,7 +8,7 @@ use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 /// Held while a space is copied. Other operations poll it without node locks.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
-    /// Set with all nodes locked.
+    /// Set by a CPU that has locked all nodes.
     is_locked: AtomicBool,
     /// Number of operations that have waited for the lock and have not locked their nodes yet.
     tickets: AtomicU64,
@@ -20,9 +20,9 @@ impl ForkLock {
     }
 
     /// Whether a fork is in progress, during which CPUs may still write to pages that the copy shares.
-    /// Other operations must wait: the copy would miss their changes, and might contain what they write
-    /// later. A caller with any node locked sees every fork that began before. Acquire: pairs with the
-    /// end of the fork, so that all TLB flushes are complete.
+    /// Other operations must wait: otherwise the copy could miss their changes and yet contain later writes.
+    /// A caller with any node locked sees every fork that began before it locked the node. Acquire: pairs
+    /// with the end of the fork, so that all TLB flushes are complete.
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked.load(order!(Acquire, "forking_load"))

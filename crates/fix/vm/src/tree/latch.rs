@@ -1,6 +1,6 @@
 //! A branch's extents, published to lock-free readers.
 //!
-//! A latch is a seqlock over two copies, as Linux' `raw_write_seqcount_latch`
+//! A latch is a seqlock over two copies, like Linux' `raw_write_seqcount_latch`
 //! (`include/linux/seqlock.h`). A writer, which has locked the branch, fills the copy that is not current
 //! and makes it current. A reader uses the current copy, and retries if the version has changed
 //! meanwhile. Readers therefore never wait for a writer, and a write needs no memory and no grace period,
@@ -65,7 +65,7 @@ struct Block([AtomicExtent; BLOCK]);
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ExtentLatch {
-    /// The first field, so that its address is that of the latch. A cell, because readers may still use
+    /// The first field, so that its address is the latch's address. A cell, because readers may still use
     /// the latch when it is retired.
     retired: UnsafeCell<Entry>,
     made: PublishCheck,
@@ -102,7 +102,7 @@ impl ExtentLatch {
         })
     }
 
-    /// The entry by which the latch is retired, which needs no allocation.
+    /// The latch's own epoch entry, so that retiring the latch needs no allocation.
     pub(crate) fn entry(latch: NonNull<ExtentLatch>) -> NonNull<Entry> {
         latch.cast()
     }
@@ -169,7 +169,7 @@ impl ExtentLatch {
 pub(crate) struct LatchedExtents(AtomicPtr<ExtentLatch>);
 
 impl LatchedExtents {
-    /// No latch.
+    /// A pointer to no latch yet.
     pub(crate) fn new() -> LatchedExtents {
         LatchedExtents(AtomicPtr::new(ptr::null_mut()))
     }
@@ -181,9 +181,9 @@ impl LatchedExtents {
         self.0.load(order!(Acquire, "extents_load")).is_null()
     }
 
-    /// Calls `with` with a consistent snapshot of the extents and returns its result, or `None` if none
-    /// were ever published. The caller must be pinned. `with` may run several times, with torn extents in
-    /// runs whose result is discarded.
+    /// Calls `with` with a consistent snapshot of the extents and returns its result, or `None` if no extents
+    /// were ever published. The caller must be pinned. `with` may run several times: it may find torn extents
+    /// in a run whose result is then discarded.
     #[inline]
     pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
         // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire:
@@ -219,8 +219,8 @@ impl LatchedExtents {
     /// # Safety
     /// The caller must have locked the branch, or be the only one with access to it.
     pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
-        // Release publishes the latch's content. It is a swap because loom takes a store as dependent on
-        // a load before it, and would not explore its orders with readers.
+        // Release publishes the latch's content. The store is a swap because loom treats a plain store as
+        // dependent on an earlier load, and would not explore its orders with readers.
         NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
     }
 }
@@ -292,8 +292,8 @@ impl<'a> View<'a> {
         View { len: rest.places_until(|own| own.start < pages.end), ..rest }
     }
 
-    /// The partition point: the number of leading extents for which `is_so` holds. It must hold for no
-    /// extent after the first for which it does not.
+    /// The partition point: the number of leading extents for which `is_so` holds. After the first extent for
+    /// which `is_so` is false, it must be false for all.
     #[inline]
     fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len);

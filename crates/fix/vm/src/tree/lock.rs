@@ -29,7 +29,7 @@ impl Locked<'_> {
         below(self.top, self.pages, &mut with);
     }
 
-    /// The attributes of the page, if it is mapped. It must be the only locked one.
+    /// The attributes of the page, if it is mapped. No other page may be locked.
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {
@@ -61,7 +61,7 @@ impl Drop for Locked<'_> {
 
 /// Locks a node and its descendants that overlap `pages`, in preorder by page. Every operation that locks
 /// more than one node must use this order.
-// The compiler would not inline a recursive function. For a leaf, the call costs 2 ns of 60.
+// The compiler does not inline a recursive function by itself. For a leaf, the call would cost 2 ns of 60.
 #[inline(always)]
 pub(crate) fn lock<M: Machine>(node: NodeRef<'_>, pages: Pages, platform: &M::Platform) {
     if !is_mutant!("locks_below_first") {
@@ -86,7 +86,7 @@ fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform)
 fn unlock(node: NodeRef<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
-        // Loom does not try a switch here by itself.
+        // Loom does not switch threads here by itself.
         yield_in_model();
     }
     if let NodeRef::Branch(branch) = node {
@@ -151,7 +151,7 @@ impl Tree {
 }
 
 /// Whether this branch is the lowest node that holds all state of `pages`: one of its extents overlaps
-/// them, or they are not all in one child.
+/// them, or no single child covers all of them.
 #[inline]
 fn is_end(branch: &Branch, pages: Pages) -> bool {
     !branch.is_one_slot(pages)

@@ -43,7 +43,7 @@ pub(crate) struct Tree {
     moving: Padded<AtomicBool>,
     /// The machine's ticks, if small unmaps send no IPI and CPUs flush at their next tick; otherwise null.
     ticks: AtomicPtr<Ticks>,
-    /// All CPUs have been made to flush what was unmapped before this time.
+    /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a line
     /// of its own, because all operations read the fields above.
@@ -88,20 +88,20 @@ impl Tree {
         }
     }
 
-    /// Removes CPU `cpu` from the shootdown set. It must not access pages of the space any more, and its
-    /// TLB must have no entries of it.
+    /// Removes CPU `cpu` from the shootdown set. The CPU must not access pages of the space any more, and its
+    /// TLB must have no entries of the space.
     pub(crate) fn deactivate(&self, cpu: usize) {
         self.active.remove(cpu);
     }
 
     /// The machine's ticks, if the space is [lazy](crate::Space::set_lazy).
     pub(crate) fn ticks(&self) -> Option<&Ticks> {
-        // SAFETY: `set_ticks` requires that they are the machine's, which outlives all users of the tree. The
-        // Acquire has no mutant: it matters only to a machine that makes its ticks on first use.
+        // SAFETY: `set_ticks` requires the ticks of the machine, which outlives all users of the tree. The
+        // Acquire has no mutant: it matters only to a machine that creates its ticks on first use.
         unsafe { self.ticks.load(Acquire).as_ref() }
     }
 
-    /// Makes the space lazy, or not if `ticks` is `None`.
+    /// Makes the space lazy, or synchronous if `ticks` is `None`.
     ///
     /// # Safety
     /// The ticks must be those of the space's machine.
@@ -115,13 +115,13 @@ impl Tree {
         &self.active
     }
 
-    /// Records that all CPUs have flushed what was unmapped before `time`.
+    /// Records that all CPUs have flushed everything that was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
-        // Release: what the CPUs did before they flushed happens before.
+        // Release: accesses that the CPUs made before they flushed happen before.
         fetch_max(&self.settled.0, time, order!(Release, "settled_set"));
     }
 
-    /// Whether all CPUs have flushed what was unmapped with this ticket.
+    /// Whether all CPUs have flushed the pages that were unmapped with this ticket.
     pub(crate) fn is_over(&self, ticket: u64) -> bool {
         // Acquire: pairs with `set_settled`, which follows the shootdown.
         ticket < self.settled.0.load(order!(Acquire, "settled_load"))
@@ -151,7 +151,7 @@ impl Tree {
     }
 
     /// Drops a reference, and returns whether it was the last one. The accesses of all owners happen before
-    /// the last one returns.
+    /// the last call returns.
     pub(crate) fn release(&self) -> bool {
         self.users.0.fetch_sub(1, order!(AcqRel, "tree_release")) == 1
     }
@@ -164,7 +164,7 @@ impl Tree {
     pub(crate) unsafe fn put_ref<M: Machine>(tree: NonNull<Tree>, machine: &M) {
         // SAFETY: the caller owns a reference.
         if unsafe { tree.as_ref() }.release() {
-            // SAFETY: it was the last reference, so that nobody else uses the tree.
+            // SAFETY: it was the last reference, so nobody else uses the tree.
             unsafe {
                 free_below(machine, &tree.as_ref().root);
                 drop(Box::from_raw(tree.as_ptr()));
@@ -201,7 +201,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                 let entries = leaf.table().into_iter().flatten();
                 let frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
-                        // Flush-pending frames as well, as no CPU uses the space.
+                        // Free flush-pending frames as well: no CPU uses the space.
                         Entry::Page { frame, .. }
                         | Entry::ProtNone(frame)
                         | Entry::FlushPending(frame) => Some(frame),

@@ -25,13 +25,13 @@ use crate::tree::page_states::PageStates;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
-    /// The first field, so that its address is that of the node. A cell, because others may still use the
-    /// node when it is retired.
+    /// The first field, so that its address is the node's address. A cell, because other CPUs may still use
+    /// the node when it is retired.
     retired: UnsafeCell<Entry>,
     locked: AtomicBool,
     /// The level of its table; 0 for a leaf.
     level: u8,
-    /// It was removed from the tree. Protected by the lock.
+    /// The node was removed from the tree. Protected by the lock.
     detached: Cell<bool>,
     /// The first page of its span.
     first: Page,
@@ -66,7 +66,7 @@ pub(crate) struct Leaf {
 #[repr(C, align(128))]
 pub(crate) struct Branch {
     node: Node,
-    /// Extents that cover more than one child, or were not handed down to one yet. Changed under the
+    /// Extents that cover more than one child, or that were not handed down to a child yet. Changed under the
     /// lock.
     extents: LatchedExtents,
     /// A bitmap of existing children. Protected by the lock.
@@ -95,9 +95,8 @@ unsafe impl Send for Branch {}
 /// The maximum number of branches above a node: five levels cover 57-bit addresses.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Pauses between attempts to take a contended lock: the first about 1 µs, growing to `MOST_PAUSES`. A
-/// contended lock is usually taken again by the same CPU, and every poll steals its cache
-/// line.
+/// Pauses between attempts to take a contended lock: about 1 µs at first, and up to `MOST_PAUSES` later. The
+/// CPU that held a contended lock usually takes it again, and every poll steals its cache line.
 const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
@@ -156,9 +155,9 @@ impl Node {
         }
     }
 
-    /// Polls with exponential backoff, so that the holder can keep using the node's cache lines; two CPUs
-    /// that alternate would move each line every time (T. E. Anderson, 1990). Waiters are therefore not
-    /// served in order.
+    /// Polls with exponential backoff, so that the holder can keep using the node's cache lines. If two CPUs
+    /// alternated, each line would move every time (T. E. Anderson, 1990). Waiters are therefore not served
+    /// in order.
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
         let (mut rounds, mut pauses) = (0_u32, FEWEST_PAUSES);
@@ -195,7 +194,7 @@ impl Node {
         self.next_pruned.take()
     }
 
-    /// The entry by which the node is retired, which needs no allocation.
+    /// The node's own epoch entry, so that retiring the node needs no allocation.
     pub(crate) fn entry(node: NonNull<Node>) -> NonNull<Entry> {
         node.cast()
     }
@@ -215,8 +214,8 @@ impl Node {
     /// Sets the table, whose entries must be absent.
     ///
     /// # Safety
-    /// The caller must have the lock, or be the only one with access to the node, which must not have a
-    /// table. `frame` becomes the node's, and `at` must be the address of its content.
+    /// The caller must have the lock or exclusive access to the node, which must have no table yet. The node
+    /// becomes the owner of `frame`, and `at` must be the address of the frame's content.
     pub(crate) unsafe fn set_table(&self, frame: Frame, at: NonNull<Table>) {
         self.frame.set(frame);
         self.table.store(at.as_ptr(), Relaxed);
@@ -330,8 +329,8 @@ impl Leaf {
     }
 
     /// Whether TLBs may still have stale or more permissive entries for pages of the leaf. An operation
-    /// that is about to reuse such pages must wait. Acquire: pairs with the end of the flush, so that it
-    /// is complete on all CPUs.
+    /// that is about to reuse such pages must wait. Acquire: pairs with the end of the flush, so that the
+    /// flush is complete on all CPUs if this returns false.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))
@@ -341,8 +340,8 @@ impl Leaf {
     /// has marked already. Returns the list with this leaf.
     ///
     /// # Safety
-    /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing), except for the
-    /// caller.
+    /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
+    /// operation.
     pub(crate) unsafe fn begin_flush(
         &self,
         others: Option<NonNull<Leaf>>,
@@ -365,8 +364,8 @@ impl Leaf {
         others
     }
 
-    /// Number of flush-pending entries. The caller must have the lock. Those of a flushing leaf belong to
-    /// the operation that flushes it.
+    /// Number of flush-pending entries. The caller must have the lock. The flush-pending entries of a flushing
+    /// leaf belong to the operation that flushes it.
     pub(crate) fn flush_pending(&self) -> &Cell<u32> {
         &self.flush_pending
     }
@@ -416,7 +415,7 @@ impl Branch {
         drop(unsafe { Box::from_raw(entry.cast::<Branch>().as_ptr()) });
     }
 
-    /// Whether it has no extents and no children. The caller must have the lock.
+    /// Whether the branch has no extents and no children. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
     }
@@ -469,7 +468,7 @@ impl Branch {
         unsafe { self.child_of_level(self.node.level, slot) }
     }
 
-    /// As [`child`](Branch::child), for a caller that knows the level, which saves loading it.
+    /// Like [`child`](Branch::child), for a caller that knows the level already, which saves a load.
     ///
     /// # Safety
     /// `level` must be this branch's level.
@@ -500,18 +499,18 @@ impl Branch {
     /// # Safety
     /// The caller must have the lock, and `slot` must be empty. `child` must have been made for this
     /// slot: a leaf if this branch is of level 1, otherwise a branch of the level below. It must stay
-    /// valid until it was removed and a grace period has passed.
+    /// valid until it has been removed and a grace period has passed.
     pub(crate) unsafe fn add(&self, slot: usize, child: NonNull<Node>) {
         self.children[slot].store(child.as_ptr(), order!(Release, "child_add"));
         let used = &self.used[slot / 64];
         used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
     }
 
-    /// Removes a child, marks it detached and unlocks it. Others may have found it, and may read it until
+    /// Removes a child, marks it detached and unlocks it. CPUs that have found it earlier may read it until
     /// a grace period has passed.
     ///
     /// # Safety
-    /// The caller must have the locks of both. The child must exist and be empty.
+    /// The caller must have the locks of the branch and the child. The child must exist and be empty.
     pub(crate) unsafe fn remove(&self, slot: usize) -> NonNull<Node> {
         let child = self.pointer(slot);
         self.children[slot].store(ptr::null_mut(), Relaxed);

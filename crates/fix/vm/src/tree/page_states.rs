@@ -12,15 +12,15 @@ use crate::tree::attributes::Attributes;
 const NOTHING: u16 = 0;
 
 /// The state of each page, as a two-byte index into a palette of attributes. Changing a run of pages is a
-/// fill, and a query is one load. For 512 pages this is faster than a list of runs, and takes a quarter
-/// of the size of the table.
+/// fill, and a query is one load. For 512 pages this is faster than a list of runs, and takes a quarter of
+/// the memory of the page table.
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. Leaves outlive their last mapped page, and need no scan then.
+    /// Number of mapped pages. A leaf often stays after its last page was unmapped; no scan is needed then.
     mapped: usize,
-    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes write to the palette. It
-    /// has no reference counts, because those of two leaves might share a cache line.
+    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the palette. It
+    /// has no reference counts, because the counts of two leaves might share a cache line.
     palette: StatePalette,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct PageStates {
 pub(crate) struct StatePalette(Vec<Attributes>);
 
 impl StatePalette {
-    /// An empty palette with room for this many.
+    /// An empty palette with room for `room` attributes.
     pub(crate) fn with_room(room: usize) -> Result<StatePalette, TryReserveError> {
         let mut states = Vec::new();
         states.try_reserve_exact(room)?;
@@ -53,8 +53,8 @@ impl PageStates {
         Some(self.palette.0[code.checked_sub(1)?])
     }
 
-    /// A copy that uses `palette`, whose capacity must be at least
-    /// [`palette_len`](PageStates::palette_len), and whose attributes are mapped by `change`.
+    /// A copy in which `change` is applied to all attributes. It uses `palette`, whose capacity must be at
+    /// least [`palette_len`](PageStates::palette_len).
     pub(crate) fn copy(
         &self,
         mut palette: StatePalette,
@@ -65,7 +65,7 @@ impl PageStates {
         PageStates { states: self.states, mapped: self.mapped, palette }
     }
 
-    /// Number of attributes in the palette, including those that no page has.
+    /// Number of attributes in the palette, including unused ones.
     pub(crate) fn palette_len(&self) -> usize {
         self.palette.0.len()
     }
@@ -98,7 +98,7 @@ impl PageStates {
         self.palette.0.capacity() - self.palette.0.len() >= more
     }
 
-    /// As `room_needed`, after it has removed unused attributes.
+    /// Like `room_needed`, but removes unused attributes first.
     #[cold]
     fn room_needed_slowly(&mut self, more: usize) -> Option<usize> {
         self.forget_unused();
@@ -107,13 +107,13 @@ impl PageStates {
         (!self.has_room(more)).then_some(room)
     }
 
-    /// The attributes that pages have.
+    /// The distinct attributes of all mapped pages.
     pub(crate) fn used_states(&mut self) -> &[Attributes] {
         self.forget_unused();
         &self.palette.0
     }
 
-    /// Whether no page has a backing or is a guard.
+    /// Whether the palette contains no backings and no guards. If so, no page has a backing or is a guard.
     #[inline]
     pub(crate) fn are_plain(&self) -> bool {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
@@ -166,7 +166,7 @@ impl PageStates {
         old
     }
 
-    /// Maps these pages, all of which must be unmapped. The palette must have room for one more.
+    /// Maps these pages, all of which must be unmapped. The palette must have room for one more entry.
     #[inline]
     pub(crate) fn set(&mut self, slots: Range<usize>, attributes: Attributes) {
         let code = self.code(attributes);
@@ -174,7 +174,7 @@ impl PageStates {
         self.states[slots].fill(code);
     }
 
-    /// The code of these attributes, which are added if they are new.
+    /// The code of these attributes, which are added to the palette if they are new.
     #[inline]
     fn code(&mut self, attributes: Attributes) -> u16 {
         let palette = &mut self.palette.0;
@@ -199,8 +199,8 @@ impl PageStates {
         count
     }
 
-    /// Changes the attributes of those of these pages that are mapped. The palette must have
-    /// [room](PageStates::room_needed) for [as many more attributes as it has](PageStates::palette_len).
+    /// Changes the attributes of the mapped pages among these. The palette must have
+    /// [room](PageStates::room_needed) for [as many new attributes as it has now](PageStates::palette_len).
     pub(crate) fn change(
         &mut self,
         slots: Range<usize>,

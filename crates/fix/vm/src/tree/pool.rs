@@ -36,13 +36,13 @@ pub(crate) struct TreePool {
     #[expect(clippy::vec_box)]
     latches: Vec<Box<ExtentLatch>>,
     palettes: Vec<StatePalette>,
-    /// Replaced latches, to be retired because readers may still use them. The capacity is at least the
-    /// length of `latches`.
+    /// Replaced latches, to be retired because readers may still use them. The capacity of this list is at
+    /// least the length of `latches`.
     retired: Vec<NonNull<ExtentLatch>>,
 }
 
 impl TreePool {
-    /// Takes a leaf, locked.
+    /// Takes a leaf, which is locked already.
     pub(crate) fn leaf(&mut self, first: Page, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
         let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
@@ -50,7 +50,7 @@ impl TreePool {
         Ok(NonNull::from(Box::leak(unsafe { leaf.assume_init() })))
     }
 
-    /// Takes a branch with a table, locked.
+    /// Takes a branch that has a table, and is locked already.
     pub(crate) fn branch<M: Machine>(
         &mut self,
         machine: &M,
@@ -74,7 +74,7 @@ impl TreePool {
         self.tables.pop().ok_or(Nodes::TABLE)
     }
 
-    /// Succeeds if at least this many are allocated.
+    /// Succeeds if the pool has at least these numbers of nodes and tables.
     pub(crate) fn has_nodes(&self, nodes: Nodes) -> Result<(), Needed> {
         let have = self.leaves.len() >= nodes.leaves
             && self.branches.len() >= nodes.branches
@@ -95,7 +95,7 @@ impl TreePool {
         result
     }
 
-    /// Takes the smallest latch with capacity for at least `room` extents. It is empty.
+    /// Takes the smallest latch with capacity for at least `room` extents. The latch is empty.
     pub(crate) fn latch(&mut self, room: usize) -> Result<Box<ExtentLatch>, Needed> {
         let fit = self.latches.iter().enumerate().filter(|(_, latch)| latch.room() >= room);
         let least = fit.min_by_key(|(_, latch)| latch.room());
@@ -138,11 +138,11 @@ impl TreePool {
     /// Keeps a replaced latch until [`defer`](TreePool::defer). A latch of the pool must have replaced
     /// it.
     pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
-        debug_assert!(self.retired.len() < self.retired.capacity(), "refill reserves the room");
+        debug_assert!(self.retired.len() < self.retired.capacity(), "the refill reserved room");
         self.retired.extend(old);
     }
 
-    /// Allocates nodes until there are `nodes`.
+    /// Allocates nodes and tables until the pool has as many as `nodes` requires.
     pub(crate) fn refill_nodes<M: Machine>(
         &mut self,
         machine: &M,
@@ -165,8 +165,8 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates latches with a capacity of `room` until there are `latches`, and gives the working copy
-    /// that capacity.
+    /// Allocates latches with a capacity of `room` until the pool has `latches` of them, and gives the working
+    /// copy that capacity.
     pub(crate) fn refill_extents(
         &mut self,
         latches: usize,
@@ -199,7 +199,7 @@ impl TreePool {
     #[inline]
     pub(crate) fn defer<P: Platform>(&mut self, epoch: &Handle<'_, P>) {
         while let Some(old) = self.retired.pop() {
-            // SAFETY: it came from a box, and was replaced, so that no new reader can find it.
+            // SAFETY: it came from a box, and was replaced, so no new reader can find it.
             unsafe { epoch.retire_entry(ExtentLatch::entry(old), ExtentLatch::free) };
         }
     }

@@ -41,8 +41,8 @@ fn mapped_in_branch(branch: &Branch, pages: Pages) -> u64 {
     own + below
 }
 
-/// The runs of `pages` with their attributes. All must be mapped, and the subtree of `top` must be locked
-/// for them.
+/// The runs of `pages` with their attributes. All pages must be mapped, and the subtree of `top` must be
+/// locked for them.
 pub(crate) fn runs_of(
     top: NodeRef<'_>,
     mut pages: Pages,
@@ -54,8 +54,8 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The first of these pages and those after it that the same node stores with the same attributes. The
-/// subtree must be locked for the first page.
+/// The run from the first of these pages on that one node stores with the same attributes, or `None` if the
+/// first page is not mapped. The subtree must be locked for the first page.
 pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
         // SAFETY: the leaf is locked.
@@ -75,8 +75,8 @@ pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attribut
     }
 }
 
-/// The first run of mapped pages among `pages` that one node stores. The caller must be pinned. Takes no
-/// locks except, one at a time, those of leaves.
+/// The first run of mapped pages among `pages` that one node stores. The caller must be pinned. Locks only
+/// leaves, one at a time.
 pub(crate) fn first_mapped(
     node: NodeRef<'_>,
     pages: Pages,
@@ -102,7 +102,7 @@ pub(crate) fn first_mapped(
         NodeRef::Branch(branch) => {
             let own = branch.latched().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
-            // Children have no page of the extent.
+            // No child stores a page of the extent.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
             if before.is_empty() {
                 return own;

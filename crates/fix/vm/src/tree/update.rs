@@ -16,7 +16,7 @@ use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
 use crate::tree::page_states::PageStates;
 use crate::tree::pool::TreePool;
 
-/// Adds the child that covers `page`, locked.
+/// Adds the child that covers `page`, which is then locked.
 pub(crate) fn add_child<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -44,8 +44,8 @@ pub(crate) fn add_child<M: Machine>(
 }
 
 /// Ensures that a change of the locked pages cannot run out of memory halfway. If an extent extends
-/// beyond the pages, and one child covers all of them, hands the extent down. Then checks that the pool
-/// has the latches that the change needs.
+/// beyond the pages, and one child covers all of these, hands the extent down and asks for a retry. Otherwise
+/// checks that the pool has the latches that the change needs.
 pub(crate) fn prepare<M: Machine>(
     machine: &M,
     locked: &Locked<'_>,
@@ -64,7 +64,8 @@ pub(crate) fn prepare<M: Machine>(
     pool.has_extents(extents.count, extents.room)
 }
 
-/// Moves the extents that overlap one child's span from the branch to the child.
+/// Moves the parts of extents within the span of the child that covers `page` from the branch to that child.
+/// If the child does not exist yet, only adds it.
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -141,16 +142,16 @@ impl Demand {
         self.room = self.room.max(room);
     }
 
-    /// Adds a latch for a locked branch, if its own has no room for `more` extents.
+    /// Adds a latch for a locked branch, if the branch's own latch has no room for `more` additional extents.
     pub(crate) fn need_in(&mut self, branch: &Branch, more: usize) {
         let room = branch.extents().len() + more;
         self.count += usize::from(branch.latched().room() < room);
-        // The working copy of a change takes two more.
+        // The working copy of a change needs room for two more extents.
         self.room = self.room.max(room + 2);
     }
 
-    /// Adds latches for a locked subtree, where the change adds at most `more` extents per branch: its
-    /// first and last may be split.
+    /// Adds latches for a locked subtree. The change may add at most `more` extents per branch; these include
+    /// two for splitting the first and the last extent.
     #[inline]
     pub(crate) fn count_extents(&mut self, node: NodeRef<'_>, pages: Pages, more: usize) {
         if let NodeRef::Branch(branch) = node {
@@ -217,7 +218,7 @@ pub(crate) fn map_leaf(
     }
 }
 
-/// Changes the attributes of those of `pages` that are mapped in a locked leaf.
+/// Changes the attributes of the mapped pages among `pages` in a locked leaf.
 pub(crate) fn change_leaf(
     leaf: &Leaf,
     pool: &mut TreePool,
@@ -234,7 +235,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of those of `pages` that are in `extents`.
+/// Changes the attributes of the pages among `pages` that are in `extents`.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,

@@ -260,15 +260,15 @@ pub(crate) fn family(text: &[u8]) {
             take_turns(cpu, &turn, &quota, &family, text);
             // The scope waits for the thread's closure, but not for its exit. A leak detector would find the
             // memory of a thread that has not exited.
-            other.join().expect("it has not panicked");
+            other.join().expect("the other thread has not panicked");
         });
         let cpu = machine.cpu(0);
-        for member in &mut family.into_inner().expect("nobody has panicked") {
+        for member in &mut family.into_inner().expect("no thread has panicked") {
             member.model.check(&cpu, &member.space);
             member.go_everywhere(&cpu);
         }
     }
-    assert_eq!(machine.free_frames(), all, "all frames come back");
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
 /// Does those operations of an input that are a CPU's, each in its turn.
@@ -366,7 +366,7 @@ fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], te
             match space.map_anywhere(cpu, count, protection) {
                 Ok(pages) => {
                     assert_eq!(pages.count(), count);
-                    model.apply(&Operation::Map(pages, protection)).expect("it was free");
+                    model.apply(&Operation::Map(pages, protection)).expect("the range was free");
                     found.push(pages);
                 }
                 Err(error) => assert!(error == MapError::QuotaExceeded && count > left, "{error}"),

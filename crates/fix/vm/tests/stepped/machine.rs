@@ -123,7 +123,7 @@ pub(crate) fn with_machine<A: Architecture>(
     (0..3).for_each(|cpu| machine.ticks.cpu_online(cpu));
     // SAFETY: this thread alone has them, each of them once.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
-    assert_eq!(machine.hosted.free_frames(), all, "all frames come back");
+    assert_eq!(machine.hosted.free_frames(), all, "all frames are free again");
 }
 
 /// Whether an operation waits for another CPU. An operation that waits is abandoned.
@@ -165,7 +165,7 @@ impl<A: Architecture> Stepped<A> {
         self.others.set(Some((at, pointer)));
         let result = operation();
         self.others.set(None);
-        assert!(went, "the others did not come in");
+        assert!(went, "the other CPUs did not run during the operation");
         result
     }
 

@@ -299,7 +299,7 @@ fn accessing_a_page_that_is_being_discarded_waits<A: Architecture>() {
         let others = || {
             assert!(waits(|| machine.load(second, space, HERE)));
             assert_eq!(machine.load(first, space, HERE), Ok(1));
-            space.query(second, HERE).expect("it is mapped");
+            space.query(second, HERE).expect("the page is mapped");
         };
         machine.meanwhile(others, || space.discard(changer, only(HERE)).unwrap());
         assert_eq!(machine.load(second, space, HERE), Ok(0));

@@ -40,7 +40,7 @@ fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture
                     true => run(machine, &mut fork, &mut discard),
                     false => run(machine, &mut discard, &mut fork),
                 }
-                let copy = copy.expect("it was made");
+                let copy = copy.expect("the fork has run");
                 assert_eq!(machine.load(&cpus[0], &copy, Page(7)), Ok(0));
                 assert_eq!(machine.load(&cpus[0], &space, Page(7)), Ok(0));
             });
@@ -58,7 +58,7 @@ fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
         // The latest copies, as many as there are frames for.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
-            assert!(count < 1000, "`discard` starts over for ever");
+            assert!(count < 1000, "`discard` starts over forever");
             if copies.len() == 20 {
                 copies.pop_front();
             }
@@ -98,7 +98,7 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
                         space.map(&changer, only(FAR), WRITE).unwrap();
                         machine.store(&changer, &space, FAR, round).unwrap();
                         space.unmap(&changer, only(FAR)).unwrap();
-                        assert!(!begun[0] || copy.borrow().is_some(), "the copy waits for ever");
+                        assert!(!begun[0] || copy.borrow().is_some(), "the fork waits forever");
                     }
                 };
                 let mut fork = || {
@@ -106,7 +106,7 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
                     *copy.borrow_mut() = Some(space.fork(&forker).unwrap());
                 };
                 run(machine, &mut change, &mut fork);
-                let copy = copy.into_inner().expect("it was made");
+                let copy = copy.into_inner().expect("the fork has run");
                 assert_eq!(machine.load(&second, &copy, HERE), Ok(0));
                 space.audit(&changer);
                 space.settle(&changer);
@@ -132,7 +132,7 @@ fn an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork<A: Archite
                         begun = [begun[1], has_begun.get()];
                         machine.store(&forker, &space, HERE, round).unwrap();
                         space.fork(&forker).unwrap();
-                        assert!(!begun[0] || is_done.get(), "the operation waits for ever");
+                        assert!(!begun[0] || is_done.get(), "the operation waits forever");
                     }
                 };
                 let mut operate = || {

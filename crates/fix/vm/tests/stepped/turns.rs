@@ -109,7 +109,7 @@ impl Turns {
             resume_unwind(Box::new(Waits));
         }
         state.passes += 1;
-        assert!(state.over == 0 && state.passes < MOST_PASSES, "nobody goes on");
+        assert!(state.over == 0 && state.passes < MOST_PASSES, "the operation waits forever");
         self.pass_on(state);
     }
 
@@ -141,7 +141,7 @@ pub(crate) fn at_each_point<A: Architecture>(
         work(&|machine, operation, others| reached.set(both(machine, point, operation, others)));
         point += 1;
     }
-    assert!(point > 5, "there are points in any operation");
+    assert!(point > 5, "the operation has only {point} points");
 }
 
 /// Runs both operations. Returns whether the first one has reached this point.
