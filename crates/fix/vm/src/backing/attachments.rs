@@ -417,7 +417,7 @@ impl Attachments {
             }
             before = after;
             // New copies outdated too many passes: make forks wait until this visit ends.
-            if pass >= PASSES {
+            if pass == PASSES {
                 throttle();
             }
         }
