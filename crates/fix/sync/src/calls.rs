@@ -6,11 +6,11 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// How often a thread has begun or ended to free objects: odd while it does.
+/// The number of times that a thread has begun or stopped freeing objects: odd while it frees objects.
 #[derive(Debug)]
 pub(crate) struct Calls(AtomicU64);
 
-/// While the owner frees objects.
+/// Exists while the owner frees objects.
 pub(crate) struct Calling<'a>(&'a Calls);
 
 impl Calls {
@@ -20,8 +20,8 @@ impl Calls {
         }
     }
 
-    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if it does
-    /// already.
+    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if the owner frees
+    /// objects already.
     pub(crate) fn begin(&self) -> Option<Calling<'_>> {
         let calls = self.0.load(Relaxed);
         calls.is_multiple_of(2).then(|| {
@@ -49,9 +49,9 @@ impl Calls {
         self.0.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits until the calls have ended that the owner has begun. The caller has made their start visible
-    /// to itself: by the lock of the owner's garbage, which the owner held after the start, or by a heavy
-    /// fence.
+    /// Waits until the calls that the owner has begun have ended. The caller has made the start of the calls
+    /// visible to itself: by the lock of the owner's garbage, which the owner held after the start, or by a
+    /// heavy fence.
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.0.load(order!(Acquire, "epoch_ended"));
         let begun = calls();

@@ -8,9 +8,9 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 
 /// Numbered barriers, each executed by one of the threads that need it.
 ///
-/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice as
-/// long. Here a barrier serves every thread that called before it began. A thread that calls while
-/// barrier `n` was the last to begin waits for barrier `n + 1`, whichever thread executes that.
+/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice as long.
+/// Here a barrier serves every thread that called before it began. If barrier `n` is the last one that has
+/// begun, a calling thread waits for barrier `n + 1`, whichever thread executes it.
 ///
 /// ```text
 /// thread A  call ──── execute barrier 1 ────┐ return
@@ -84,7 +84,8 @@ mod tests {
 
     const CALLERS: usize = 4;
 
-    /// How many barriers are executed if callers arrive while another barrier runs: one more if they share it.
+    /// The number of executed barriers if callers arrive while a first barrier runs: 2 if the callers share
+    /// one.
     fn barriers_of_a_crowd() -> usize {
         let (combiner, executed, arrived) =
             (Combiner::new(), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -159,7 +160,7 @@ mod callers {
         fn call(&self, caller: usize) {
             self.written[caller].store(1, Relaxed);
             self.combiner.barrier(&Model, || self.execute());
-            assert_eq!(self.seen[caller].load(Relaxed), 1, "a barrier that had begun before");
+            assert_eq!(self.seen[caller].load(Relaxed), 1, "no barrier began after the call");
         }
     }
 
@@ -187,7 +188,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn a_barrier_has_seen_every_caller_that_returns() {
+    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -197,7 +198,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn a_barrier_has_seen_every_caller_that_returns() {
+    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
         check(super::callers::call::<5>);
     }
 }

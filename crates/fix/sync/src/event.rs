@@ -15,7 +15,7 @@ const SPINS_BEFORE_SLEEP: u32 = 80;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
-/// An event that some threads wait for and others notify of.
+/// An event that some threads wait for, and that other threads notify them of.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// 1 while a thread sleeps or is about to.

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_owner_acquires_what_the_last_one_did() {
-        // Initialises process-wide state first, which could otherwise order the threads.
+        // Initialises process-wide state first, because its initialisation could otherwise order the threads.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
         thread::scope(|scope| {

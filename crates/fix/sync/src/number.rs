@@ -104,7 +104,7 @@ mod tests {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {
-                with_number(|_| assert!(registered().is_none(), "it is for one call"));
+                with_number(|_| assert!(registered().is_none(), "the thread keeps no number"));
             }
         }
         thread_local! {

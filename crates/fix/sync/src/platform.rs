@@ -6,11 +6,11 @@ use core::sync::atomic::Ordering::SeqCst;
 
 /// A system: a process of an operating system, or a kernel.
 ///
-/// The pair [`light`](Platform::light) and [`heavy`](Platform::heavy) is an *asymmetric fence*
-/// (Dice, Huang and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the
-/// C++ committee): together they order as two sequentially consistent fences do, but one side pays
-/// for both. Let a reader execute a store `A`, `light`, a load `B`, and a reclaimer a store `C`,
-/// `heavy`, a load `D`: either the reader's `B` sees `C`, or the reclaimer's `D` sees `A`.
+/// The pair [`light`](Platform::light) and [`heavy`](Platform::heavy) is an *asymmetric fence* (Dice, Huang
+/// and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the C++ committee):
+/// together they order as two sequentially consistent fences do, but one side pays for both. Let a reader
+/// execute a store `A`, `light` and a load `B`, and a reclaimer a store `C`, `heavy` and a load `D`. Then
+/// either the reader's `B` sees `C`, or the reclaimer's `D` sees `A`.
 ///
 /// # Safety
 /// Unsafe code relies on the fences and on the waits:
@@ -20,11 +20,11 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full
 ///   fence of the caller is enough. Platforms are equal if one data structure is used through both.
 /// * [`is_symmetric`](Platform::is_symmetric) always returns the same value, for all equal platforms.
-/// * [`light`](Platform::light) is at least the fence that its default is: a full fence where
-///   `is_symmetric` is true, and otherwise a fence for the compiler.
+/// * [`light`](Platform::light) is at least as strong as its default: a full fence where `is_symmetric` is
+///   true, and otherwise a compiler fence.
 /// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
-///   `condition` has returned false, and do not call it after that: it may have taken a lock. They call it
-///   on the calling thread. They may unwind instead, and then leave locks taken forever.
+///   `condition` has returned false, and do not call it after that: it may have taken a lock. They call it on
+///   the calling thread. They may unwind instead of returning; then locks may stay taken forever.
 ///
 /// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
 ///
@@ -37,7 +37,7 @@ use core::sync::atomic::Ordering::SeqCst;
 /// * It must use nothing else of this crate with the interrupted thread's handles: it must not retire,
 ///   defer, reclaim, register, lock or count.
 pub unsafe trait Platform: Sync {
-    /// Whether both sides execute a full fence, because the system has no asymmetric one or because its
+    /// Whether both sides execute a full fence, because the system has no asymmetric fence or because its
     /// user wants no interrupts on other CPUs.
     fn is_symmetric(&self) -> bool;
 

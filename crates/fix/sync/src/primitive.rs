@@ -54,8 +54,8 @@ pub fn yield_in_model() {
     loom::thread::yield_now();
 }
 
-/// One round of a wait that spins. loom, whose waits call [`Platform::relax`](crate::Platform::relax) to
-/// switch threads, has nothing to do here.
+/// One round of a wait that spins. Does nothing under loom, whose waits call
+/// [`Platform::relax`](crate::Platform::relax) to switch threads.
 #[inline]
 pub fn pause() {
     #[cfg(not(loom))]
@@ -79,15 +79,16 @@ pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
 /// Stores the greater of the value and `other`. Returns the old value.
 #[inline]
 pub fn fetch_max(value: &AtomicU64, other: u64, order: Ordering) -> u64 {
-    // ThreadSanitizer does not see an atomic maximum (LLVM's pass leaves it out), so there it is a loop.
+    // ThreadSanitizer does not see an atomic maximum (LLVM's pass leaves it out), so builds for it execute a
+    // loop.
     #[cfg(sanitize_thread)]
     return value.fetch_update(order, Ordering::Relaxed, |now| Some(now.max(other))).unwrap();
     #[cfg(not(sanitize_thread))]
     value.fetch_max(other, order)
 }
 
-/// Stands for plain fields that are written before an object is published. loom does not see those, but
-/// checks that creating this happens before each [`found`](PublishCheck::found).
+/// Stands for plain fields that are written before an object is published. loom does not see those fields,
+/// but checks that the creation of this value happens before each [`found`](PublishCheck::found).
 #[derive(Debug, Default)]
 pub struct PublishCheck(#[cfg(loom)] loom::cell::UnsafeCell<()>);
 
@@ -136,7 +137,7 @@ mod plain {
 mod modelled {
     use core::sync::atomic::Ordering;
 
-    /// As the plain one; loom checks that accesses are ordered.
+    /// Like the `Guarded` of other builds, but loom checks that accesses are ordered.
     #[derive(Debug, Default)]
     pub struct Guarded<T>(loom::cell::UnsafeCell<T>);
 
@@ -165,7 +166,7 @@ mod scheduled {
 
     use super::AtomicBool;
 
-    /// As the plain one; panics if two threads use it at the same time.
+    /// Like the `Guarded` of other builds, but panics if two threads use it at the same time.
     #[derive(Debug, Default)]
     pub struct Guarded<T> {
         value: UnsafeCell<T>,

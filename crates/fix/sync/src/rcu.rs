@@ -17,13 +17,13 @@ use crate::system::System;
 
 /// A value that is read all the time and replaced now and then: a configuration, a routing table.
 ///
-/// A reader pays one load beside the guard, and keeps the value as long as the guard. A writer allocates
-/// a new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
-/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later one does, or the exit of
-/// the thread. If a destructor panics, so does the thread that reclaims.
+/// A reader pays one load besides the guard, and keeps the value as long as the guard. A writer allocates a
+/// new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
+/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later scan or the exit of the thread
+/// drops it. If a destructor panics, so does the thread that reclaims.
 ///
-/// Take a read-mostly lock for a value that is modified in place, and put an `Arc` in here if readers keep
-/// the value for long.
+/// Take a read-mostly lock for a value that is modified in place, and put an `Arc` into the `Rcu` if readers
+/// keep the value for long.
 ///
 /// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
 ///
@@ -75,7 +75,7 @@ pub struct Rcu<
 
 #[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A value in the domain of the process, whose guards are those of [`epoch::pin`].
+    /// A value in the domain of the process, whose guards [`epoch::pin`] returns.
     pub fn new(value: T) -> Rcu<T> {
         Rcu::new_in(epoch::shared(), value)
     }
@@ -104,7 +104,7 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// The value. The reference stays valid until the guard is dropped.
     ///
     /// # Panics
-    /// If the guard is of another domain.
+    /// If the guard belongs to another domain.
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
         assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
@@ -118,7 +118,7 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// Replaces the value and returns the old one, which stays until the guard is dropped.
     ///
     /// # Panics
-    /// If the guard is of another domain.
+    /// If the guard belongs to another domain.
     pub fn swap<'g>(&'g self, value: T, guard: &'g Guard<'_, P>) -> &'g T {
         assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
         // SAFETY: the pointer came from a `Box`, `load` reads it in sections of the guard's domain, and `T`
@@ -132,7 +132,7 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// the value meanwhile.
     ///
     /// # Panics
-    /// If the guard is of another domain.
+    /// If the guard belongs to another domain.
     pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
         assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
         let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
@@ -161,7 +161,7 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
 }
 
 impl<T, D> Rcu<T, D> {
-    /// The value, where no reader can have it.
+    /// The value, which no reader can have during the exclusive borrow.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: `value` is never null and owned. References from `load` borrow `self`, so there are
         // none.
@@ -279,8 +279,8 @@ mod modelled {
 
     use crate::model::{Model, check, check_symmetric, interrupt, thread};
 
-    /// loom reports unordered accesses. It outlives the value, so that a
-    /// reader that comes too late finds it.
+    /// A value in a leaked cell: loom reports unordered accesses, and a reader that comes too late still
+    /// finds the cell.
     struct Value(&'static UnsafeCell<u32>);
 
     const DROPPED: u32 = 0xdead;
@@ -309,7 +309,7 @@ mod modelled {
 
     // SAFETY: loom checks every use of the cell.
     unsafe impl Send for Value {}
-    // SAFETY: as for the other marker trait.
+    // SAFETY: as for `Send`.
     unsafe impl Sync for Value {}
 
     fn rcu() -> Arc<Rcu<Value, &'static Domain<Model>>> {

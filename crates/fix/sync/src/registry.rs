@@ -77,7 +77,7 @@ impl<T> Registry<T> {
     /// If the node was added before.
     pub(crate) fn add_free(&self, node: &'static Node<T>) {
         assert!(!node.listed.swap(true, Relaxed), "the node is in a registry already");
-        // SAFETY: a `'static` reference excludes that the node is ever moved, freed or borrowed
+        // SAFETY: a `'static` reference guarantees that the node is never moved, freed or borrowed
         // exclusively. `listed` was false, so no registry has it.
         unsafe { self.link(NonNull::from(node)) };
     }
@@ -85,7 +85,7 @@ impl<T> Registry<T> {
     /// Adds a node that the caller owns.
     ///
     /// # Safety
-    /// That of [`link`](Registry::link).
+    /// The contract of [`link`](Registry::link).
     pub(crate) unsafe fn add(&self, node: NonNull<Node<T>>) -> &Node<T> {
         // SAFETY: the caller guarantees that the node exists and is not borrowed exclusively.
         let new = unsafe { node.as_ref() };
@@ -127,7 +127,7 @@ impl<T> Registry<T> {
         })
     }
 
-    /// All nodes but `own`: in the child of a fork, those of threads that are missing.
+    /// All nodes except `own`: in the child of a fork, the nodes of missing threads.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn others(&self, own: Option<&Node<T>>) -> impl Iterator<Item = &Node<T>> {
         let own = own.map_or(ptr::null(), ptr::from_ref);

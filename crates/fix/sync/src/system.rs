@@ -60,9 +60,9 @@ impl Default for System {
 }
 
 // SAFETY: membarrier(2) guarantees that all running threads of the process pass through a state where all
-// their memory accesses are in program order, and a thread that is not running has passed through one. A
-// system is asymmetric only if the process is registered for membarrier. A combined barrier begins after
-// its caller has called, see `Combiner`. `sleep_while` returns as soon as the condition was false.
+// their memory accesses are in program order, and a thread that is not running has passed through such a
+// state. A system is asymmetric only if the process is registered for membarrier. A combined barrier begins
+// after its caller has called, see `Combiner`. `sleep_while` returns as soon as the condition was false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {
@@ -87,11 +87,11 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps in growing intervals, each a quarter longer than the one before: at most a quarter of the
-    /// time slept so far, plus 50 µs. So the thread notices the end that much late, and at most 10 ms
-    /// late. No wake-up can be lost, and no state in memory is left to the child of a fork. A thread with
-    /// a real-time policy sleeps as well, where yielding would keep a reader of lower priority from the
-    /// CPU forever.
+    /// Sleeps in growing intervals, each a quarter longer than the one before: at most a quarter of the time
+    /// slept so far, plus 50 µs. So the thread notices the end of the wait at most one interval late, and at
+    /// most 10 ms late. No wake-up can be lost, and no state in memory is left to the child of a fork. A
+    /// thread with a real-time policy sleeps as well, where yielding would keep a reader of lower priority
+    /// from the CPU forever.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
@@ -121,7 +121,7 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The kernel's number of the calling thread, which is never 0. Other systems than Linux give the number
+/// The kernel's number of the calling thread, which is never 0. On systems other than Linux, it is the number
 /// of the process.
 #[inline]
 pub(crate) fn thread() -> u32 {

@@ -16,7 +16,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// fork(2). The child ends after ten seconds if nothing else ends it.
 fn fork() -> libc::pid_t {
-    // SAFETY: the child needs no lock of a missing thread but the allocator's, which the C library makes
+    // SAFETY: the child needs no lock of a missing thread except the allocator's, which the C library makes
     // usable after a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {

@@ -88,7 +88,7 @@ fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
 }
 
 #[test]
-fn threads_whose_garbage_enters_sections_leave_nothing_behind() {
+fn threads_whose_deferred_calls_enter_sections_leave_nothing_behind() {
     let stalled = || epoch::shared().stalls(std::time::Duration::ZERO).count();
     let threads = |number: usize| {
         for _ in 0..number {
@@ -124,7 +124,8 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_protects() {
     thread_local! {
         static LATE: Late = const { Late };
     }
-    // The order of destructors is unspecified: they run before or after that of the thread's record.
+    // The order of destructors is unspecified: `LATE`'s destructor runs before or after the destructor of the
+    // thread's record.
     for pin_first in [false, true] {
         thread::spawn(move || {
             if pin_first {
@@ -192,7 +193,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
 }
 
 #[test]
-fn a_child_of_a_fork_write_locks_what_missing_threads_read() {
+fn a_child_of_a_fork_can_write_to_a_lock_that_missing_threads_read() {
     let lock = RmLock::new(0);
     // The first reader takes the underlying lock, and opens the lock for later ones.
     (0..100).for_each(|_| drop(lock.read()));
@@ -258,7 +259,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
             epoch::reclaim();
         });
         is_here.recv().expect("the call is made");
-        // Its barrier waits for the call.
+        // The barrier of this thread waits for the call.
         let waits = scope.spawn(epoch::barrier);
         // Usually long enough for the other thread to enter its barrier. If it is not, the test checks less.
         thread::sleep(std::time::Duration::from_millis(20));
@@ -290,7 +291,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
         HANDLED.fetch_add(1, Relaxed);
     }
     SHARED.store(Box::into_raw(Box::new(3)), Relaxed);
-    // The thread must have entered a section before its handler may.
+    // The thread must have entered a section before its handler may enter one.
     drop(epoch::pin());
     // SAFETY: the handler only calls functions that are documented as signal-safe.
     unsafe { libc::signal(libc::SIGUSR1, handle as *const () as libc::sighandler_t) };

@@ -40,8 +40,8 @@ impl<O: Send, R: Send> Worker<O, R> {
     }
 
     fn does(&self, operation: O) -> R {
-        self.tell.send(operation).expect("it listens");
-        self.told.recv().expect("it answers")
+        self.tell.send(operation).expect("the worker listens");
+        self.told.recv().expect("the worker answers")
     }
 }
 
@@ -96,7 +96,8 @@ proptest! {
         }
     }
 
-    /// Handles and sections begin and end. A deferred call waits for those that had begun before.
+    /// Guards and sections begin and end. A deferred call waits for the guards and sections that had begun
+    /// before it.
     #[test]
     fn a_deferred_object_is_freed_when_all_earlier_sections_have_ended(
         symmetric: bool,
@@ -104,7 +105,8 @@ proptest! {
     ) {
         let domain = Domain::new(if symmetric { System::symmetric() } else { System::detect() });
         let handles = [(); THREADS].map(|()| domain.register());
-        // Guards with the time at which the first guard of their handle began, and sections with theirs.
+        // The guards of each handle and the time at which the first of them began, and sections with their
+        // start times.
         let mut guards = [(); THREADS].map(|()| Vec::new());
         let (mut began, mut sections) = ([0; THREADS], Vec::new());
         // Deferred objects: when and by which handle, and whether they were freed.
@@ -141,9 +143,9 @@ proptest! {
             let oldest = oldest.min();
             for (when, by, freed) in &deferred {
                 let freed = freed.load(SeqCst);
-                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "a section may hold it");
+                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "freed while a section may hold it");
                 let is_due = operation == 5 && *by == thread && oldest.is_none();
-                prop_assert!(freed || !is_due, "no section can hold it");
+                prop_assert!(freed || !is_due, "not freed although no section can hold it");
             }
             let cookie = domain.cookie();
             prop_assert_eq!(domain.poll(cookie), oldest.is_none());
@@ -187,11 +189,11 @@ proptest! {
                 3 => handle.reclaim(),
                 _ => continue,
             }
-            prop_assert!(guards.iter().all(|(_, freed)| !freed.load(SeqCst)), "it is protected");
+            prop_assert!(guards.iter().all(|(_, freed)| !freed.load(SeqCst)), "a protected object was freed");
             for (by, freed) in &retired {
                 let is_protected = guards.iter().any(|(_, other)| Arc::ptr_eq(freed, other));
                 let is_due = operation == 3 && *by == thread && !is_protected;
-                prop_assert!(!is_due || freed.load(SeqCst), "it is not");
+                prop_assert!(!is_due || freed.load(SeqCst), "an unprotected object was not freed");
             }
         }
         for (place, _) in places {
@@ -266,8 +268,8 @@ proptest! {
                 } else {
                     prop_assert_eq!(was_there, 0);
                 }
-                prop_assert!(references == 0 || !freed.load(SeqCst), "it is referred to");
-                prop_assert!(references > 0 || ticks < 3 || freed.load(SeqCst), "three ticks");
+                prop_assert!(references == 0 || !freed.load(SeqCst), "freed with references");
+                prop_assert!(references > 0 || ticks < 3 || freed.load(SeqCst), "not freed by the third tick");
             }
             kept.lock().expect("no thread panics while it has the lock").clear();
             (0..3).for_each(|_| tick());
@@ -332,7 +334,7 @@ proptest! {
 }
 
 /// Sections begin, mark pages and end. Each wait runs in a thread of its own, which checks that the sections
-/// that had marked the page before have ended.
+/// that had marked the page before the wait have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
@@ -387,6 +389,6 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
             }
         }
     });
-    prop_assert_eq!(early.load(SeqCst), 0, "a wait was over before a section");
+    prop_assert_eq!(early.load(SeqCst), 0, "a wait returned before a section had ended");
     Ok(())
 }

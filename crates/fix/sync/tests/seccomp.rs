@@ -1,5 +1,5 @@
-//! A process that may not call membarrier(2). The test has a file of its own, as a process checks only once
-//! whether it may, at its first use of knee-sync.
+//! A process that is not allowed to call membarrier(2). The test has a file of its own, as a process checks
+//! this only once, at its first use of knee-sync.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -33,7 +33,7 @@ fn forbid_membarrier() -> io::Result<()> {
 }
 
 #[test]
-fn where_membarrier_is_forbidden_both_sides_execute_a_fence() {
+fn both_sides_execute_a_fence_where_membarrier_is_forbidden() {
     if let Err(error) = forbid_membarrier() {
         eprintln!("skipped: no seccomp filter here: {error}");
         return;

@@ -109,7 +109,7 @@ fn percpu(duel: &Duel, system: System) {
             if duel.is_over() {
                 return;
             }
-            // This comes at any moment of the reader's round.
+            // The kill may come at any moment of the reader's round.
             duel.wait_for_rounds(1);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
             release(count.kill());

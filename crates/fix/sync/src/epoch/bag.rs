@@ -1,4 +1,4 @@
-//! A bag of calls in one entry, so that deferring a call allocates nothing.
+//! A bag of calls with one entry, so that a deferred call needs no entry of its own.
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::entry::Entry;
 
-/// Calls in a bag: 2 KiB.
+/// The number of calls in a bag, which then has 2 KiB.
 const CALLS: usize = 126;
 
 /// A function with its argument.
@@ -67,7 +67,7 @@ unsafe fn call_all(entry: NonNull<Entry>) {
     spare::give(bag);
 }
 
-/// The calls that are still to be made. If one panics, dropping this makes the others.
+/// The calls that are still to be made. If a call panics, dropping this value makes the others.
 struct Rest<'a> {
     bag: &'a mut Bag,
     made: usize,
@@ -100,8 +100,8 @@ mod spare {
 
     use super::Bag;
 
-    /// As many as are freed at a time, 256 KiB. If they went back to the allocator in between, it would
-    /// split them into small objects and scatter later allocations.
+    /// As many bags as are freed at a time, 256 KiB. If bags went back to the allocator in between, the
+    /// allocator would split them into small objects and scatter later allocations.
     const MOST: usize = 128;
 
     thread_local! {

@@ -14,9 +14,9 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant, fetch_max};
 use crate::registry::{Node, Registry};
 
-/// Sealed objects of a thread at which it scans, if a scan is due.
+/// The number of sealed objects at which a thread scans, if a scan is due.
 const SCAN_IF_DUE_AT: usize = 1024;
-/// Sealed objects of a thread at which it scans in any case.
+/// The number of sealed objects at which a thread scans in any case.
 const SCAN_AT: usize = 1 << 16;
 /// A scan is due again after this many times the duration of the last one. A scan has a heavy fence,
 /// which takes some microseconds from every running thread, so fences take at most 6 % of the time.
@@ -32,9 +32,9 @@ const FREED_AT_ONCE: usize = 1 << 14;
 #[derive(Debug)]
 pub struct Domain<P> {
     platform: P,
-    /// Retired objects are tagged with its value when they are sealed, and that advances it.
+    /// The global epoch. Sealing tags retired objects with its value and advances it.
     global: Padded<AtomicU64>,
-    /// No section can hold an object with a smaller tag. FreeBSD calls it the read sequence.
+    /// The safe epoch: no section can hold an object with a smaller tag. FreeBSD calls it the read sequence.
     safe: Padded<AtomicU64>,
     /// When the next scan is due, by the platform's clock.
     next_scan: Padded<AtomicU64>,
@@ -47,11 +47,11 @@ pub struct Domain<P> {
 #[derive(Debug)]
 struct Drain {
     busy: AtomicBool,
-    /// Objects that it has taken out of records and not freed yet.
+    /// The number of objects that the barrier has taken out of records and not freed yet.
     weight: AtomicU64,
 }
 
-/// A point in time, to check later whether all sections that had begun before have ended.
+/// A point in time, to check later whether all sections that began before it have ended.
 ///
 /// ```
 /// let domain = knee_sync::epoch::Domain::new(knee_sync::System::detect());
@@ -86,12 +86,12 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Sets how long threads that only reclaim wait between two scans: `factor` times the duration of the
-    /// last scan; 16 unless it is set.
+    /// last scan. The default is 16.
     ///
     /// A scan has a heavy fence, which stalls every running thread for some microseconds. A small factor
-    /// slows readers down, a large one keeps more garbage. If no other thread is running, a scan takes
-    /// less than a microsecond, and the wait is as short. [`synchronize`](Domain::synchronize) and other
-    /// waits do not wait for it.
+    /// slows readers down, a large one keeps more garbage. If no other thread is running, a scan takes less
+    /// than a microsecond, and the wait is as short. [`synchronize`](Domain::synchronize) and other waits are
+    /// not delayed by it.
     pub fn set_scan_backoff(&self, factor: u32) {
         self.scan_backoff.store(factor, Relaxed);
     }
@@ -130,7 +130,7 @@ impl<P: Platform> Domain<P> {
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
-    /// Waits until all sections have ended that began before the call: `epoch_wait`, `synchronize_rcu`.
+    /// Waits until all sections that began before the call have ended: `epoch_wait`, `synchronize_rcu`.
     ///
     /// In a process, a long wait sleeps ([`Platform::sleep_while`]): it returns up to a quarter of the
     /// wait later than it could, and at most 10 ms later. Readers do not wake it up.
@@ -147,8 +147,8 @@ impl<P: Platform> Domain<P> {
         Cookie(self.advance())
     }
 
-    /// Whether all sections have ended that began before `cookie` was taken. It does not wait, but it
-    /// scans, which costs a heavy fence if no other thread has scanned since.
+    /// Whether all sections that began before `cookie` was taken have ended. It does not wait. If no earlier
+    /// scan has shown that they have ended, it scans, which costs a heavy fence.
     pub fn poll(&self, cookie: Cookie) -> bool {
         self.is_over(cookie) || self.fence_and_scan() > cookie.0
     }
@@ -188,36 +188,37 @@ impl<P: Platform> Domain<P> {
 
     /// Scans the records after a fence and advances the safe epoch, to `fenced` at most.
     ///
-    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the second case
-    /// the reader's loads come after the fence as well and see what was unlinked before, so it holds no
-    /// object with a tag below `fenced`. In the first case it holds no object with a tag below its own
-    /// epoch, see `Reader::enter`. A reader that loaded the global epoch long ago and stores it only now
-    /// has an epoch below the safe epoch. The safe epoch does not move back: objects that are sealed from
-    /// now on have a greater tag than either.
+    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the second case the
+    /// reader's loads come after the fence as well and see what was unlinked before, so it holds no object
+    /// with a tag below `fenced`. In the first case it holds no object with a tag below its own epoch, see
+    /// `Reader::enter`. A reader that loaded the global epoch long ago and stores it only now has an epoch
+    /// below the safe epoch. The safe epoch does not move back: objects that are sealed from now on have a
+    /// tag greater than both.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
             let Some(time) = epoch_of(record.reader.word()) else { continue };
-            // Other sections may still begin at `fenced` or later, see `Watch::observe`.
+            // A section at `fenced` or later is not observed, as others may still begin in the same epoch:
+            // see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
                 record.watch.observe(time, || self.platform.now());
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: a thread that sees the new value frees after every read that this scan has seen the end
-        // of.
+        // AcqRel: a thread that sees the new value frees objects after the reads of all sections that this
+        // scan has seen end.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for
     /// the longest of them.
     ///
-    /// Only scans see sections: those of this function, of waits and of reclamation. To watch a domain,
-    /// call this function periodically. A section may have begun long before a scan sees it, so a stall
-    /// may be reported as shorter than it is, and never as longer.
+    /// Only scans see sections: those of this function, of waits and of reclamation. To watch a domain, call
+    /// this function periodically. A section may have begun long before a scan sees it, so a stall may be
+    /// reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
-        // Sections that have begun get an earlier epoch than later ones, so that this scan can record
-        // them, see `Watch::observe`.
+        // After this, sections that have begun have an earlier epoch than later sections, so that this scan
+        // can record them: see `Watch::observe`.
         self.advance();
         self.fence_and_scan();
         let now = self.platform.now();
@@ -225,8 +226,8 @@ impl<P: Platform> Domain<P> {
         stalls.filter(move |stall| stall.since >= age)
     }
 
-    /// Retired objects that are not freed yet. Threads update their share about once in a hundred
-    /// objects.
+    /// The number of retired objects that are not freed yet. Each thread updates its share about once in a
+    /// hundred objects.
     pub fn garbage(&self) -> u64 {
         let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
@@ -315,7 +316,7 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // A call in this record has forked. This thread releases the record when it returns.
+                // A call in this record has forked. This thread releases the record when the call returns.
                 continue;
             }
             watch.calls.end();
@@ -384,12 +385,12 @@ impl<P: Platform> Domain<P> {
     /// called: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in a section or by a deferred
     /// call.
     ///
-    /// It frees what it finds itself, after one grace period for all of it, with two heavy fences however
-    /// many threads there are. Barriers of one domain run one after the other. Like
+    /// It frees all objects that it finds after one grace period, and executes two heavy fences, however many
+    /// threads there are. Barriers of one domain run one after the other. Like
     /// [`synchronize`](Domain::synchronize), it sleeps in a long wait.
     ///
     /// # Panics
-    /// If a destructor or a deferred call panics; all others have run by then.
+    /// If a destructor or a deferred call panics. All other calls have run by then.
     pub fn barrier(&self) {
         /// Ends the barrier, also when it panics.
         struct Draining<'a>(&'a Drain);
@@ -411,17 +412,17 @@ impl<P: Platform> Domain<P> {
         drain.weight.store(all.weight as u64, Relaxed);
         // All these objects were unlinked before the epoch that this cookie stands for.
         self.wait(self.cookie());
-        // SAFETY: every section has ended that may have found one of them.
+        // SAFETY: every section that may have found one of them has ended.
         unsafe { all.call() };
-        // Owners may still be freeing what they took before.
+        // Owners may still be freeing objects that they took before.
         for record in self.records.values() {
             record.watch.calls.wait(&self.platform);
         }
     }
 
-    /// Takes all garbage out of all records, with one fence. An owner that uses its garbage meanwhile
-    /// waits from the first request until its own lock is released, about as long as the fence takes.
-    /// Only a barrier does this, one at a time, so no two threads request locks in different orders.
+    /// Takes all garbage out of all records, with one fence. An owner that uses its garbage meanwhile waits
+    /// from the first request until its own lock is released, about as long as the fence takes. Only barriers
+    /// call this function, one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
         // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();

@@ -19,7 +19,7 @@ pub struct Entry {
     next: *mut Entry,
     /// The global epoch when it was sealed; 0 before.
     tag: u64,
-    /// How many objects it stands for.
+    /// The number of objects that it stands for.
     weight: u32,
     call: Option<Call>,
 }
@@ -49,7 +49,7 @@ impl Default for Entry {
 pub(super) struct Queue {
     first: *mut Entry,
     last: *mut Entry,
-    /// Objects that the entries stand for.
+    /// The number of objects that the entries stand for.
     pub(super) weight: usize,
 }
 
@@ -129,7 +129,7 @@ impl Queue {
         ready
     }
 
-    /// Calls all entries, also if one panics. A second panic aborts the process.
+    /// Calls all entries, even if a call panics. A second panic aborts the process.
     ///
     /// # Safety
     /// The grace periods of all entries are over.

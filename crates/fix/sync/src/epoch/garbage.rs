@@ -8,10 +8,10 @@ use alloc::boxed::Box;
 use core::mem;
 use core::ptr::NonNull;
 
-/// Open objects at which they are sealed.
+/// The number of open objects at which they are sealed.
 const SEALED_AT: usize = 64;
 
-/// Retired objects, youngest last. Open ones have no tag yet.
+/// Retired objects, youngest last. Open objects have no tag yet.
 #[derive(Debug)]
 pub(super) struct Garbage {
     open: Queue,
@@ -33,7 +33,7 @@ impl Garbage {
     /// Adds an entry. Returns whether it is time to seal.
     ///
     /// # Safety
-    /// That of [`Queue::push`].
+    /// The contract of [`Queue::push`].
     pub(super) unsafe fn add(&mut self, entry: NonNull<Entry>) -> bool {
         // SAFETY: the contract is the same.
         unsafe { self.open.push(entry) };
@@ -47,7 +47,7 @@ impl Garbage {
         self.bag.get_or_insert_with(Bag::empty).add(deferred)
     }
 
-    /// Seals: gives all open objects the tag that `tag` returns, if there are any.
+    /// Seals all open objects, if there are any: gives them the tag that `tag` returns.
     pub(super) fn seal(&mut self, tag: impl FnOnce() -> u64) {
         #[cfg(feature = "alloc")]
         if let Some(bag) = self.bag.take() {
@@ -72,12 +72,12 @@ impl Garbage {
         self.sealed.take_ready(safe, most)
     }
 
-    /// Sealed objects.
+    /// The number of sealed objects.
     pub(super) fn sealed(&self) -> usize {
         self.sealed.weight
     }
 
-    /// All objects.
+    /// The number of all objects.
     pub(super) fn weight(&self) -> usize {
         #[cfg(feature = "alloc")]
         let in_bag = self.bag.as_ref().map_or(0, |bag| bag.len());

@@ -36,9 +36,9 @@ pub struct Handle<'d, P: Platform> {
 
 /// A section, which ends when the guard is dropped: `epoch_enter`, `rcu_read_lock`.
 ///
-/// Objects that were found in shared memory during the section stay until the guard is dropped. Guards
-/// nest and may be dropped in any order. A guard stays on its thread. Do not hold one while the thread
-/// blocks, as nothing is freed meanwhile; take a [`Section`](super::Section) for that.
+/// Objects that were found in shared memory during the section stay until the guard is dropped. Guards nest
+/// and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the thread blocks,
+/// as nothing is freed meanwhile; take a [`Section`](super::Section) instead.
 ///
 /// A guard that is leaked ([`core::mem::forget`]) is a section that never ends: nothing in its domain is
 /// freed any more.
@@ -95,7 +95,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.pin_for_long()
     }
 
-    /// A guard that may outlive the handle, which keeps its record while a guard exists.
+    /// A guard that may outlive the handle. The record stays in use while a guard exists.
     #[inline]
     pub(super) fn pin_for_long(&self) -> Guard<'d, P> {
         // SAFETY: the handle's thread owns the record, and the guard stays on this thread.
@@ -144,7 +144,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         &self.node.value
     }
 
-    /// Waits until all sections have ended that began before the call.
+    /// Waits until all sections that began before the call have ended.
     ///
     /// # Panics
     /// If this handle is in a section, which would wait for itself.
@@ -156,7 +156,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// See [`Guard::retire_entry`].
     ///
     /// # Safety
-    /// That of [`Guard::retire_entry`].
+    /// The contract of [`Guard::retire_entry`].
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the handle's thread owns the record.
         unsafe { retire_entry(self.domain, self.record(), entry, call) };
@@ -165,14 +165,14 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// See [`Guard::retire`].
     ///
     /// # Safety
-    /// That of [`Guard::retire`].
+    /// The contract of [`Guard::retire`].
     #[cfg(feature = "alloc")]
     pub unsafe fn retire<T: Send>(&self, pointer: *mut T) {
         // SAFETY: the contract is the same, and the handle's thread owns the record.
         unsafe { retire(self.domain, self.record(), pointer) };
     }
 
-    /// Scans once and frees the objects that this thread has retired and no section can hold any more.
+    /// Scans once and frees the objects that this thread has retired and that no section can hold any more.
     pub fn reclaim(&self) {
         // SAFETY: the handle's thread owns the record.
         unsafe { self.domain.reclaim(self.record()) };
@@ -185,7 +185,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.seal(self.record()) };
     }
 
-    /// As [`Handle::reclaim`], but only if a scan is due.
+    /// Like [`Handle::reclaim`], but only if a scan is due.
     #[cfg(feature = "std")]
     pub(super) fn reclaim_if_due(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -228,20 +228,20 @@ impl<P: Platform> Guard<'_, P> {
         self.domain
     }
 
-    /// Calls `call` with `entry` when all sections have ended that may have found the object that
-    /// contains it: `epoch_call`, `call_rcu`. Nothing is allocated.
+    /// Calls `call` with `entry` when all sections that may have found its object have ended: `epoch_call`,
+    /// `call_rcu`. Nothing is allocated.
     ///
     /// # Safety
     /// No section that begins from now on can find the object; sections that began before may, also through
-    /// objects that were unlinked earlier. It has not been retired before. It must stay in place and must
-    /// not be accessed, except by those sections, until `call` is called, once, by any thread. `call` must
-    /// not unwind.
+    /// objects that were unlinked earlier. The object has not been retired before. It must stay in place and
+    /// must not be accessed, except by those sections, until `call` is called, once, by any thread. `call`
+    /// must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
     }
 
-    /// Drops the `Box` that `pointer` came from when all sections have ended that may have found it.
+    /// Drops the `Box` that `pointer` came from when all sections that may have found it have ended.
     ///
     /// The store that unlinked the object may be `Relaxed`: `retire` orders it.
     ///
@@ -261,9 +261,9 @@ impl<P: Platform> Guard<'_, P> {
     }
 
     /// Publishes `new`, or null, in `target` and [retires](Guard::retire) the value that it replaces:
-    /// `rcu_replace_pointer` and `kfree_rcu`. Returns the old value, which stays until the guard is
-    /// dropped. This is for a single value. In a list, where the old node stays linked behind the new one,
-    /// store the link and [retire](Guard::retire) what was removed.
+    /// `rcu_replace_pointer` and `kfree_rcu`. Returns the old value, which stays until the guard is dropped.
+    /// This is for a single value. In a list, where the new node links to the old one or to its successors,
+    /// store the link and [retire](Guard::retire) the removed node.
     ///
     /// # Safety
     /// A pointer in `target` is null or came from [`Box::into_raw`]; readers follow it in sections of this
@@ -277,15 +277,15 @@ impl<P: Platform> Guard<'_, P> {
         new: Option<Box<T>>,
     ) -> Option<&T> {
         let new = new.map_or(ptr::null_mut(), Box::into_raw);
-        // Release: a reader that finds the new value sees its content. Acquire: so does the thread that
-        // drops the old value.
+        // Release: a reader that finds the new value sees its content. Acquire: the thread that drops the old
+        // value sees the content of that value.
         let old = target.swap(new, order!(AcqRel, "epoch_replace"));
         // SAFETY: the caller guarantees that a pointer in `target` came from a `Box` and that readers wait
         // for it in sections only. The exchange removed it, so no other thread retires it.
         unsafe { NonNull::new(old).inspect(|_| self.retire(old)).map(|old| old.as_ref()) }
     }
 
-    /// Calls `call` when all sections have ended that have begun. It allocates.
+    /// Calls `call` when all sections that began before have ended. It allocates.
     ///
     /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics,
     /// so does the thread that reclaims, after the other calls that are ready; a second panic among them
@@ -323,7 +323,7 @@ impl<P: Platform> Drop for Guard<'_, P> {
 }
 
 /// # Safety
-/// That of [`Guard::retire_entry`]; the caller owns the record.
+/// The contract of [`Guard::retire_entry`], and the caller owns the record.
 unsafe fn retire_entry<P: Platform>(
     domain: &Domain<P>,
     record: &Record,
@@ -344,7 +344,7 @@ unsafe fn retire_entry<P: Platform>(
 }
 
 /// # Safety
-/// That of [`Guard::retire`]; the caller owns the record.
+/// The contract of [`Guard::retire`], and the caller owns the record.
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, pointer: *mut T) {

@@ -30,7 +30,7 @@ impl Member {
         with(unsafe { self.0.as_ref() })
     }
 
-    /// Keeps the handle forever, where leak detectors find it after the thread has exited.
+    /// Keeps the handle forever, in a static where leak detectors find it after the thread has exited.
     fn keep(self) {
         static KEPT: LazyLock<Registry<AtomicPtr<Handle<'static, System>>>> =
             LazyLock::new(Registry::new);
@@ -60,7 +60,7 @@ impl Part for Member {
     }
 }
 
-/// The domain of the process, whose guards are those of [`pin`].
+/// The domain of the process. [`pin`] returns its guards.
 pub fn shared() -> &'static Domain<System> {
     SHARED.get_or_init(|| {
         #[cfg(all(unix, not(any(loom, miri))))]
@@ -90,8 +90,8 @@ pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
-/// Waits until all sections of the process's domain have ended that began before the call. It frees
-/// nothing; [`reclaim`] and [`barrier`] do.
+/// Waits until all sections of the process's domain that began before the call have ended. It frees nothing;
+/// [`reclaim`] and [`barrier`] do.
 ///
 /// # Panics
 /// If this thread holds a [`Guard`], which would wait for itself. A [`Section`] is not detected: the call
@@ -115,7 +115,7 @@ pub fn section() -> Section<'static, System> {
 /// freed or called; see [`Domain::barrier`].
 ///
 /// # Panics
-/// As [`synchronize`].
+/// If this thread holds a [`Guard`], as in [`synchronize`].
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier in a section waits for itself");
@@ -129,7 +129,8 @@ pub(crate) fn reclaim_if_due() {
     }
 }
 
-/// Scans once and frees the objects that the calling thread has retired and no section can hold any more.
+/// Scans once and frees the objects that the calling thread has retired and that no section can hold any
+/// more.
 pub fn reclaim() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim);

@@ -1,8 +1,8 @@
 //! Epoch-based reclamation: memory is freed when no reader can hold it any more.
 //!
 //! A reader enters a section, follows pointers without a lock, and leaves the section. A writer unlinks an
-//! object, so that later readers cannot find it, and retires it. The object is freed after a *grace
-//! period*: when every section has ended that may have found it.
+//! object, so that later readers cannot find it, and retires it. The object is freed after a *grace period*:
+//! when every section that may have found it has ended.
 //!
 //! ```
 //! use std::sync::atomic::AtomicPtr;
@@ -44,11 +44,11 @@
 //! The algorithm is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
 //! asymmetric fence. A domain has a global epoch. A reader copies it into its own record when it enters a
 //! section, and clears the copy when it leaves. A writer that has unlinked some objects tags them with the
-//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or
-//! less, or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes
-//! all stored epochs visible, and makes readers that store theirs later see the unlinking. So readers need
-//! no fence: a section costs two plain stores. A scan then frees every object whose tag is below the
-//! smallest epoch that it finds.
+//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or less,
+//! or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes all stored
+//! epochs visible, and makes readers that store an epoch later see the unlinking. So readers need no fence: a
+//! section costs two plain stores. A scan then frees every object whose tag is below the smallest epoch that
+//! it finds.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -57,20 +57,22 @@
 //! ```
 //!
 //! The write side pays: a fence interrupts every CPU that runs a thread of the process. So a thread collects
-//! garbage until the share of a fence per object is small, and threads that need a fence at the same time
+//! garbage until the cost of a fence per object is small, and threads that need a fence at the same time
 //! share one.
 //!
 //! # What it promises
-//! * A thread frees what it has retired, after about a thousand objects, in portions. When it exits, it frees
-//!   what is ready, and other threads free the rest later. [`Domain::barrier`] and [`Handle::reclaim`] free at
-//!   once. While no reader stalls, a thread has some thousand retired objects; the limit is 65,536, where
-//!   fences are expensive and the thread retires faster than scans are due ([`Domain::set_scan_backoff`]).
-//! * While a reader stays in its section, nothing is freed that was unlinked since it entered, without
-//!   bound: [`Domain::stalls`] reports the reader. After it has left, every hundred retired objects free
-//!   sixteen thousand. Use hazard pointers where garbage must be bounded.
+//! * A thread frees the objects that it has retired in portions, after about a thousand of them. When it
+//!   exits, it frees the objects that are ready, and other threads free the rest later. [`Domain::barrier`]
+//!   and [`Handle::reclaim`] free at once. While no reader stalls, a thread has a few thousand retired
+//!   objects. Where fences are expensive and the thread retires faster than scans are due
+//!   ([`Domain::set_scan_backoff`]), it has up to 65,536.
+//! * While a reader stays in its section, no object that was unlinked since it entered is freed, so garbage
+//!   grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a thread frees
+//!   sixteen thousand objects for each hundred that it retires. Use hazard pointers where garbage must be
+//!   bounded.
 //! * Destructors and deferred calls run outside of all internal locks, and may retire more objects. They run
-//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits: then the thread's own thread
-//!   locals may be gone.
+//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. In the last case, the
+//!   thread's own thread locals may be gone.
 //!
 //! # Example: a sorted list
 //! Readers walk it without a lock, and writers exclude each other. Callers bring their guards, so the list
@@ -105,8 +107,8 @@
 //!         assert!(guard.is_of(self.domain), "the guard belongs to another domain");
 //!         let mut link = &self.first;
 //!         loop {
-//!             // SAFETY: a link is null or a node of `insert`. `remove` unlinks a node, leaves its `next` as
-//!             // it is, and retires it in the domain that was checked above.
+//!             // SAFETY: a link is null or points to a node from `insert`. `remove` unlinks a node, leaves
+//!             // its `next` as it is, and retires it in the domain that was checked above.
 //!             match unsafe { guard.load(link) } {
 //!                 Some(node) if node.key < key => link = &node.next,
 //!                 found => return (link, found),
@@ -147,7 +149,7 @@
 //!     fn drop(&mut self) {
 //!         let mut next = *self.first.get_mut();
 //!         while !next.is_null() {
-//!             // SAFETY: readers borrow the list, so there are none. Its nodes are those not retired.
+//!             // SAFETY: readers borrow the list, so there are none. The nodes in the list are not retired.
 //!             next = unsafe { Box::from_raw(next) }.next.into_inner();
 //!         }
 //!     }
@@ -163,9 +165,8 @@
 //! ```
 //!
 //! # Without an operating system
-//! A kernel has a handle for each CPU, must not be preempted while it is in a section, and provides the
-//! nodes and entries. An interrupt handler may enter sections of the CPU that it interrupts, and must not
-//! retire anything.
+//! A kernel has a handle for each CPU, must not preempt a section, and provides the nodes and entries. An
+//! interrupt handler may enter sections of the CPU that it interrupts, and must not retire anything.
 //!
 //! ```
 //! use core::ptr::NonNull;
@@ -212,7 +213,7 @@
 //! static FREED: AtomicU64 = AtomicU64::new(0);
 //!
 //! unsafe fn free(entry: NonNull<Entry>) {
-//!     // SAFETY: the entry is that of a page which no reader holds.
+//!     // SAFETY: the entry belongs to a page that no reader holds.
 //!     let page = unsafe { entry.cast::<Page>().as_ref() };
 //!     FREED.store(page.number, Ordering::Relaxed);
 //! }

@@ -72,7 +72,7 @@ fn a_grace_period_waits_for_every_reader() {
 }
 
 #[test]
-fn a_section_does_not_hide_the_one_before() {
+fn a_section_does_not_hide_the_previous_section() {
     check(3, || {
         let world = world();
         let reader = thread::spawn({
@@ -141,7 +141,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
     });
 }
 
-/// A barrier returns after a deferred call, also while another thread runs `other`.
+/// A barrier returns after a deferred call, even while another thread runs `other`.
 fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
     check_symmetric(2, move || {
         let world = world();
@@ -170,7 +170,7 @@ fn a_barrier_acquires_what_the_calls_did() {
 }
 
 #[test]
-fn a_barrier_waits_for_the_calls_of_the_one_before() {
+fn a_barrier_waits_for_the_calls_of_the_previous_barrier() {
     a_barrier_returns_after_a_call_beside(|world| world.domain.barrier());
 }
 
@@ -206,7 +206,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // Not loom's `Arc`: the deferred call has a reference as well, which may exist at the end.
+        // Not loom's `Arc`: the deferred call has a reference as well, which may still exist at the end of
+        // the model.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();

@@ -15,8 +15,8 @@ use crate::primitive::AtomicPtr;
 ///
 /// # Safety
 /// [`domain`](Protect::domain) always returns the same domain, and the provided methods keep their default
-/// bodies. As long as a shared reference to the implementor exists, a section of that domain is entered that
-/// began no later than the reference.
+/// bodies. As long as a shared reference to the implementor exists, there is a section of that domain that
+/// began no later than the reference and has not ended.
 pub unsafe trait Protect<P> {
     /// The domain of the section.
     fn domain(&self) -> &Domain<P>;
@@ -59,14 +59,14 @@ pub unsafe trait Protect<P> {
     /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomics
     ///   while a section can find it.
     /// * The `T` is freed only after it was unlinked, so that no section that begins later can find it, and
-    ///   after a grace period that follows. [`Guard::retire`], [`Guard::replace`] and their kind see to that,
-    ///   under a guard of the same domain as this one. A structure that accepts guards from its callers
-    ///   checks that with [`is_of`](Protect::is_of).
+    ///   after a grace period that follows. [`Guard::retire`], [`Guard::replace`] and similar methods ensure
+    ///   that, on a guard of the same domain as `self`. A structure that accepts guards from its callers
+    ///   checks the domain with [`is_of`](Protect::is_of).
     /// * The links of an unlinked object stay as they are: a reader that found the object before follows
-    ///   them, and may so find an object that has been retired in the meantime. Its own section began before
-    ///   that.
-    /// * Nobody frees the `T` at once, as the destructor of a structure may: `'g` must not outlive a borrow
-    ///   of the structure.
+    ///   them, and may thus find an object that has been retired in the meantime. The reader's section began
+    ///   before that.
+    /// * No thread frees the `T` without a grace period. If the destructor of a structure does so, `'g` must
+    ///   not outlive a borrow of the structure.
     #[inline]
     unsafe fn load<'g, T: Sync>(&'g self, source: &AtomicPtr<T>) -> Option<&'g T> {
         // Acquire: with the Release of the writer that stored the pointer, the value is seen as it was

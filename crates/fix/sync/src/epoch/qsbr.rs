@@ -8,9 +8,9 @@ use crate::platform::Platform;
 /// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
 /// and liburcu.
 ///
-/// Reading costs nothing at all. In exchange the thread must report regularly that it holds nothing,
-/// between two iterations of its event loop or two packets, and before it sleeps. A thread that forgets
-/// to blocks all reclamation ([`Domain::stalls`] reports it).
+/// Reading costs nothing at all. In exchange the thread must report regularly that it holds nothing, between
+/// two iterations of its event loop or two packets, and before it sleeps. A thread that does not report
+/// blocks all reclamation ([`Domain::stalls`] shows the thread).
 ///
 /// ```
 /// use knee_sync::{System, epoch::{Domain, QsbrHandle}};

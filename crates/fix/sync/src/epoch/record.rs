@@ -15,8 +15,8 @@ use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant, fetch_max};
 
 /// The step of the global epoch. The bits below count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
-/// Those bits. The epoch has the other 52: at one step per microsecond, which is faster than threads seal
-/// garbage, they last for 142 years.
+/// The bits below [`ONE`]. The epoch has the other 52 bits. They last for 142 years at one step per
+/// microsecond, and threads seal garbage more slowly than that.
 const NESTING: u64 = ONE - 1;
 
 /// A section that has not ended for some time, see [`Domain::stalls`](super::Domain::stalls).
@@ -43,7 +43,7 @@ pub(super) struct Reader {
     /// 0 outside of sections. Inside, the global epoch at its start, with the depth of nesting in the low
     /// bits. It is one word, so that a signal handler between any two instructions leaves it as it was.
     word: AtomicU64,
-    /// A copy of the platform's answer, which costs no other line here.
+    /// A copy of `Platform::is_symmetric`, so that readers load no other line for it.
     is_symmetric: Cell<bool>,
 }
 
@@ -52,8 +52,8 @@ pub(super) struct Reader {
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// Its owner is a section, or a handle that the user registered: a value that any thread may hold, so
-    /// that the child of a fork must keep it.
+    /// Its owner is a section, or a handle that the user registered: a value that any thread may hold, so the
+    /// child of a fork must keep the record.
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this one and is freeing its objects.
     pub(super) adopter: AtomicPtr<Record>,
@@ -61,7 +61,7 @@ pub(super) struct Watch {
     seen: AtomicU64,
     /// The platform's time when `seen` was stored, or a later one. It never moves back.
     since: AtomicU64,
-    /// Objects of its garbage, by the owner's last update.
+    /// The number of objects in its garbage, as of the owner's last update.
     pub(super) weight: AtomicU64,
     /// The owner's calls of destructors and deferred functions.
     pub(super) calls: Calls,
@@ -129,9 +129,9 @@ impl Watch {
     /// `now`, whichever owner they belong to, and a section that is seen later with the same epoch has
     /// existed since.
     ///
-    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so
-    /// it is not that of an earlier section. It may be that of a later one: then the stall is reported as
-    /// shorter than it is.
+    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so it
+    /// is not the time of an earlier section. It may be the time of a later section: then the stall is
+    /// reported as shorter than it is.
     pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != epoch {
             fetch_max(&self.since, now(), Relaxed);
@@ -159,9 +159,9 @@ impl Reader {
             self.word.store(word + 1, Relaxed);
             return;
         }
-        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked.
-        // Release: a scan that sees this word, and missed the 0 before it, must not free before the reads
-        // of the section before. One mutant's readers enter a future epoch.
+        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked. Release: a
+        // scan that sees this word, and missed the 0 before it, must not free before the reads of the
+        // previous section. In one mutant, readers enter a future epoch.
         let future = if is_mutant!("future") { ONE } else { 0 };
         let now = global.load(order!(Acquire, "epoch_enter_clock")) + future;
         self.word.store(now | 1, order!(Release, "epoch_enter"));

@@ -40,7 +40,7 @@ impl World {
         found
     }
 
-    /// Checks a found object, after other threads had time to free it.
+    /// Checks a found object, after other threads have had time to free it.
     fn check(&self, found: u64) {
         thread::yield_now();
         assert!(!self.is_freed(found), "an object was freed during a section that found it");

@@ -8,9 +8,9 @@ use crate::registry::Node;
 /// A section with a record of its own, so that it may be held while its thread blocks or across an
 /// `await`, and be sent to another thread: `epoch_enter_preempt` with its tracker.
 ///
-/// Beginning one costs as much as an uncontended lock: it takes a record of the domain. A thread takes
-/// the same record again while it has one section at a time. While the section is held, nothing is freed
-/// that was unlinked after it began; [`Domain::stalls`] reports sections that are held for long.
+/// Beginning a section costs as much as an uncontended lock, as it takes a record of the domain. A thread
+/// that has one section at a time takes the same record again. While the section is held, no object that was
+/// unlinked after it began is freed; [`Domain::stalls`] reports sections that are held for long.
 #[derive(Debug)]
 pub struct Section<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,
@@ -29,7 +29,7 @@ impl<P: Platform> Domain<P> {
         Section::new(self, self.record())
     }
 
-    /// As [`section`](Domain::section), in a free record. Returns `None` if there is no free record,
+    /// Like [`section`](Domain::section), but in a free record. Returns `None` if there is no free record,
     /// instead of allocating one. See [`Domain::add_node`].
     pub fn try_section(&self) -> Option<Section<'_, P>> {
         Some(Section::new(self, self.free_record()?))
@@ -39,7 +39,7 @@ impl<P: Platform> Domain<P> {
 impl<'d, P: Platform> Section<'d, P> {
     pub(super) fn new(domain: &'d Domain<P>, node: &'d Node<Record>) -> Section<'d, P> {
         node.value.begin(domain.platform(), true);
-        // SAFETY: `node` was taken for this section, which so owns the record.
+        // SAFETY: `node` was taken for this section, so the section owns the record.
         unsafe { node.value.reader.enter(domain.global_epoch()) };
         Section { domain, node }
     }

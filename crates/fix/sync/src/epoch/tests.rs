@@ -314,7 +314,7 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
     };
     let waits = || {
         barrier();
-        assert!(is_over.load(SeqCst), "the call had begun before");
+        assert!(is_over.load(SeqCst), "the call had begun before the barrier");
     };
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
@@ -323,8 +323,8 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // Usually long enough for the first barrier to wait for the call before the second one finds the
-        // call that the first call has deferred. If it is not, the test checks less.
+        // The sleeps are usually long enough for the first barrier to wait for the call before the call
+        // defers others, which the second barrier finds. If a sleep is too short, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -339,9 +339,9 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
 /// The CPU time that the calling thread has used.
 #[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
-    // SAFETY: zeroes are a valid `timespec`, which is two integers.
+    // SAFETY: zeroes are a valid `rusage`, which is integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the `timespec` is alive during the call.
+    // SAFETY: the `rusage` is alive during the call.
     assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
     let time = |of: libc::timeval| {
         Duration::from_secs(of.tv_sec as u64) + Duration::from_micros(of.tv_usec as u64)
@@ -349,7 +349,7 @@ fn cpu_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// The CPU time that `wait` uses while a section lasts for 200 ms, and the time that it takes.
+/// The CPU time that `wait` uses while a section lasts for 200 ms, and the elapsed time.
 #[cfg(target_os = "linux")]
 fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Duration, Duration) {
     let section = domain.section();
@@ -369,7 +369,7 @@ fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Durati
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
-    /// A heavy fence waits for virtual CPUs that do not run, and uses CPU time meanwhile.
+    /// Several, because a heavy fence waits for virtual CPUs that do not run, and uses CPU time meanwhile.
     const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {

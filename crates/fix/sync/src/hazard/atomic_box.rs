@@ -12,19 +12,19 @@ use super::{Guard, protect, retire};
 
 /// An optional boxed value that is replaced as a whole while other threads read it.
 ///
-/// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared
-/// line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader may
-/// keep a loaded value for any time; only that one object waits for it.
+/// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared line.
+/// Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader may keep a
+/// loaded value for any time, which delays the free of that one object only.
 ///
-/// Use it for configurations, routes and tables. Put values that must agree into one box. For a value of
-/// a machine word use an atomic.
+/// Use it for configurations, routes and tables. Put values that must agree into one box. For a value that
+/// fits into a machine word, use an atomic.
 pub struct AtomicBox<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
     owns: PhantomData<Box<T>>,
 }
 
 impl<T: Send + Sync + 'static> AtomicBox<T> {
-    /// All zero-sized objects have one address: protecting one would protect all.
+    /// All zero-sized objects share one address: a guard of one object would protect all of them.
     const HAS_SIZE: () =
         assert!(size_of::<T>() != 0, "an AtomicBox is for values that have a size");
 
@@ -66,8 +66,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     }
 
     fn exchange(&self, new: Option<Box<T>>) -> *mut T {
-        // Release: a reader that loads the new value sees its content. The thread that frees the old one
-        // executes a heavy fence before that, which acquires what the writer of the old one did.
+        // Release: a reader that loads the new value sees its content. Before a thread frees the old value,
+        // it executes a heavy fence, which acquires what the writer of the old value did.
         self.pointer.swap(into_raw(new), order!(Release, "box_store"))
     }
 
@@ -103,7 +103,7 @@ fn into_raw<T>(value: Option<Box<T>>) -> *mut T {
 }
 
 /// # Safety
-/// That of [`retire`], unless the pointer is null.
+/// The contract of [`retire`], unless the pointer is null.
 unsafe fn retire_any<T: Send + 'static>(pointer: *mut T) {
     if !pointer.is_null() {
         // SAFETY: the contract is the same, and the pointer is not null.

@@ -23,7 +23,7 @@ const BATCH: usize = 1024;
 
 /// A set of objects, and the threads that protect and retire them.
 ///
-/// Only guards of a domain protect the objects that are retired to it.
+/// Objects that are retired to a domain are protected only by guards of that domain.
 pub struct Domain<
     #[cfg(feature = "std")] P: Platform = System,
     #[cfg(not(feature = "std"))] P: Platform,
@@ -82,8 +82,9 @@ impl<P: Platform> Domain<P> {
         self.garbage.take_or_make(Garbage::new)
     }
 
-    /// Repairs the records in the child of a fork, whose only thread has `own`: other threads protect
-    /// nothing, and the objects that they were retiring or freeing are leaked.
+    /// Repairs the records in the child of a fork, whose only thread has the records of `is_own` and
+    /// `own_garbage`. Other threads protect nothing, and the objects that they were retiring or freeing are
+    /// leaked.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(
         &self,
@@ -107,10 +108,10 @@ impl<P: Platform> Domain<P> {
         self.drains.store(false, Relaxed);
     }
 
-    /// Scans the slots. Returns their number, the objects of `list` that are protected, and those that are
-    /// not. Unprotected objects stay unprotected, because they were unlinked before the call.
+    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and the unprotected
+    /// ones. Unprotected objects stay unprotected, because they were unlinked before the call.
     pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
-        // See `guard::protect`.
+        // Pairs with the light fence in `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
             self.platform.heavy();
         }
@@ -141,12 +142,13 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until every object has been freed that any thread retired before the call, unless a guard
+    /// Waits until every object that any thread retired before the call has been freed, unless a guard
     /// protects it. It does not wait for guards: an object that a guard protects at the call may be freed
     /// later. Must not be called by the destructor of a retired object.
     ///
-    /// It frees what it finds itself, with three heavy fences however many threads there are. Barriers of
-    /// one domain run one after the other. It sleeps while it waits for destructors that other threads call.
+    /// It frees the objects that it finds, and executes three heavy fences, however many threads there are.
+    /// Barriers of one domain run one after the other. It sleeps while it waits for destructors that other
+    /// threads call.
     ///
     /// ```
     /// use knee_sync::hazard::Domain;
@@ -177,9 +179,9 @@ impl<P: Platform> Domain<P> {
         self.platform.sleep_while(|| take().is_err());
         let _draining = Draining(&self.drains);
         // A thread that reclaims may have scanned before the call, and may keep an object whose guard was
-        // dropped since. With the heavy fence of its scan: either the loads of `calls` below see that the
-        // thread reclaims, or its scan sees that the guard was dropped. When its calls have ended, the
-        // objects that it keeps are in its list.
+        // dropped since. This fence pairs with the heavy fence of that scan: either the loads of `calls`
+        // below see that the thread reclaims, or its scan sees that the guard was dropped. When the thread's
+        // calls have ended, the objects that it keeps are in its list.
         if !is_mutant!("hazard_barrier_no_fence") {
             self.platform.heavy();
         }
@@ -194,7 +196,7 @@ impl<P: Platform> Domain<P> {
             node.value.is_orphaned.store(true, Relaxed);
             node.release();
         }
-        // SAFETY: `scan` has found no guard of them.
+        // SAFETY: `scan` has found no guard that protects it.
         free.into_iter().for_each(|object| unsafe { object.free() });
         // Threads may still be freeing objects that they took before `take_all`.
         if !is_mutant!("hazard_barrier_no_last_wait") {
@@ -207,8 +209,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Takes the retired objects of all threads, with one fence. A thread that uses its list meanwhile waits
-    /// from the request until its own lock is released. Only a barrier does this, one at a time, so no two
-    /// threads request locks in different orders.
+    /// from the request until its own lock is released. Only barriers call this function, one at a time, so
+    /// no two threads request locks in different orders.
     fn take_all(&self) -> Vec<Retired> {
         // A record that is added later has no objects from before the call.
         let records = self.garbage.snapshot();

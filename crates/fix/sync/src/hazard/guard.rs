@@ -1,4 +1,4 @@
-//! Slots, and guards, which hold a pointer in a slot.
+//! Slots, and the guards that hold a pointer in a slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -47,7 +47,7 @@ impl Record {
         self.slots.iter().find(|slot| slot.load(Relaxed).is_null())
     }
 
-    /// Protects nothing any more, in the child of a fork where the thread is missing.
+    /// Clears all slots, in the child of a fork where the thread is missing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         self.slots.iter().for_each(clear);
@@ -67,7 +67,7 @@ impl Record {
     }
 }
 
-/// Unregisters the thread. Guards that it still has keep the record.
+/// Unregisters the thread. The record stays in use while the thread still has guards.
 pub(super) fn leave(node: &Node<Record>) {
     let record = &node.value;
     record.left.store(true, Relaxed);
@@ -101,8 +101,8 @@ pub(super) unsafe fn protect<'d, T>(
         // previous object is not used any more, so the scan must acquire its uses.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
         // The scanning thread has removed the pointer from `source`, executed `heavy`, and then loads the
-        // slot. If it loads too early to see this store, the load below comes late enough to see the
-        // removal. If that load still finds the pointer, the scan finds it in the slot.
+        // slot. If it loads too early to see this store, the load below comes late enough to see the removal.
+        // If the load below still finds the pointer, the scan finds it in the slot.
         light(node.value.symmetric);
         // Acquire: the object is seen as it was when it was published.
         let again = source.load(order!(Acquire, "hazard_again"));
@@ -129,7 +129,7 @@ pub struct Guard<'d, T> {
     pointer: NonNull<T>,
     node: &'d Node<Record>,
     slot: &'d AtomicPtr<()>,
-    /// Neither `Send` nor `Sync`: the record is this thread's.
+    /// Neither `Send` nor `Sync`: the record belongs to this thread.
     thread: PhantomData<*mut ()>,
 }
 

@@ -41,7 +41,7 @@ pub struct Handle<
 }
 
 impl<P: Platform> Domain<P> {
-    /// A handle for the calling thread, in free records or in new ones. A thread should keep its handle.
+    /// A handle for the calling thread, in a free record or in a new one. A thread should keep its handle.
     pub fn register(&self) -> Handle<'_, P> {
         Handle {
             domain: self,
@@ -57,8 +57,8 @@ impl<P: Platform> Domain<P> {
 impl<'d, P: Platform> Handle<'d, P> {
     /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
-    /// It retries when `source` changes meanwhile, so it is lock-free and not wait-free: each failed
-    /// round is an update that succeeded.
+    /// It retries when `source` changes meanwhile, so it is lock-free but not wait-free: for each failed
+    /// attempt, an update has succeeded.
     ///
     /// # Safety
     /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
@@ -88,7 +88,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         found.unwrap_or_else(|| {
             let node = self.domain.record();
             more.push(node);
-            (node, node.value.free().expect("a record that nobody had has no guards"))
+            (node, node.value.free().expect("a record without an owner has free slots"))
         })
     }
 
@@ -113,9 +113,9 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
     ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`]. It is unlinked, so that no reader can protect it any more
-    /// unless it does already, and it is retired once. `T` is not zero-sized, as all zero-sized objects
-    /// have one address. Everything that `T` borrows lives as long as the domain.
+    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that protect it
+    /// already can hold it, and it is retired once. `T` is not zero-sized, as all zero-sized objects share
+    /// one address. Everything that `T` borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         unsafe fn free<T>(pointer: *mut ()) {
             // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
@@ -125,11 +125,11 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.retire_with(object.cast(), free::<T>) };
     }
 
-    /// As [`retire`](Handle::retire), for objects that are not freed as a `Box` is.
+    /// Like [`retire`](Handle::retire), for objects that do not come from a `Box`.
     ///
     /// # Safety
-    /// That of `retire`, except that any thread may free the pointer with `free` as long as the domain
-    /// exists.
+    /// The contract of `retire`, except that the pointer need not come from a `Box`: any thread may free it
+    /// with `free` as long as the domain exists.
     pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
         let count = self.with_list(self.own_garbage(), |list| {
             list.push(Retired { pointer, free });
@@ -144,8 +144,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// unregistered. It costs a heavy fence and a load of each slot.
     #[cold]
     pub fn reclaim(&self) {
-        // A destructor may retire objects, and so call this function again. If one panics, the objects that
-        // were not freed by then are leaked.
+        // A destructor may retire objects, and so call this function again. If a destructor panics, the
+        // objects that were not freed by then are leaked.
         let garbage = self.own_garbage();
         let Some(_calls) = garbage.calls.begin() else { return };
         loop {
@@ -160,7 +160,7 @@ impl<'d, P: Platform> Handle<'d, P> {
                 self.with_list(garbage, |list| list.extend(kept));
             }
             let none = free.is_empty();
-            // SAFETY: `scan` has found no guard of them.
+            // SAFETY: `scan` has found no guard that protects it.
             free.into_iter().for_each(|object| unsafe { object.free() });
             if none || self.garbage() < self.limit.get() {
                 return;
@@ -168,7 +168,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         }
     }
 
-    /// Objects that this thread has retired or adopted and not freed yet.
+    /// The number of objects that this thread has retired or adopted and not freed yet.
     pub fn garbage(&self) -> usize {
         self.garbage.get().map_or(0, |node| self.with_list(&node.value, |list| list.len()))
     }
@@ -179,7 +179,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.garbage.get().is_some_and(|node| node.value.calls.is_begun())
     }
 
-    /// The thread's retired objects. The record may have some of a thread that has unregistered.
+    /// The thread's retired objects. The record may contain objects of a thread that has unregistered.
     #[inline]
     fn own_garbage(&self) -> &'d Garbage {
         let node = self.garbage.get().unwrap_or_else(|| {
@@ -190,10 +190,11 @@ impl<'d, P: Platform> Handle<'d, P> {
         &node.value
     }
 
-    /// Uses the list of the thread's record. `with` calls nothing of this domain.
+    /// Calls `with` with the list of the thread's record. `with` must not call any function of this domain.
     #[inline]
     fn with_list<R>(&self, garbage: &Garbage, with: impl FnOnce(&mut Vec<Retired>) -> R) -> R {
-        // SAFETY: the handle owns the record and stays on its thread, and `with` does not come here again.
+        // SAFETY: the handle owns the record and stays on its thread, and `with` does not call this function
+        // again.
         unsafe { garbage.list.lock_owner(self.domain.platform(), with) }
     }
 }

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! # The algorithm
-//! A thread has slots, each of which holds a pointer that no thread may free. To protect the object that a
-//! shared pointer points to, a reader stores the pointer in a slot and loads the shared pointer again. If it
-//! has not changed, the object had not been retired when the slot held it. A writer that has unlinked an
-//! object *retires* it to its own list. When the list is long, the writer scans all slots and frees the
-//! objects that are in none of them.
+//! A thread has slots, each of which holds a pointer to an object that no thread may free. To protect the
+//! object that a shared pointer points to, a reader stores the pointer in a slot and loads the shared pointer
+//! again. If the shared pointer has not changed, the object had not yet been retired when the slot held it. A
+//! writer that has unlinked an object *retires* it to its own list. When the list is long, the writer scans
+//! all slots and frees the objects that are in none of them.
 //!
 //! ```text
 //! reader                           writer
@@ -27,27 +27,28 @@
 //!
 //! A full fence is needed between a reader's store of the slot and its second load of the pointer, and
 //! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light), which
-//! is no instruction. The writer's half is [`heavy`](crate::Platform::heavy), once for a whole list.
+//! executes no instruction on an asymmetric platform. The writer's half is [`heavy`](crate::Platform::heavy),
+//! once for a whole list.
 //!
 //! A slot keeps at most one object, and an object is retired once. So a scan of `s` slots leaves at most `s`
 //! objects. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at least half of them:
 //! each object costs constant time, and the garbage of each thread stays below that number, even if a reader
 //! sleeps with its guard for a day.
 //!
-//! A thread that unregisters leaves the objects that are still protected to other threads. [`barrier`] frees
+//! A thread that unregisters leaves to other threads the objects that are still protected. [`barrier`] frees
 //! the retired objects of all threads, except those that a guard protects.
 //!
 //! # When to use them
 //! For objects that are held for long (across a system call, for a whole request), for structures in which a
 //! reader visits few objects at a time (a configuration, the head of a queue), and wherever memory must stay
 //! bounded. For walks along long lists an epoch is cheaper: a hazard pointer costs two stores for each
-//! object, an epoch two for the whole walk.
+//! object, an epoch costs two for the whole walk.
 //!
 //! # Which interface
 //! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
 //! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`].
-//! - [`Domain`] separates the garbage of a structure from that of others. Dropping the domain frees all of
-//!   its garbage at once; the domain of the process is never dropped.
+//! - [`Domain`] separates the garbage of a structure from the garbage of others. Dropping the domain frees
+//!   all of its garbage at once; the domain of the process is never dropped.
 //!
 //! [`AtomicPtr`]: core::sync::atomic::AtomicPtr
 //!

@@ -73,7 +73,7 @@ fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     }
 }
 
-/// Asserts that the object is freed, and that the caller has acquired that.
+/// Asserts that the object is freed, and that the caller has acquired the free.
 fn assert_freed(object: &Object) {
     // SAFETY: loom panics on a concurrent write.
     object.with(|value| assert_eq!(unsafe { *value }, FREED));
@@ -155,7 +155,7 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
 }
 
 #[test]
-fn a_barrier_frees_what_a_scan_before_has_kept_for_a_guard() {
+fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
     check(2, || {
         let shared = shared_with(2);
         let handle = shared.domain.register();
@@ -170,7 +170,7 @@ fn a_barrier_frees_what_a_scan_before_has_kept_for_a_guard() {
                 retire(&shared, &handle, ptr::null_mut());
                 shared.is_retired.store(true, Release);
                 handle.reclaim();
-                // Not dropped, as that reclaims again.
+                // The handle is not dropped, as its destructor would reclaim again.
                 mem::forget(handle);
             }
         });
@@ -184,7 +184,7 @@ fn a_barrier_frees_what_a_scan_before_has_kept_for_a_guard() {
     });
 }
 
-/// A barrier frees an object that a thread has left, also while another thread runs `other`.
+/// A barrier frees an object that an unregistered thread has left, even while another thread runs `other`.
 fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
     check_symmetric(2, move || {
         let shared = shared();
@@ -211,7 +211,7 @@ fn a_barrier_waits_for_the_destructors_of_an_adopting_thread() {
 }
 
 #[test]
-fn a_barrier_waits_for_the_destructors_of_the_one_before() {
+fn a_barrier_waits_for_the_destructors_of_the_previous_barrier() {
     a_barrier_frees_an_orphan_beside(|shared| shared.domain.barrier());
 }
 
@@ -221,7 +221,7 @@ fn a_barrier_and_a_thread_that_retires_exclude_each_other() {
         let shared = shared_with(2);
         // SAFETY: the model leaks its objects.
         let object = unsafe { &*shared.source.load(Relaxed) };
-        // The barrier finds the record that the writer takes.
+        // Creates the record that the writer takes, so that the barrier finds it.
         shared.domain.register().reclaim();
         let writer = thread::spawn({
             let shared = Arc::clone(&shared);

@@ -58,7 +58,7 @@ extern "C" fn forked() {
 /// null.
 ///
 /// # Safety
-/// That of [`Handle::protect`].
+/// The contract of [`Handle::protect`].
 #[inline]
 pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
     if let Some(Member { node, .. }) = registered()
@@ -73,7 +73,7 @@ pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
 }
 
 /// # Safety
-/// That of [`Handle::protect`].
+/// The contract of [`Handle::protect`].
 #[cold]
 unsafe fn protect_slowly<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
     // SAFETY: the contract is the same.
@@ -83,19 +83,19 @@ unsafe fn protect_slowly<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> 
 /// Frees an object of the process's domain once no guard protects it.
 ///
 /// # Safety
-/// That of [`Handle::retire`].
+/// The contract of [`Handle::retire`].
 pub unsafe fn retire<T: Send + 'static>(object: *mut T) {
     // SAFETY: the contract is the same.
     with_handle(|handle| unsafe { handle.retire(object) });
 }
 
-/// Frees the objects that this thread has retired to the process's domain and no guard protects. Calling
-/// it is never necessary; before a long sleep it returns memory early.
+/// Frees the objects that this thread has retired to the process's domain, unless a guard protects them. A
+/// call is never required; before a long sleep, it returns memory early.
 pub fn reclaim() {
     with_handle(Handle::reclaim);
 }
 
-/// Waits until every object of the process's domain has been freed that any thread retired before the call,
+/// Waits until every object that any thread retired to the process's domain before the call has been freed,
 /// unless a guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics

@@ -20,7 +20,7 @@ unsafe fn free(object: *mut ()) {
     assert!(!freed.swap(true, Relaxed), "freed twice");
 }
 
-/// As `free`, but lets other threads run before the object is freed.
+/// Like `free`, but lets other threads run before the object is freed.
 unsafe fn free_slowly(object: *mut ()) {
     thread::yield_now();
     // SAFETY: the contract is the same.
@@ -30,7 +30,7 @@ unsafe fn free_slowly(object: *mut ()) {
 struct World {
     domain: Domain<Model>,
     objects: Vec<Object>,
-    /// Each points to one of the objects.
+    /// Each source points to one of the objects.
     sources: [AtomicPtr<Object>; 2],
 }
 
@@ -93,7 +93,7 @@ fn objects_are_freed_once_and_not_under_a_guard() {
         };
         let replace_first = |world: &World| {
             for object in 2..6 {
-                // The thread leaves the objects that it cannot free.
+                // The thread leaves the objects that it cannot free to other threads.
                 world.replace(&world.domain.register(), 0, object);
             }
         };
@@ -110,7 +110,7 @@ fn objects_are_freed_once_and_not_under_a_guard() {
         last.reclaim();
         assert_eq!(last.garbage(), 0);
         let freed = world.objects.iter().filter(|object| object.freed.load(Relaxed)).count();
-        assert_eq!(freed, 8, "two are not retired");
+        assert_eq!(freed, 8, "all objects except the two current ones are freed");
     });
 }
 

@@ -134,7 +134,7 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
     const THREADS: usize = 4;
     const SOURCES: usize = 3;
     let live = Arc::default();
-    // Each thread has one record, and one thread more has none.
+    // Twice the number of slots: each thread has one record, and the main thread has none yet.
     let batch = 2 * SLOTS * THREADS;
     let domain = Domain::with_batch(System::detect(), batch);
     let sources: [_; SOURCES] =
@@ -291,7 +291,7 @@ fn a_compare_exchange_replaces_the_value_that_was_loaded() {
 
 #[test]
 fn a_reader_sees_a_box_as_it_was_published() {
-    // Initialises process-wide state first, which could otherwise order the threads.
+    // Initialises process-wide state first, because its initialisation could otherwise order the threads.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
     for is_stored in [true, false] {
         let (found, looks) = (AtomicBox::empty(), AtomicBool::new(false));
@@ -358,14 +358,14 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
             });
         });
     });
-    // A thread of another test may have adopted it, and then frees it at its next scan.
+    // A thread of another test may have adopted the value, and then frees it at its next scan.
     while live.load(SeqCst) != 0 {
         reclaim();
         thread::yield_now();
     }
 }
 
-/// All zero-sized objects have one address, so a guard of one protects all.
+/// All zero-sized objects share one address, so a guard of one object protects all of them.
 #[test]
 fn zero_sized_objects_do_not_block_a_thread() {
     struct Nothing;

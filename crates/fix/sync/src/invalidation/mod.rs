@@ -42,8 +42,8 @@
 //! - [`Tracker::wait`] is called by a thread that has taken that lock after the marks that it must not miss.
 //!   The thread may have released the lock since. `wait` returns when the sections that made these marks have
 //!   ended, and the caller sees what they did.
-//! - A stamp is used with one tracker. A thread does not wait within its own section: it would wait for
-//!   itself.
+//! - A stamp must be used with one tracker only. A thread must not wait within its own section: it would wait
+//!   for itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.
 //!
 //! # Cost
@@ -56,7 +56,8 @@
 //!
 //! # Source
 //! The problem and its first solutions are FreeBSD's: `sys/amd64/amd64/pmap.c`, `pmap_delayed_invl_*`, K.
-//! Belousov 2016 and 2019. The crate `knee-baselines` has these, and compares them with this one.
+//! Belousov 2016 and 2019. The crate `knee-baselines` implements FreeBSD's solutions, and compares them with
+//! this module.
 
 mod slot;
 mod tracker;

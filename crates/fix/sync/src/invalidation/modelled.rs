@@ -33,7 +33,8 @@ fn place() -> Arc<Place> {
 }
 
 impl Place {
-    /// Runs a section for each element of `marks`, which tells whether it marks the page or the other page.
+    /// Runs a section for each element of `marks`: a section marks the page if the element is true, and
+    /// otherwise the other page.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.register();
         for mark in marks {
@@ -64,7 +65,7 @@ impl Place {
     }
 }
 
-/// A thread runs these sections while this thread waits.
+/// Runs these sections in another thread while this thread waits.
 fn one_marks(marks: &'static [bool]) {
     check(3, move || {
         let place = place();
@@ -78,22 +79,22 @@ fn one_marks(marks: &'static [bool]) {
 }
 
 #[test]
-fn a_slot_is_waited_for() {
+fn a_wait_covers_a_section_that_has_marked() {
     one_marks(&[true]);
 }
 
 #[test]
-fn a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before() {
+fn a_slot_in_a_later_section_shows_that_the_previous_section_has_ended() {
     one_marks(&[true, false]);
     one_marks(&[true, true]);
 }
 
 #[test]
-fn two_slots_are_waited_for() {
+fn a_wait_covers_the_sections_of_two_slots() {
     check(3, both_mark);
 }
 
-/// Two threads run a section each, and the second waits for both.
+/// This thread and another run a section each, and this thread waits for both.
 fn both_mark() {
     let place = place();
     let marker = {

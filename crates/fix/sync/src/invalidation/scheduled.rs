@@ -12,7 +12,7 @@ const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
 const PAGES: usize = 2;
 
-/// What a page's lock guards: the sections that have marked it.
+/// A page. Its lock guards the list of the sections that have marked it.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -27,7 +27,8 @@ struct World {
 }
 
 impl World {
-    /// Runs the sections of one thread. Each marks one page or two. The thread joins anew after the second.
+    /// Runs the sections of one thread. Each section marks one page or two. After the second section, the
+    /// thread registers anew.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.register();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {
@@ -52,7 +53,7 @@ impl World {
             let sections = page.marked_by.lock().unwrap().clone();
             self.tracker.wait(&page.stamp);
             let early = sections.iter().find(|&&section| !self.over[section].load(Relaxed));
-            assert_eq!(early, None, "the wait was over before the section");
+            assert_eq!(early, None, "a wait returned before this section had ended");
         }
     }
 }

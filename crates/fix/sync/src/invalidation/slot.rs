@@ -1,7 +1,7 @@
 //! Slots: a line for each thread, with the marks of its current section.
 //!
-//! Each thread numbers its own sections, and keeps the set of the stamps that the current one has marked, as
-//! a Bloom filter of one word. A waiter loads the slots of all threads, and waits for those that are in a
+//! Each thread numbers its own sections, and keeps the set of the stamps that its current section has marked,
+//! as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for those that are in a
 //! section and have the waiter's stamp in their set.
 //!
 //! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The marking
@@ -31,7 +31,7 @@ impl Stamp {
         self.0.load(Relaxed)
     }
 
-    /// The stamp's bit. It is chosen at the first mark and stays, also if the stamp moves.
+    /// The stamp's bit. It is chosen at the first mark and stays the same, even if the stamp moves.
     fn mark(&self) -> u64 {
         match self.bit() {
             0 => {
@@ -72,7 +72,7 @@ impl Default for Stamp {
 /// ```
 #[derive(Debug)]
 pub struct Slot {
-    /// How often a section began or ended: odd within one.
+    /// The number of times that a section began or ended: odd within a section.
     section: AtomicU64,
     /// The bits of the stamps that the section has marked.
     marked: AtomicU64,
@@ -86,8 +86,8 @@ impl Slot {
         }
     }
 
-    // All stores are Release, and not only the one in `finish`. A waiter for a section that has ended may
-    // load any later store of the thread from the slot, and must then see what the section did.
+    // All stores are Release, not only the store in `finish`. A waiter for a section that has ended may load
+    // any later store of the thread from the slot, and must then see what the section did.
 
     /// Begins a section.
     ///
@@ -103,7 +103,7 @@ impl Slot {
     /// Records that the section has removed something from the object of `stamp`, whose lock the caller has.
     ///
     /// # Safety
-    /// As [`begin`](Slot::begin), but the slot is in a section.
+    /// The contract of [`begin`](Slot::begin), except that the slot is in a section.
     #[inline]
     pub unsafe fn mark(&self, stamp: &Stamp) {
         if is_mutant!("slots_mark_once") && self.marked.load(Relaxed) != 0 {
@@ -117,7 +117,7 @@ impl Slot {
     /// Ends the section: everything that it removed is invalidated everywhere.
     ///
     /// # Safety
-    /// As [`mark`](Slot::mark).
+    /// The contract of [`mark`](Slot::mark).
     #[inline]
     pub unsafe fn finish(&self) {
         self.section.store(self.section.load(Relaxed) + 1, order!(Release, "slots_finish"));
@@ -130,8 +130,8 @@ impl Slot {
         stamp: &Stamp,
         platform: &impl Platform,
     ) {
-        // The caller has had the page's lock after the threads that marked. So it sees their bit here, and
-        // `slots` contains a thread that joined before it marked.
+        // The caller has taken the page's lock after the threads that marked the page. So it sees the stamp's
+        // bit here, and `slots` contains each thread that registered before it marked the page.
         let bit = stamp.bit();
         if bit == 0 {
             return;
@@ -144,7 +144,7 @@ impl Slot {
             if section % 2 == 0 || slot.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;
             }
-            // A section lasts as long as its thread takes to flush, which may be preempted.
+            // A section lasts until its thread has flushed, and the thread may be preempted.
             platform.sleep_while(|| slot.section.load(order!(Acquire, "slots_wait")) == section);
         }
     }

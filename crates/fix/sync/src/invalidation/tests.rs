@@ -12,7 +12,7 @@ const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
 const THREADS: usize = 3;
 const PAGES: usize = 5;
 
-/// What a page's lock guards: the sections that have marked it.
+/// A page. Its lock guards the list of the sections that have marked it.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -23,7 +23,7 @@ struct Page {
 /// marked a page, waits for the page, and must find the flags of these sections set. The flags are relaxed:
 /// the wait alone orders them.
 #[test]
-fn a_wait_is_for_each_section_that_has_marked() {
+fn a_wait_covers_each_section_that_has_marked() {
     let tracker = Tracker::new();
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
@@ -59,7 +59,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
                 waited_for += sections.iter().filter(|&&s| !over[s].load(Relaxed)).count();
                 tracker.wait(&page.stamp);
                 let early = sections.iter().find(|&&section| !over[section].load(Relaxed));
-                assert_eq!(early, None, "the wait was over before the section");
+                assert_eq!(early, None, "a wait returned before this section had ended");
             }
         }
     });
@@ -70,7 +70,7 @@ fn a_wait_is_for_each_section_that_has_marked() {
 /// A wait for a page does not wait for sections that have not marked it, whether they began before or after
 /// the section that has.
 #[test]
-fn a_wait_is_not_for_younger_sections() {
+fn a_wait_ignores_younger_sections() {
     let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
@@ -87,7 +87,7 @@ fn a_wait_is_not_for_younger_sections() {
 
 /// A wait returns only after both sections that have marked the page.
 #[test]
-fn a_wait_is_for_the_last_of_two() {
+fn a_wait_covers_both_sections_that_have_marked() {
     let (tracker, stamp) = (Tracker::new(), Stamp::new());
     let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
@@ -112,7 +112,7 @@ fn a_wait_is_for_the_last_of_two() {
 }
 
 #[test]
-fn a_wait_is_not_for_older_sections_that_marked_another_page() {
+fn a_wait_ignores_older_sections_that_marked_another_page() {
     let tracker = Tracker::new();
     let stamps: [Stamp; 32] = Default::default();
     let (mut first, mut second) = (tracker.register(), tracker.register());
@@ -123,7 +123,7 @@ fn a_wait_is_not_for_older_sections_that_marked_another_page() {
         second.begin().mark(stamp);
         stamp.bit() != stamps[0].bit()
     });
-    tracker.wait(other.expect("addresses are spread over bits"));
+    tracker.wait(other.expect("all stamps have the same bit"));
     older.finish();
 }
 

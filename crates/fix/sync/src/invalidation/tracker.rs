@@ -37,7 +37,7 @@ impl<P: Platform> Tracker<P> {
     }
 
     /// Registers the calling thread, until the member is dropped. Allocates if more threads are registered
-    /// than ever before. A thread should keep its member, as this searches the slots of all threads.
+    /// than ever before. A thread should keep its member, as `register` searches the slots of all threads.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Member<'_> {
         Member::new(self.slots.take_or_make(Slot::new))
@@ -58,11 +58,11 @@ impl<P: Platform> Tracker<P> {
         self.slots.add_free(node);
     }
 
-    /// Waits until all sections have ended that marked this stamp before the caller took the lock of the
-    /// stamp's object. By chance it may wait for other sections, too. The caller sees what the sections did.
+    /// Waits until all sections that marked this stamp before the caller took the lock of the stamp's object
+    /// have ended. By chance it may wait for other sections, too. The caller sees what the sections did.
     ///
-    /// It spins first, and [sleeps](Platform::sleep_while) later where the platform can. Such waits are rare:
-    /// FreeBSD counted six while 32 threads built its sources.
+    /// It spins first, and [sleeps](Platform::sleep_while) later where the platform can sleep. Such waits are
+    /// rare: FreeBSD counted six while 32 threads built its sources.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         Slot::wait(self.slots.values(), stamp, &self.platform);
@@ -87,7 +87,7 @@ impl<'a> Member<'a> {
         Member { node, is_inside: false }
     }
 
-    /// Begins a section, which ends when it is dropped. It may move to another thread.
+    /// Begins a section, which ends when it is dropped. The section may move to another thread.
     ///
     /// # Panics
     /// If the last section was forgotten ([`core::mem::forget`]).
@@ -117,9 +117,9 @@ pub struct Section<'m, 'a> {
 }
 
 impl Section<'_, '_> {
-    /// Records that the section has removed something from the object that `stamp` belongs to. The caller must hold
-    /// the object's lock.
-    /// A thread that takes the lock later and waits for the stamp waits for this section.
+    /// Records that the section has removed something from the object that `stamp` belongs to. The caller
+    /// must hold the object's lock. A thread that takes the lock later and waits for the stamp waits for this
+    /// section.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
         // SAFETY: only this member has the slot, which is in the section that `Member::begin` began.

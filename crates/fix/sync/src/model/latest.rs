@@ -1,6 +1,6 @@
 //! loom's atomics. On one of the model's platforms their loads see the latest store.
 
-// The documentation is that of the language's atomics.
+// The documentation of the language's atomics applies.
 #![allow(missing_docs, unreachable_pub)]
 
 use core::ops::Deref;
@@ -9,7 +9,8 @@ use core::sync::atomic::Ordering;
 
 use super::orders::loads_see_the_latest;
 
-/// Defines one of loom's atomics with a load of its own, a default, and a value that it never has.
+/// Wraps one of loom's atomics, with a different load and a default. `$never` is a value that the atomic
+/// never has.
 macro_rules! atomic {
     ($name:ident $(<$T:ident>)?, $value:ty, $default:expr, $never:expr) => {
         #[derive(Debug)]
@@ -53,7 +54,7 @@ atomic!(AtomicU32, u32, 0, 0xbad0_cafe);
 atomic!(AtomicU64, u64, 0, 0xbad0_cafe_bad0_cafe);
 atomic!(AtomicPtr<T>, *mut T, ptr::null_mut(), ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
 
-/// A flag in a number, which has values that the flag never has.
+/// A flag in a number, because the load needs a value that the atomic never has.
 #[derive(Debug, Default)]
 pub struct AtomicBool(AtomicU8);
 

@@ -1,8 +1,8 @@
 //! The platforms of models: those in `modelled.rs` run on loom, those in `scheduled.rs` on shuttle.
 //!
 //! loom tries every order of a few accesses of two or three threads. shuttle tries some thousand schedules of
-//! many accesses of up to six threads. Every access in them sees the latest store, so shuttle finds errors of
-//! logic and no missing order.
+//! many accesses of up to six threads. In its schedules each access sees the latest store, so shuttle finds
+//! errors of logic but no missing memory orders.
 
 #[cfg(loom)]
 mod latest;

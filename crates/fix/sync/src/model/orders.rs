@@ -3,13 +3,13 @@
 //! loom models full fences and nothing like membarrier(2). So each model runs on a symmetric platform, and on
 //! one whose heavy fence makes each other thread execute a full fence before it returns. loom chooses where a
 //! thread does so, among the places where it executes a light fence, waits or ends. Real interrupts come in
-//! more places. So the models allow fewer executions than a system does, and none that a system does not.
+//! more places. So every execution of a model is possible on a system, but not the other way round.
 //!
-//! loom's full fences order more than the language's: a thread that executes one acquires everything that came
-//! before any earlier one. In the language, a pair of them only keeps a load after the one from missing a
-//! store before the other; the load must be an Acquire to acquire the rest. So each model runs a third time,
-//! with full fences that only acquire and release, and with loads that see the latest store. This run fails
-//! if an order is missing that loom's full fences make up for.
+//! loom's full fences order more than the language's: a thread that executes a full fence acquires everything
+//! that came before any earlier full fence. In the language, two full fences only keep a load after the later
+//! fence from missing a store before the earlier one; to acquire anything else, the load must be an Acquire.
+//! So each model runs a third time, with full fences that only acquire and release, and with loads that see
+//! the latest store. This run fails if loom's full fences hide a missing order.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use loom::sync::atomic::AtomicUsize;
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// Threads of a model, with the first one.
+/// The number of threads of a model, including the first one.
 const THREADS: usize = 4;
 
 /// The value of [`DONE`] for a thread that does not exist or does not run.
@@ -44,9 +44,9 @@ std::thread_local! {
 }
 
 loom::lazy_static! {
-    /// Heavy fences that have begun.
+    /// The number of heavy fences that have begun.
     static ref ASKED: AtomicUsize = AtomicUsize::new(0);
-    /// The last of them for which each thread has executed a fence.
+    /// For each thread, the last heavy fence for which it has executed a fence.
     static ref DONE: [AtomicUsize; THREADS] = core::array::from_fn(|_| AtomicUsize::new(AWAY));
 }
 
@@ -196,19 +196,20 @@ pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'sta
     check_interrupted(preemptions, threads);
 }
 
-/// As [`check`], on platforms where both sides execute a fence. loom takes too long for more than two threads
-/// that also interrupt each other.
+/// Like [`check`], but only on the platforms where both sides execute a fence. loom takes too long for more
+/// than two threads that also interrupt each other.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
 }
 
-/// As [`check`], on the platform where both sides execute a fence and each load sees the latest store.
+/// Like [`check`], but only on the platform where both sides execute a fence and each load sees the latest
+/// store.
 pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }
 
-/// As [`check`], on the platform whose heavy fences interrupt.
+/// Like [`check`], but only on the platform whose heavy fences interrupt.
 pub fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Interrupts, preemptions, threads);
 }

@@ -140,7 +140,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// Like [`tryget_live`](PerCpuRef::tryget_live), for the thread with this number.
     ///
     /// # Safety
-    /// That of [`get_as`](PerCpuRef::get_as).
+    /// The contract of [`get_as`](PerCpuRef::get_as).
     #[inline]
     pub unsafe fn tryget_live_as(&self, thread: usize) -> bool {
         self.count(thread, ONE)
@@ -149,7 +149,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// Like [`put`](PerCpuRef::put), for the thread with this number.
     ///
     /// # Safety
-    /// That of [`get_as`](PerCpuRef::get_as).
+    /// The contract of [`get_as`](PerCpuRef::get_as).
     #[inline]
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub unsafe fn put_as(&self, thread: usize) -> bool {
@@ -192,9 +192,9 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                // Acquire, with the thread's `light`: the language requires it where both sides execute a
-                // fence, as this side's came before this load. If the thread is interrupted instead,
-                // `heavy` makes visible what it did with its references before the interrupt, and its
+                // Acquire, with the thread's `light`: where both sides execute a fence, the language requires
+                // it, because this side's fence came before this load. Where `heavy` interrupts the thread
+                // instead, it makes visible what it did with its references before the interrupt, and its
                 // later changes go to the common count.
                 word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")

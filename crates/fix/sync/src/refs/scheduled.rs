@@ -77,7 +77,10 @@ fn each_life_of_a_count_ends_once() {
                     counted.references.fetch_sub(1, Relaxed);
                     counted.release_if(counted.count.kill());
                     // SAFETY: the number is this thread's.
-                    assert!(!unsafe { counted.count.tryget_live_as(2 * USERS) }, "a dead count took a user");
+                    assert!(
+                        !unsafe { counted.count.tryget_live_as(2 * USERS) },
+                        "a dead count took a user"
+                    );
                     while !counted.count.is_zero() {
                         thread::yield_now();
                     }

@@ -230,7 +230,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 
     /// # Safety
-    /// That of [`Bias::unlock_shared`].
+    /// The contract of [`Bias::unlock_shared`].
     #[cold]
     unsafe fn unlock_shared_any(&self, slots: Option<&Slots>) {
         if let Some(slots) = slots {

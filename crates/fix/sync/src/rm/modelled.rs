@@ -176,7 +176,7 @@ fn a_read_within_a_read_does_not_wait_for_a_writer() {
 }
 
 #[test]
-fn a_writer_that_does_not_wait_excludes_readers_or_gives_up() {
+fn a_try_write_excludes_readers_or_fails() {
     check(3, || {
         let place = Place::new();
         place.read(place.slots(), || ());
@@ -193,7 +193,7 @@ fn a_writer_that_does_not_wait_excludes_readers_or_gives_up() {
 }
 
 #[test]
-fn a_reader_of_a_lock_that_was_opened_again_sees_the_write_before() {
+fn a_reader_of_a_reopened_lock_sees_the_previous_write() {
     check(3, || {
         let place = Place::new();
         place.read(place.slots(), || ());
@@ -208,7 +208,7 @@ fn a_reader_of_a_lock_that_was_opened_again_sees_the_write_before() {
 }
 
 #[test]
-fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before() {
+fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read() {
     check(3, || {
         let (first, second) = (Place::new(), Place::new());
         second.read(second.slots(), || ());
@@ -222,7 +222,7 @@ fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before() 
 }
 
 #[test]
-fn a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before() {
+fn a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read() {
     check(3, || {
         let (first, second) = (Place::new(), Place::new());
         let slots = first.slots();
@@ -236,7 +236,7 @@ fn a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before() 
 }
 
 #[test]
-fn a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before() {
+fn a_reader_after_a_failed_try_write_sees_the_previous_write() {
     check(2, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| place.read(place.slots(), || ()));

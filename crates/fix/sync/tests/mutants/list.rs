@@ -30,18 +30,18 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("biased_crowd", Loom("biased::modelled::remote_threads_exclude_each_other")),
 
-    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
-    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
-    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
-    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
-    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
-    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_every_caller_that_returns")),
+    ("combiner_end", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_give", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_no_fence", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_over", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_take", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("joins_late", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
 
-    ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
-    ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
-    ("epoch_leave", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
-    ("future", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
-    ("no_fence", Loom("epoch::modelled::a_section_does_not_hide_the_one_before")),
+    ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
+    ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
+    ("epoch_leave", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
+    ("future", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
+    ("no_fence", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
 
     ("epoch_refresh", Loom("epoch::modelled::a_refreshed_section_releases_earlier_objects")),
     ("epoch_refresh_clock", Loom("epoch::modelled::a_refreshed_section_releases_earlier_objects")),
@@ -60,7 +60,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
     ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
 
-    ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_one_before")),
+    ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
 
     ("epoch_drain_no_fence", Loom("epoch::modelled::a_barrier_and_an_owner_that_defers_exclude_each_other")),
 
@@ -81,23 +81,23 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("registry_release", Loom("hazard::modelled::the_thread_that_frees_an_orphan_acquires_its_uses")),
 
-    ("hazard_barrier_no_fence", Loom("hazard::modelled::a_barrier_frees_what_a_scan_before_has_kept_for_a_guard")),
-    ("hazard_barrier_no_wait", Loom("hazard::modelled::a_barrier_frees_what_a_scan_before_has_kept_for_a_guard")),
+    ("hazard_barrier_no_fence", Loom("hazard::modelled::a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard")),
+    ("hazard_barrier_no_wait", Loom("hazard::modelled::a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard")),
 
     ("epoch_ended", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
     ("hazard_barrier_no_last_wait", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
 
-    ("hazard_drained", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_the_one_before")),
+    ("hazard_drained", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_the_previous_barrier")),
 
     ("hazard_drain_no_fence", Loom("hazard::modelled::a_barrier_and_a_thread_that_retires_exclude_each_other")),
 
-    ("slots_begin", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_empty", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_finish", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_look", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_mark", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_marked", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
-    ("slots_wait", Loom("invalidation::modelled::a_slot_in_a_later_section_is_seen_to_have_finished_the_one_before")),
+    ("slots_begin", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_empty", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_finish", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_look", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_mark", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_marked", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
+    ("slots_wait", Loom("invalidation::modelled::a_slot_in_a_later_section_shows_that_the_previous_section_has_ended")),
 
     ("percpu_last", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
     ("percpu_no_fence", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
@@ -124,11 +124,11 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("rcu_update_again", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
     ("rcu_update_load", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
 
-    ("biased_skip", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
-    ("refcache_early", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
-    ("refcache_group_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
-    ("refcache_no_fence", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
-    ("refcache_used_only", Loom("refs::refcache::modelled::an_upgrade_comes_before_the_end_or_fails")),
+    ("biased_skip", Loom("refs::refcache::modelled::an_upgrade_keeps_the_object_alive_or_fails")),
+    ("refcache_early", Loom("refs::refcache::modelled::an_upgrade_keeps_the_object_alive_or_fails")),
+    ("refcache_group_no_fence", Loom("refs::refcache::modelled::an_upgrade_keeps_the_object_alive_or_fails")),
+    ("refcache_no_fence", Loom("refs::refcache::modelled::an_upgrade_keeps_the_object_alive_or_fails")),
+    ("refcache_used_only", Loom("refs::refcache::modelled::an_upgrade_keeps_the_object_alive_or_fails")),
 
     ("snzi_load", Loom("refs::snzi::modelled::a_false_query_acquires_the_departures")),
 
@@ -145,24 +145,24 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("rm_holds", Loom("rm::modelled::a_read_within_a_read_does_not_wait_for_a_writer")),
     ("rm_no_fence", Loom("rm::modelled::a_read_within_a_read_does_not_wait_for_a_writer")),
 
-    ("rm_enter", Loom("rm::modelled::a_reader_of_a_lock_that_was_opened_again_sees_the_write_before")),
-    ("rm_no_recheck", Loom("rm::modelled::a_reader_of_a_lock_that_was_opened_again_sees_the_write_before")),
-    ("rm_open", Loom("rm::modelled::a_reader_of_a_lock_that_was_opened_again_sees_the_write_before")),
+    ("rm_enter", Loom("rm::modelled::a_reader_of_a_reopened_lock_sees_the_previous_write")),
+    ("rm_no_recheck", Loom("rm::modelled::a_reader_of_a_reopened_lock_sees_the_previous_write")),
+    ("rm_open", Loom("rm::modelled::a_reader_of_a_reopened_lock_sees_the_previous_write")),
 
-    ("rm_enter", Loom("rm::modelled::a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before")),
-    ("rm_try_no_fence", Loom("rm::modelled::a_reader_of_a_lock_that_a_writer_gave_up_sees_the_write_before")),
+    ("rm_enter", Loom("rm::modelled::a_reader_after_a_failed_try_write_sees_the_previous_write")),
+    ("rm_try_no_fence", Loom("rm::modelled::a_reader_after_a_failed_try_write_sees_the_previous_write")),
 
-    ("rm_try_no_fence", Loom("rm::modelled::a_writer_that_does_not_wait_excludes_readers_or_gives_up")),
+    ("rm_try_no_fence", Loom("rm::modelled::a_try_write_excludes_readers_or_fails")),
 
-    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_a_lock_below_in_a_slot_sees_the_end_of_the_read_before")),
+    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read")),
 
-    ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_read_before")),
+    ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read")),
 
     ("table_get", Loom("table::modelled::an_entry_is_seen_initialised")),
     ("table_lost", Loom("table::modelled::an_entry_is_seen_initialised")),
     ("table_make", Loom("table::modelled::an_entry_is_seen_initialised")),
 
-    ("refcache_skips_zero", Unit("refs::refcache::mid_tick::a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero")),
+    ("refcache_skips_zero", Unit("refs::refcache::mid_tick::deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes")),
 
     // State that the process's threads share, which loom does not model.
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
@@ -172,7 +172,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
 
     // Mistakes of logic, in schedules of more threads than loom can explore.
-    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_every_caller_that_returns")),
+    ("joins_late", Shuttle("combiner::scheduled::a_caller_returns_after_a_barrier_has_seen_its_store")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
     ("future", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),

@@ -1,4 +1,4 @@
-//! Owning references, and weak ones.
+//! Owning references and weak references.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,13 +24,13 @@ struct Object<T, R> {
 
 /// An owning reference like [`Arc`], which threads clone and drop without writing to a shared line.
 ///
-/// Cloning and dropping are a few instructions on a cache of the calling thread. The value is dropped by
-/// the third [`tick`](super::tick) after its last reference, on the thread that ticks.
+/// Cloning and dropping are a few instructions on a cache of the calling thread. The value is dropped by the
+/// third [`tick`](super::tick) after its last reference was dropped, on the thread that ticks.
 ///
-/// Use it for objects with many short references from many threads that may live a little longer than
-/// needed: pages, cache entries, nodes of a tree. Do not use it where a value must be dropped at once, or
-/// where references rarely change: 48 bytes for each object and 4 KiB for each thread are more than an
-/// `Arc` needs. As with `Arc`, cycles are never freed.
+/// Use it for objects that many threads refer to briefly, and that may live a little longer than needed:
+/// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped at once, or where
+/// references rarely change: 48 bytes for each object and 4 KiB for each thread are more than an `Arc` needs.
+/// As with `Arc`, cycles are never freed.
 ///
 /// `C` is the set of threads, by default those of the process.
 pub struct RefcacheArc<
@@ -42,7 +42,7 @@ pub struct RefcacheArc<
     owns: PhantomData<Object<T, C::Lock>>,
 }
 
-// SAFETY: a reference gives other threads `&T`, and any thread may drop the `T`; it is `Send` and `Sync`.
+// SAFETY: a reference gives other threads `&T`, and any thread may drop the `T`, which is `Send` and `Sync`.
 unsafe impl<T: Send + Sync + 'static, C: Threads> Send for RefcacheArc<T, C> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send + Sync + 'static, C: Threads> Sync for RefcacheArc<T, C> {}

@@ -22,8 +22,8 @@ use crate::registry::{Node, Registry};
 /// Slots of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
 const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
-/// Caches that are flushed after one heavy fence. The owner of the last one waits until all are flushed,
-/// a few microseconds for each.
+/// Caches that are flushed after one heavy fence. The owner of the last cache waits until all are flushed, a
+/// few microseconds for each.
 pub(super) const GROUP: usize = 16;
 
 /// The bit of a weak reference's word that is set while the object's count is zero.
@@ -38,9 +38,9 @@ pub(super) struct Header<R> {
 struct State {
     /// The global count.
     count: i64,
-    /// The epoch of the last eviction that left the count at zero, or the epoch after it.
+    /// The epoch of the last eviction that left the count at zero, or the next epoch.
     touched: u64,
-    /// It is in a queue.
+    /// The object is in a queue.
     queued: bool,
     /// The word that its weak references share, if there are any.
     weak: Option<Arc<WeakRef>>,
@@ -77,10 +77,10 @@ impl<R: RawMutex> Header<R> {
 
 /// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
-/// It decides between an upgrade and the end, and publishes nothing: the object came with the weak
-/// reference, and the review acquires what was done with the object through the caches and the object's
-/// lock. The fences of `flush` and of owners keep an upgrade from finding an old value. So the accesses
-/// need no order.
+/// It decides whether an upgrade or the free comes first, and publishes nothing: an upgrade sees the object
+/// through its weak reference, and a review acquires all uses of the object through the caches and the
+/// object's lock. The fences of `flush` and of owners keep an upgrade from finding an old value. So the
+/// accesses need no order.
 pub(super) struct WeakRef(AtomicPtr<()>);
 
 impl WeakRef {
@@ -96,7 +96,7 @@ impl WeakRef {
         self.0.store(word.map_addr(|address| address & !DYING), Relaxed);
     }
 
-    /// Clears the word, unless an upgrade has cleared the dying bit. Returns whether it did.
+    /// Sets the word to null, unless an upgrade has cleared the dying bit. Returns whether it set the word.
     fn end(&self) -> bool {
         let word = self.0.load(Relaxed);
         word.addr() & DYING != 0
@@ -136,8 +136,8 @@ type Queue<R> = Vec<NonNull<Header<R>>>;
 /// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier one.
 ///
 /// # Safety
-/// If the slot is not empty, its object is alive. It is alive while any cache has a delta of it, see the
-/// module.
+/// If the slot is not empty, its object is alive. An object is alive while any cache has a delta of it, see
+/// the module.
 unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R>) {
     let Some(object) = NonNull::new(slot.object) else { return };
     if is_mutant!("refcache_skips_zero") && slot.delta == 0 {
@@ -166,7 +166,7 @@ pub(super) struct Member<R> {
     used: AtomicBool,
 }
 
-// SAFETY: only the thread that has the cache uses its pointers, and they point to `Sync` objects.
+// SAFETY: only the thread that has locked the cache uses its pointers, and they point to `Sync` objects.
 unsafe impl<R: Send + Sync> Sync for Member<R> {}
 // SAFETY: as for `Sync`.
 unsafe impl<R: Send + Sync> Send for Member<R> {}
@@ -206,16 +206,16 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         }
     }
 
-    /// Registers the calling thread, with a cache that an unregistered thread left or with a new one.
+    /// Registers the calling thread, with the cache of an unregistered thread or with a new cache.
     pub fn register(&self) -> Local<'_, P, R> {
         Local { refcache: self, node: self.members.take_or_make(Member::new), one: PhantomData }
     }
 
-    /// Ends the epoch: flushes the caches that were used, reviews the objects with a count of zero, and
-    /// frees those that have had it for long enough. See [the algorithm](super#the-algorithm).
+    /// Ends the epoch: flushes the caches that were used, reviews the objects whose count is zero, and frees
+    /// them if it has been zero for long enough. See [the algorithm](super#the-algorithm).
     pub fn tick(&self) {
         let dead = self.end_epoch();
-        // Without the lock: a destructor may drop other references, and may even tick.
+        // The queue is not locked here: a destructor may drop other references, and may even tick.
         for object in dead {
             // SAFETY: the true count is zero and no weak reference can be upgraded, see the module. So
             // this thread has the object to itself, and has acquired what other threads did with it by
@@ -225,7 +225,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
     }
 
     fn end_epoch(&self) -> Queue<R> {
-        // One tick at a time: an epoch that ends has flushed all caches.
+        // Only one tick runs at a time, so all caches have been flushed when an epoch ends.
         let mut pending = self.queue.lock();
         let queue = &mut pending.0;
         let epoch = self.epoch.load(Relaxed);
@@ -250,7 +250,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
-        // In this order: an owner that was inside before has set `used`.
+        // The order matters: an owner that is no longer inside has set `used` before.
         let mut used = self.members.values().filter(|member| {
             let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
@@ -269,7 +269,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
                 let flush = |cache: &mut Box<Cache<R>>| {
                     for slot in &mut cache.slots {
                         // Deltas of zero are evicted as well: the object was in use in this epoch.
-                        // SAFETY: the cache has a delta of the object, so it is alive.
+                        // SAFETY: the cache has a delta of the object, so the object is alive.
                         unsafe { evict(mem::replace(slot, DeltaSlot::EMPTY), epoch, queue) };
                     }
                     queue.append(&mut cache.queue);
@@ -349,8 +349,8 @@ impl<'d, P, R> Local<'d, P, R> {
     }
 
     /// # Safety
-    /// The node came from [`into_node`](Local::into_node) of a `Local` of this refcache. Only one thread
-    /// uses such `Local`s of the node, and none after one of them was dropped.
+    /// The node came from [`into_node`](Local::into_node) of a `Local` of this refcache. Only one thread uses
+    /// the `Local`s that are made from the node, and it uses none of them after it has dropped one.
     #[inline]
     pub(super) unsafe fn from_node(
         refcache: &'d Refcache<P, R>,
@@ -412,7 +412,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
         let old = mem::replace(slot, DeltaSlot { object: object.as_ptr(), delta: change });
         match old.object.is_null() {
             true => self.node.value.used.store(true, Relaxed),
-            // SAFETY: the slot had a delta of the object, so it is alive.
+            // SAFETY: the slot had a delta of the object, so the object is alive.
             false => unsafe { make_room(self.refcache, old, &mut cache.queue) },
         }
     }
@@ -421,7 +421,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
 /// Evicts a delta whose slot another object needs.
 ///
 /// # Safety
-/// That of [`evict`].
+/// The contract of [`evict`].
 #[cold]
 unsafe fn make_room<P, R: RawMutex>(
     refcache: &Refcache<P, R>,
@@ -429,8 +429,8 @@ unsafe fn make_room<P, R: RawMutex>(
     queue: &mut Queue<R>,
 ) {
     // A `tick` that passed this cache before this thread entered may end the epoch at any moment, and the
-    // next tick waits for this thread. So the next epoch is the latest possible. The fences of `flush` and
-    // of owners ensure that; no order is needed.
+    // next tick waits for this thread. So the next epoch is the latest possible. The fences of `flush` and of
+    // owners ensure that, so the load needs no order.
     let latest = refcache.epoch.load(Relaxed) + 1;
     // SAFETY: the contract is the same.
     unsafe { evict(old, latest, queue) };

@@ -14,7 +14,7 @@ use super::cache::{self, GROUP, Refcache};
 type Header = cache::Header<parking_lot::RawMutex>;
 type Local = Rc<cache::Local<'static, Stage, parking_lot::RawMutex>>;
 
-/// The number of fences until a call, and the call.
+/// The number of heavy fences until a call, and the call.
 type Later = (usize, Box<dyn FnOnce()>);
 
 thread_local! {
@@ -22,7 +22,8 @@ thread_local! {
     static LATER: RefCell<Option<Later>> = const { RefCell::new(None) };
 }
 
-/// A platform whose threads are all the test's own thread. A fence makes the call that the test has set.
+/// A platform on which the test's thread acts as all threads. A heavy fence makes the call that the test has
+/// set.
 struct Stage;
 
 // SAFETY: it is symmetric, and its fence is a full fence.
@@ -100,7 +101,7 @@ impl Scene {
         // The first fence comes before all groups, and each group has one more.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
-        assert!(LATER.with_borrow(Option::is_none), "the tick had no middle");
+        assert!(LATER.with_borrow(Option::is_none), "the tick called `middle`");
     }
 
     fn is_freed(&self) -> bool {
@@ -109,7 +110,7 @@ impl Scene {
     }
 }
 
-/// Keeps a value until the process exits, where Miri finds it and reports no leak.
+/// Keeps a value until the process exits, where Miri finds the value and reports no leak.
 fn keep<T: Send + Sync + 'static>(value: T) -> &'static T {
     static KEPT: Mutex<Vec<&'static (dyn Any + Send + Sync)>> = Mutex::new(Vec::new());
     let kept: &'static T = Box::leak(Box::new(value));
@@ -128,7 +129,7 @@ fn add(local: &Local, object: NonNull<Object>, change: i64) {
 }
 
 #[test]
-fn a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_zero() {
+fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
     let scene = Scene::new();
     let (early, late, object) = (&scene.early, &scene.late, scene.object);
     // The global count becomes zero although there is a reference, as the reference is taken after the
@@ -139,8 +140,8 @@ fn a_reference_that_is_handed_around_between_flushes_is_seen_by_its_deltas_of_ze
         move || add(&early, object, 1)
     });
     for _ in 0..6 {
-        // Before the first cache is flushed, the reference moves to the second cache. Before the second is
-        // flushed, it moves back. Both are flushed with a delta of zero.
+        // Before the first cache is flushed, the reference moves to the second cache. Before the second cache
+        // is flushed, the reference moves back. Both are flushed with a delta of zero.
         add(late, object, 1);
         add(early, object, -1);
         scene.tick({

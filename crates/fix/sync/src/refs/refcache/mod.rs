@@ -17,17 +17,17 @@
 //! global count under the object's lock. The true count is the global count plus all cached deltas. No
 //! thread ever knows the true count, but:
 //!
-//! **If the global count is zero, and no delta of the object is evicted, not even a delta of zero, until
-//! each cache has been flushed once, then the true count is zero and was zero at the start of that
-//! time.** A delta that was cached at the start would have been evicted by the flush of its cache. A true
-//! count of zero stays zero, as a reference is made from a reference.
+//! **If the global count is zero, and no delta of the object is evicted, not even a delta of zero, until each
+//! cache has been flushed once, then the true count is zero and was zero at the start of that interval.** A
+//! delta that was cached at the start would have been evicted by the flush of its cache. A true count of zero
+//! stays zero, because each new reference is made from an existing one.
 //!
-//! [`tick`] ends an epoch: it flushes the cache of each thread that has used it since the last tick, and then
-//! reviews objects. An object whose global count becomes zero is *touched* in that epoch and queued for
-//! review. Each eviction that leaves the count at zero touches it again. A review in epoch `n` frees the
-//! object if its count is zero and it was touched in epoch `n - 2` or before: the whole epoch between has
-//! flushed all caches. One epoch after the touch is not enough: the touch may come in the middle of a tick,
-//! when some caches were flushed already and others were not.
+//! [`tick`] ends an epoch: it flushes each cache that was used since the last tick, and then reviews objects.
+//! An object whose global count becomes zero is *touched* in that epoch and queued for review. Each eviction
+//! that leaves the count at zero touches it again. A review in epoch `n` frees the object if its count is
+//! zero and it was touched in epoch `n - 2` or before: all caches were flushed in the epoch between. One
+//! epoch after the touch is not enough: the touch may come in the middle of a tick, when some caches were
+//! flushed already and others were not.
 //!
 //! ```text
 //!   epoch 7              epoch 8              epoch 9
@@ -50,10 +50,11 @@
 //!
 //! # Weak references
 //! A [`Weak`] has a word with the object's address and a *dying* bit, which each touch sets. An upgrade
-//! clears the bit and then caches its reference. A review frees the object only if it can exchange the
-//! address *with* the bit by null. Otherwise an upgrade has come: the review sets the bit again and
-//! touches the object, and two epochs later the new reference has been evicted. For that, no flush may
-//! come between the upgrade's load of the word and its delta, or two epochs could end in between.
+//! clears the bit and then caches its reference. A review frees the object only if it can replace the address
+//! *with* the bit by null, in one exchange. Otherwise an upgrade has cleared the bit: the review sets the bit
+//! again and touches the object, and two epochs later the new reference has been evicted. This requires that
+//! the upgrading thread's cache is not flushed between the upgrade's load of the word and its delta.
+//! Otherwise two epochs could end in between.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};
@@ -71,10 +72,10 @@
 //! # Differences from the paper
 //! In a kernel a cache belongs to a CPU, a flush is the CPU's own timer interrupt, and code that disables
 //! interrupts has the cache for itself. Here a cache belongs to a thread, which may sleep for hours. So the
-//! cache has a lock that is biased to its owner, which pays two stores, and `tick` flushes on its behalf. An
-//! empty cache needs no flush unless its thread is using it. The paper marks an object as *dirty* and reviews
-//! it again two epochs after the first review. This implementation records when the object was touched, so
-//! that a review never starts the wait anew.
+//! cache has a lock that is biased to its owner. The owner pays two stores, and `tick` flushes the cache on
+//! the owner's behalf. An empty cache needs no flush unless its thread is using it. The paper marks an object
+//! as *dirty* and reviews it again two epochs after the first review. This implementation records when the
+//! object was touched, so that a review never starts the wait anew.
 //!
 //! # Without an operating system
 //! A kernel implements [`Threads`]: a cache for each CPU, whose user is not preempted meanwhile, and a

@@ -10,7 +10,8 @@ use crate::primitive::Guarded;
 type Header = cache::Header<RawLock>;
 type Local<'a> = cache::Local<'a, Model, RawLock>;
 
-/// An object that stays in memory when it is freed: loom panics on a use that is not ordered with that.
+/// An object that stays in memory when it is freed, so that loom can panic on a use that is not ordered
+/// before the free.
 #[repr(C)]
 struct Object {
     header: Header,
@@ -59,7 +60,7 @@ fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();
-        // Each has a cache of its own.
+        // Each registration has a cache of its own.
         let (first, second) = (refcache.register(), refcache.register());
         object.add(&first, 1);
         let user = thread::spawn({
@@ -81,7 +82,7 @@ fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
 }
 
 #[test]
-fn an_upgrade_comes_before_the_end_or_fails() {
+fn an_upgrade_keeps_the_object_alive_or_fails() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();

@@ -19,7 +19,7 @@ type Lock = parking_lot::RawMutex;
 
 per_thread!(Member);
 
-/// A registered thread: the parts of its `Local`, which a `Cell` can hold.
+/// A registered thread, as the parts of its `Local`. A `Cell` can hold the parts, which are `Copy`.
 #[derive(Clone, Copy)]
 struct Member {
     refcache: &'static Refcache<System, Lock>,
@@ -98,8 +98,7 @@ impl Ticker {
         let until = Arc::clone(&end);
         let thread = thread::Builder::new().name("refcache".to_owned()).spawn(move || {
             while !until.load(Relaxed) {
-                // A panic of a destructor has been reported by its hook; other objects are still to be
-                // freed.
+                // The panic hook has reported a destructor's panic. The other objects must still be freed.
                 let _ = panic::catch_unwind(tick);
                 thread::park_timeout(interval);
             }
@@ -113,8 +112,8 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It may be dropped by an object that its own thread frees, and must not wait for itself
-            // then.
+            // If an object that the ticker's thread frees owns the ticker, the thread must not wait for
+            // itself.
             if thread.thread().id() != thread::current().id() {
                 // A panic of a destructor has been reported already.
                 let _ = thread.join();

@@ -11,7 +11,7 @@ use crate::model::{Model, RawLock, check, thread};
 type Header = cache::Header<RawLock>;
 type Local<'a> = cache::Local<'a, Model, RawLock>;
 
-/// More than a cache has slots, so that deltas are evicted in the middle of epochs.
+/// More objects than a cache has slots, so that deltas are evicted in the middle of epochs.
 const OBJECTS: usize = 4;
 
 /// An object that stays in memory when it is freed. Its state is not part of the model: each access sees the
@@ -89,7 +89,7 @@ impl World {
         is_there
     }
 
-    /// Calls `with` with a `Local` that registers and unregisters.
+    /// Registers, calls `with` with the `Local`, and unregisters.
     fn with_local(&self, with: impl FnOnce(&Local)) {
         with(&self.refcache.register());
     }
@@ -120,7 +120,7 @@ fn objects_live_as_long_as_references_and_three_ticks() {
                     world.give(local, number);
                 }
             });
-            // Usually another cache.
+            // The second registration usually has another cache.
             world.with_local(|local| (0..OBJECTS).for_each(|number| world.give(local, number)));
         });
         let finds = |world: &World| {
@@ -143,7 +143,7 @@ fn objects_live_as_long_as_references_and_three_ticks() {
         all.for_each(|thread| thread.join().unwrap());
         (0..3).for_each(|_| world.refcache.tick());
         for number in 0..OBJECTS {
-            assert!(world.object(number).freed.load(Relaxed), "the third tick frees it");
+            assert!(world.object(number).freed.load(Relaxed), "not freed by the third tick");
             assert!(!world.upgrade(&first, number));
         }
     });

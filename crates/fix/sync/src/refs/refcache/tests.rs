@@ -9,7 +9,7 @@ use super::{RefcacheArc, Ticker, Weak, tick};
 
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
 
-/// The tests share the process's epochs, and count ticks.
+/// Lets one test run at a time: the tests share the process's epochs, and count ticks.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +152,7 @@ fn an_upgrade_revives_a_value_without_references() {
 fn values_that_share_a_slot_are_counted() {
     let _alone = alone();
     let live = Arc::default();
-    // Four times the number of slots of a cache.
+    // More values than a cache has slots.
     let values: Vec<_> =
         (0..if cfg!(miri) { 300 } else { 1024 }).map(|_| Counted::new(&live)).collect();
     for _ in 0..3 {
