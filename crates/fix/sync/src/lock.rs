@@ -17,6 +17,12 @@
 //! *SETPOINT.lock() = 1.5;
 //! assert_eq!(*SETPOINT.lock(), 1.5);
 //! ```
+//!
+//! ```text
+//! low priority    ├ lock ─── runs at the waiter's priority ─── unlock ┤
+//! high priority            ├ lock: waits, lends its priority ─────────├ has the lock
+//! medium                     (cannot preempt the owner)
+//! ```
 
 use std::hint;
 use std::io;

@@ -39,6 +39,13 @@ use crate::system::System;
 /// assert_eq!(routes.load(&epoch::pin()).len(), 2);
 /// ```
 ///
+/// ```text
+/// reader   ├ pin ── load: old value ──────────── unpin ┤
+/// writer        ├ store the new pointer, retire the old value ┤
+/// later readers         ├ pin ── load: new value ── unpin ┤
+/// old value    in use ─────────────────────────────────┤ grace period over: dropped
+/// ```
+///
 /// With a domain of its own, a structure does not wait for readers of other structures:
 ///
 /// ```

@@ -37,6 +37,11 @@
 //! }
 //! ```
 //!
+//! ```text
+//! unmapping thread   ├ begin ── lock, unlink, mark, unlock ── … ── flush ── finish ┤
+//! reusing thread                     ├ lock: no mapping is left ── wait ───────────┤ reuses the page
+//! ```
+//!
 //! # Rules
 //! - [`Section::mark`] is called under the exclusive lock of the object that the stamp belongs to.
 //! - [`Tracker::wait`] is called by a thread that has taken that lock after the marks that it must not miss.
