@@ -9,4 +9,4 @@ use libfuzzer_sys::fuzz_target;
 
 use space::AddressSpace;
 
-fuzz_target!(|text: &[u8]| reference::family(text));
+fuzz_target!(|text: &[u8]| reference::family::<knee_vm::X86_64>(text));

@@ -72,7 +72,7 @@ impl Program {
 }
 
 impl Run {
-    /// Whether a test has failed, and the program has not failed for another reason. Under loom a panic while
+    /// Whether the program failed because a test failed, and not for another reason. Under loom a panic while
     /// unwinding ends the process before the harness prints its result.
     pub(crate) fn is_failed_test(&self) -> bool {
         let is_failed = ["test result: FAILED", "panicked at"];
@@ -81,8 +81,7 @@ impl Run {
             && is_failed.iter().any(|text| self.printed.contains(text))
     }
 
-    /// Whether exactly one test has run and passed. With a name that no test has, the harness succeeds as
-    /// well.
+    /// Whether exactly one test has run and passed. The harness also succeeds if no test has the given name.
     pub(crate) fn is_passed_test(&self) -> bool {
         self.is_success && self.printed.contains("1 passed; 0 failed")
     }
@@ -121,8 +120,8 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// The program of one of cargo's messages, if it has one, by the name of its target. A copy: other builds
-/// replace a program of an example.
+/// The program of one of cargo's messages, if it has one, by the name of its target. It is a copy, because
+/// another build overwrites the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;

@@ -78,10 +78,10 @@ impl RawPiMutex {
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Relaxed: the last owner has exchanged the word, or has had the kernel do so. The
-                // kernel's exchange for this thread comes after that, and is a full fence before the call
-                // returns. No store of this program exists that this load could acquire from. An owner
-                // that leaked its guard may have lent the value forever, so its lock is not taken over.
+                // Relaxed: the last owner has exchanged the word, or has had the kernel do so. The kernel's
+                // exchange for this thread comes after that, and is a full fence before the call returns. The
+                // program makes no store that this load could acquire from. An owner that leaked its guard
+                // may have lent the value forever, so its lock is not taken over.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex has exited and not unlocked it")

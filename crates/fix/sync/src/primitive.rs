@@ -102,7 +102,7 @@ impl PublishCheck {
         check
     }
 
-    /// The calling thread has found the object.
+    /// Records that the calling thread has found the object.
     #[inline]
     pub fn found(&self) {
         #[cfg(loom)]

@@ -51,7 +51,7 @@ fn a_thousand_short_threads_leave_nothing_behind() {
 }
 
 #[test]
-fn short_threads_leave_nothing_in_boxes_counts_and_locks() {
+fn short_lived_threads_leak_nothing_through_boxes_counts_or_locks() {
     const EACH: usize = 20;
     let live = Arc::new(AtomicUsize::new(0));
     let object = || {

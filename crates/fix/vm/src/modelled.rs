@@ -230,7 +230,7 @@ fn a_cpu_that_activates_a_space_again_does_not_keep_unmapped_pages() {
     );
 }
 
-/// A page is mapped again only after all CPUs have flushed the old one.
+/// A page is mapped again only after all CPUs have flushed its old mapping.
 #[test]
 fn a_page_that_is_mapped_again_has_no_old_content() {
     check::<2>(

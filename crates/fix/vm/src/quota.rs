@@ -159,8 +159,8 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // The surplus leaves as much for every other CPU. Near the limit it rounds to zero: reclaiming it
-        // from the shares would cost more than locking again.
+        // The surplus leaves as much for every other CPU. Near the limit the surplus rounds to zero. A small
+        // surplus would soon have to be reclaimed from the shares, which costs more than locking again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {

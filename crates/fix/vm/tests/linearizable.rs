@@ -34,7 +34,7 @@ const PAGES: usize = 4;
 /// The last two of a table and the first two of the next one.
 const FIRST: Page = Page(510);
 
-/// A run of the four pages.
+/// A run of consecutive pages among the four.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     start: usize,

@@ -1,5 +1,7 @@
 //! A space against a map of pages: which pages are mapped, their protections and their contents.
 
+#[path = "architectures/each.rs"]
+mod each;
 mod reference;
 #[path = "reference/space.rs"]
 mod space;
@@ -10,11 +12,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use knee_vm::hosted::Hosted;
+use each::on_architecture;
+use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
-use reference::{Model, READ, WRITE, apply};
+use reference::{Model, Operation, READ, WRITE, apply, family};
 use space::AddressSpace;
 use strategies::operation;
 
@@ -23,26 +26,38 @@ proptest! {
 
     #[test]
     fn a_space_does_what_a_map_of_pages_does(
-        operations in prop::collection::vec(operation(), 1..80)
+        operations in prop::collection::vec(operation(), 1..80),
+        architecture in 0..3
     ) {
-        let machine = Hosted::new(4096, 1);
-        let all = machine.free_frames();
-        {
-            let cpu = machine.cpu(0);
-            let space = Space::new(&cpu).unwrap();
-            let mut model = Model::default();
-            for operation in &operations {
-                prop_assert_eq!(apply(&cpu, &space, operation), model.apply(operation));
-                model.check(&cpu, &space);
-            }
-        }
-        prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
+        on_architecture!(architecture, agrees_with_a_map_of_pages(&operations))?;
     }
 
     #[test]
-    fn spaces_and_their_forks_agree_with_the_model(text in prop::collection::vec(any::<u8>(), 4..320)) {
-        reference::family(&text);
+    fn spaces_and_their_forks_agree_with_the_model(
+        text in prop::collection::vec(any::<u8>(), 4..320),
+        architecture in 0..3
+    ) {
+        on_architecture!(architecture, family(&text));
     }
+}
+
+/// Compares a space with its model after each operation.
+fn agrees_with_a_map_of_pages<A: Architecture>(
+    operations: &[Operation],
+) -> Result<(), TestCaseError> {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let space = Space::new(&cpu).unwrap();
+        let mut model = Model::default();
+        for operation in operations {
+            prop_assert_eq!(apply(&cpu, &space, operation), model.apply(operation));
+            model.check(&cpu, &space);
+        }
+    }
+    prop_assert_eq!(machine.free_frames(), all, "all frames are freed");
+    Ok(())
 }
 
 /// Inputs that reach other code, as the fuzzer has found, and inputs that have failed.
@@ -51,7 +66,8 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/vm_space");
     let mut texts = 0;
     for file in fs::read_dir(corpus).unwrap() {
-        reference::family(&fs::read(file.unwrap().path()).unwrap());
+        let text = fs::read(file.unwrap().path()).unwrap();
+        (0..3).for_each(|architecture| on_architecture!(architecture, family(&text)));
         texts += 1;
     }
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");

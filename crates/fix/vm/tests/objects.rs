@@ -317,7 +317,8 @@ impl Model {
                 self.objects[object].words.retain(|&index, _| index < len);
                 Ok(0)
             }
-            // The pager may not have accepted all dirty pages.
+            // The pager may refuse some dirty pages, so the model cannot predict what it stores.
+            // `are_as_modelled` copies that from the pager.
             Operation::Evict(..) | Operation::WriteBack(..) => Ok(0),
             Operation::Punch(object, start, end) => {
                 self.objects[object].words.retain(|&index, _| index < start || index >= end);

@@ -102,8 +102,8 @@ impl Literal {
     }
 }
 
-/// Simplified formulas for a conjunction of literals: two bounds that meet become an equation, and
-/// a bound that follows from another is left out. `least` has the known lower bounds of integers.
+/// Simplified formulas for a conjunction of literals: two bounds that meet become an equation, and a bound
+/// that follows from another is left out. `least` gives the known lower bound of each integer.
 pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
     let mut bounds: Vec<Bound> =
         literals.iter().filter_map(|(literal, answer)| literal.bound(*answer)).collect();

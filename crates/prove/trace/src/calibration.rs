@@ -103,7 +103,7 @@ enum Wrong {
     Invented,
     /// The result does not have complete windows of two sides on two CPUs.
     NoSides,
-    /// A system call has fewer instructions than any can have.
+    /// The result counts fewer instructions than any system call executes.
     TooFewInstructions,
     /// The result does not have the interrupt.
     NoInterrupt,

@@ -118,7 +118,7 @@ impl Part {
         Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
     }
 
-    /// Returns the object, and creates it at the first fault.
+    /// Returns the object, which the first fault creates.
     fn object(&self) -> *mut Object {
         // Acquire: pairs with `new_object`, so that the object is initialized.
         let object = self.object.load(Acquire);

@@ -90,7 +90,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// Waits until all CPUs have flushed the former mappings of a frame. The caller must not be in a section or hold
     /// the lock of a table.
     fn wait(&self, cpu: &Cpu<'m, M>, frame: Frame) {
-        // Sections that have marked the stamp held this lock before.
+        // Sections mark the stamp under this lock, so `wait` below sees all earlier marks.
         drop(self.frames.lock_bucket(frame));
         let places = self.places.iter().map(|place| &**place);
         self.form.wait(places, &self.frames.bucket(frame).stamp, &OnCpu::of(cpu));

@@ -282,7 +282,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
             // SAFETY: this thread is in a section.
             let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
             if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
-                /// A writer may wait for this reader, also if `with` panics.
+                /// Ends the read even if `with` panics, because a writer may be waiting for it.
                 struct End<'a, R: Reverse>(&'a Area<R>);
                 impl<R: Reverse> Drop for End<'_, R> {
                     fn drop(&mut self) {

@@ -188,7 +188,7 @@ fn cpus_with_leaves_of_one_branch_do_not_interfere<D: Design>() {
     apart::<D>(Page(BRANCH - 600), 400, None, D::rounds(15, 3));
 }
 
-/// The extent is split down two levels, and the ranges of two CPUs end in the same leaf.
+/// The extent is split down two levels, and the ranges of adjacent CPUs meet inside a leaf.
 fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
     let mapped = Pages { start: Page(3 * LEAF), end: Page(2 * BRANCH + 5) };
     apart::<D>(Page(9 * LEAF + 100), 1300, Some(mapped), D::rounds(30, 4));

@@ -205,8 +205,8 @@ impl<P: Platform> Domain<P> {
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: a thread that sees the new value frees objects after the reads of all sections that this
-        // scan has seen end.
+        // AcqRel: the reads of all sections that this scan found to have ended come before the frees by any
+        // thread that sees the new value.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 

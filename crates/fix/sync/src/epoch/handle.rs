@@ -280,16 +280,16 @@ impl<P: Platform> Guard<'_, P> {
         // Release: a reader that finds the new value sees its content. Acquire: the thread that drops the old
         // value sees the content of that value.
         let old = target.swap(new, order!(AcqRel, "epoch_replace"));
-        // SAFETY: the caller guarantees that a pointer in `target` came from a `Box` and that readers wait
-        // for it in sections only. The exchange removed it, so no other thread retires it.
+        // SAFETY: the caller guarantees that a pointer in `target` came from a `Box`, and that readers follow
+        // it only in sections of this domain. The exchange removed it, so no other thread retires it.
         unsafe { NonNull::new(old).inspect(|_| self.retire(old)).map(|old| old.as_ref()) }
     }
 
     /// Calls `call` when all sections that began before have ended. It allocates.
     ///
-    /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics,
-    /// so does the thread that reclaims, after the other calls that are ready; a second panic among them
-    /// aborts the process.
+    /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics, the
+    /// reclaiming thread first makes the other calls that are ready, and then panics too. If another of them
+    /// panics as well, the process aborts.
     #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {
@@ -309,7 +309,7 @@ impl<P: Platform> Guard<'_, P> {
     /// borrow ends all references that were found before.
     #[inline]
     pub fn refresh(&mut self) {
-        // SAFETY: the guard is on the thread that owns the record, and in a section.
+        // SAFETY: the guard is on the thread that owns the record, and that thread is in a section.
         unsafe { self.record.reader.refresh(self.domain.global_epoch()) };
     }
 }

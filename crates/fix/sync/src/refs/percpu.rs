@@ -207,7 +207,7 @@ impl<P: Platform> PerCpuRef<P> {
         // Relaxed: the owner's reference still exists, so the count does not reach zero here, and the put
         // of that reference releases what was acquired from the counters.
         self.common.fetch_add(references.wrapping_sub(BIAS), Relaxed);
-        // Relaxed: `heavy` was a full fence, and `is_dead` promises only what came before it.
+        // Relaxed: `heavy` was a full fence, and `is_dead` promises only to show what came before the kill.
         self.mode.store(DEAD, Relaxed);
         self.put_common()
     }

@@ -72,7 +72,7 @@ impl AtomicWord {
 /// A query is true if it begins after an arrival has returned and ends before the departure is called. It
 /// is false if it begins after all departures have returned and ends before another arrival is called.
 ///
-/// Each leaf and each inner node has 128 bytes.
+/// Each leaf and each inner node takes 128 bytes.
 ///
 /// ```
 /// use knee_sync::refs::Snzi;

@@ -44,8 +44,8 @@
 //!
 //! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
 //! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (256 bytes)
-//! is not reused. In the child of a fork, reads that other threads had through slots have ended. As with any
-//! lock, the child cannot release their other reads and their writes. Signal handlers must not read.
+//! is not reused. In the child of a fork, read locks that other threads held through slots are released. As
+//! with any lock, the child cannot release their other reads and their writes. Signal handlers must not read.
 //!
 //! # Source
 //! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose

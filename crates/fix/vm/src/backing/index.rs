@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_comes_again_when_all_is_done_with_its_frame() {
+    fn a_page_is_brought_in_again_only_after_the_last_use_of_its_frame() {
         let shared = Shared::new();
         let bring = || {
             let slot = shared.slot();

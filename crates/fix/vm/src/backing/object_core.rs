@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncation_waits_for_a_page_that_comes_or_keeps_it_out() {
+    fn a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out() {
         let attachments = Attachments::new(1).unwrap();
         let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };

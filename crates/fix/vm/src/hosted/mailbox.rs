@@ -26,7 +26,7 @@ struct Inbox {
     messages: Vec<Message>,
 }
 
-// SAFETY: `answers` points to an atomic that the requester keeps alive until it is acknowledged.
+// SAFETY: `answers` points to an atomic that the requester keeps alive until its request is acknowledged.
 unsafe impl Send for Inbox {}
 
 /// The part of a CPU that other CPUs access, and its TLB.

@@ -135,7 +135,8 @@ impl FrameMeta {
         let is_last =
             !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;
         if is_last {
-            // Two concurrent releases may both have seen a nonzero count, and the last one wrapped it.
+            // Two concurrent releases may both have seen a nonzero count. The second decrement has then
+            // wrapped it below zero.
             self.shares.store(0, Relaxed);
         }
         is_last

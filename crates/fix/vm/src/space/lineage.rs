@@ -82,7 +82,8 @@ impl OriginLink {
         tree: NonNull<Tree>,
         cpu: &Cpu<'_, M>,
     ) -> NonNull<OriginLink> {
-        // SAFETY: the caller guarantees that the origin is alive, and that the tree is until `end`.
+        // SAFETY: the caller guarantees that the origin is alive during the call, and that the tree stays
+        // alive until `end`.
         unsafe {
             let attachment = Attachment::new(tree.as_ref().pages(), 0, tree);
             *self = OriginLink { attachment, origin };

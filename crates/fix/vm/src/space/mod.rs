@@ -271,7 +271,7 @@ impl<M: Machine> Drop for Space<'_, M> {
         if !M::MAY_DROP_ACTIVE
             && let Some(cpu) = self.active_cpus().next()
         {
-            // Nothing was freed yet, and nothing will be: the CPU may have the tables loaded.
+            // Nothing has been freed yet, and nothing will be: the CPU may have the tables loaded.
             panic!("CPU {cpu} is active in a space that is dropped");
         }
         let tree = self.tree();

@@ -297,7 +297,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Outcome::Moved)
     }
 
-    /// Returns the lowest node that covers all of `pages`, at or below `top`, and adds missing nodes on the
+    /// Returns the lowest node at or below `top` that covers all of `pages`, and adds missing nodes on the
     /// path. `top` must be locked. Nothing may be mapped at `pages`.
     fn lowest_in<'a>(
         &self,

@@ -133,10 +133,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("slot_set", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
     ("index_find", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
     ("index_add", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("slot_replace", Miri("backing::index::tests::a_page_comes_again_when_all_is_done_with_its_frame")),
-    ("index_make", Miri("backing::index::tests::a_page_comes_again_when_all_is_done_with_its_frame")),
-    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_comes_or_keeps_it_out")),
-    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_comes_or_keeps_it_out")),
+    ("slot_replace", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
+    ("index_make", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
+    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
+    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
     ("index_walk", Miri("backing::index::tests::a_walk_finds_tables_zeroed")),
 
     // The same in memory that loom cannot model, because the kernel writes it without atomics.

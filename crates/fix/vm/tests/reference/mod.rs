@@ -141,7 +141,11 @@ impl Model {
     }
 
     /// Checks that the space is consistent and that all its pages are as in this model.
-    pub(crate) fn check<'m>(&self, cpu: &Processor<'m>, space: &Space<'m, Hosted>) {
+    pub(crate) fn check<'m, A: Architecture>(
+        &self,
+        cpu: &Processor<'m, A>,
+        space: &Space<'m, Hosted<A>>,
+    ) {
         self.check_pages(cpu, space);
         assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
         let listed = space.mappings(cpu).map(|mapping| (mapping.pages, mapping.protection));
@@ -178,8 +182,8 @@ const LIMIT: u64 = 5 * 512 * 512;
 const MOST: usize = 120;
 
 /// A space and its model.
-struct Member<'m> {
-    space: Space<'m, Hosted>,
+struct Member<'m, A: Architecture> {
+    space: Space<'m, Hosted<A>>,
     model: Model,
     /// Ranges that `map_anywhere` has mapped.
     found: Vec<Pages>,
@@ -187,9 +191,9 @@ struct Member<'m> {
     is_weak: bool,
 }
 
-impl<'m> Member<'m> {
+impl<'m, A: Architecture> Member<'m, A> {
     /// Loads each page of the model, so that the CPU caches those that are mapped.
-    fn go_everywhere(&mut self, cpu: &Processor<'m>) {
+    fn go_everywhere(&mut self, cpu: &Processor<'m, A>) {
         if self.is_weak {
             cpu.tick();
         }
@@ -212,7 +216,7 @@ impl Turn {
     const OVER: usize = usize::MAX;
 
     /// Waits for the turn of this operation. Returns false if a thread has panicked.
-    fn wait(&self, cpu: &Processor<'_>, nr: usize) -> bool {
+    fn wait(&self, cpu: &Processor<'_, impl Architecture>, nr: usize) -> bool {
         loop {
             match self.0.load(Ordering::Acquire) {
                 Turn::OVER => return false,
@@ -242,8 +246,8 @@ impl Turn {
 ///
 /// # Panics
 /// If a space differs from its model.
-pub(crate) fn family(text: &[u8]) {
-    let machine = Hosted::new(1024, CPUS);
+pub(crate) fn family<A: Architecture>(text: &[u8]) {
+    let machine = Hosted::<A>::with_architecture(1024, CPUS);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
@@ -272,11 +276,11 @@ pub(crate) fn family(text: &[u8]) {
 }
 
 /// Does those operations of an input that are a CPU's, each in its turn.
-fn take_turns<'m>(
-    cpu: Processor<'m>,
+fn take_turns<'m, A: Architecture>(
+    cpu: Processor<'m, A>,
     turn: &Turn,
     quota: &Quota,
-    family: &Mutex<[Member<'m>; 2]>,
+    family: &Mutex<[Member<'m, A>; 2]>,
     text: &[u8],
 ) {
     let steps = || text.chunks_exact(4).take(MOST).enumerate();
@@ -293,10 +297,10 @@ fn take_turns<'m>(
 }
 
 /// Does one operation of an input, and checks the result.
-fn turn_of<'m>(
-    cpu: &Processor<'m>,
+fn turn_of<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
     quota: &Quota,
-    family: &mut [Member<'m>; 2],
+    family: &mut [Member<'m, A>; 2],
     nr: usize,
     text: &[u8],
 ) {
@@ -323,7 +327,12 @@ fn turn_of<'m>(
     }
 }
 
-fn step<'m>(cpu: &Processor<'m>, quota: &Quota, family: &mut [Member<'m>; 2], text: &[u8]) {
+fn step<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    quota: &Quota,
+    family: &mut [Member<'m, A>; 2],
+    text: &[u8],
+) {
     let &[kind, first, second, value] = text else { unreachable!("it is of four bytes") };
     let (who, kind) = (usize::from(kind & 1), kind >> 1 & 15);
     let left = quota.limit() - quota.used();

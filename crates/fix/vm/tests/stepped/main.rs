@@ -275,7 +275,8 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// Otherwise the copy's flush would count as over when that of the other pages ends.
+/// If the copy-on-write break did not wait, its own flush would count as complete as soon as the flush of the
+/// other pages of the leaf ends.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

@@ -79,8 +79,8 @@ fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
     });
 }
 
-/// A fork begins at any point beside a CPU that maps, stores and unmaps in a loop. An operation that has
-/// begun ends, and the next one waits for the fork.
+/// A fork begins at any point beside a CPU that maps, stores and unmaps in a loop. An operation that is
+/// already in progress completes, and the next one waits for the fork.
 fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
     for is_lazy in [false, true] {
         at_each_point::<A>(|run| {

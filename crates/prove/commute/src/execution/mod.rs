@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. If one of the two
-    /// was chosen so that orders agree, the assumption can contradict the choice instead; then the
-    /// orders do not agree.
+    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. The exception is an integer
+    /// whose value was chosen to make the orders agree. If `a` or `b` is one, it may be that choice, and not
+    /// the situation, that contradicts the assumption. Then the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);

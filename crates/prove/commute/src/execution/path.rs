@@ -86,8 +86,8 @@ impl Path {
         &self.decisions
     }
 
-    /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide.
-    /// Otherwise the script gives the answer, or the answer is yes after the end of the script, and
+    /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise
+    /// the script gives the answer; past the end of the script, the answer is yes. Either way, the answer
     /// becomes a fact.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {

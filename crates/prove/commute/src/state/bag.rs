@@ -6,9 +6,9 @@
 //! - The calls agree if each takes an initial element of its own, because the other calls cannot
 //!   take that element away. So the first call that takes one gets initial element 0 in every
 //!   order, the second call gets element 1, and so on.
-//! - If the bag has fewer initial elements than calls that take one, no choice is better. In some
-//!   order, a call finds the bag empty or takes an element that another call has added. In an order
-//!   in which that call comes first, it gets an initial element.
+//! - If the bag has fewer initial elements than calls that take one, no other choice would make the calls
+//!   agree. In some order, a call finds the bag empty or takes an element that another call has added. In an
+//!   order in which that call comes first, it gets an initial element.
 
 use super::{Part, State};
 use crate::call::Call;

@@ -51,8 +51,8 @@ struct Open {
     at: Opened,
 }
 
-/// Returns the steps to the state that the lines of a test's set-up describe, each with the process
-/// that does it. With `stats`, some steps read the numbers of inodes.
+/// Returns the steps that create the state which the lines of a test's set-up describe, each with the process
+/// that executes it. With `stats`, some steps read the numbers of inodes.
 pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
     let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
     for line in setup {

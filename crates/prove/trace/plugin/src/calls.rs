@@ -9,8 +9,8 @@
 //! its target, since the kernel returns to fix-up code if an access was allowed to fault. Tail
 //! calls keep the frame of the first caller.
 //!
-//! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a
-//! return leaves an empty stack empty. Interrupts and other tasks do not reach this module.
+//! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return
+//! leaves an empty stack empty. This module never sees the code of interrupts or of other tasks.
 //!
 //! When code touches a line for the first time, its innermost callers are recorded as a *chain*.
 //! The chain stays the same until the next call or return, and is stored once.
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_user_mode_has_no_callers() {
+    fn a_fault_from_user_mode_has_no_callers() {
         assert_eq!(callers(&[(FAULT, Call), (0x500, Otherwise)]), [FAULT]);
         let left = [(0x100, Call), (0x200, Leaves), (FAULT, Otherwise)];
         assert_eq!(callers(&left), []);

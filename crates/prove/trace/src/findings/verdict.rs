@@ -26,13 +26,12 @@ pub enum Verdict {
 
 /// Returns the verdict on `runs`, which are the runs that count, and the conflicts of the test.
 ///
-/// Kernel objects have other addresses in each run, so lines are matched by their names. If several
-/// lines have the same name, the smallest number of them in any run counts. A line with several
-/// data keeps those that are in every run. Data that are shared by position only are not a
-/// conflict, in however many runs they occur: with another placement of the same objects, they are
-/// not shared. A run that shares nothing shows such a placement, and if all other runs share by
-/// position only, the test is conflict-free. Otherwise, the verdict would depend on the placement
-/// in the first run.
+/// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
+/// have the same name, the smallest number of them in any run counts. A line with several data keeps those
+/// that are in every run. Data that are shared by position only are not a conflict, in however many runs they
+/// occur: with another placement of the same objects, they are not shared. A run that shares nothing shows
+/// such a placement, and if all other runs share by position only, the test is conflict-free. Without this
+/// rule, the verdict would depend on the placement in the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn data_shared_in_some_runs_but_none_in_all_runs_are_sometimes() {
+    fn the_verdict_is_sometimes_if_runs_share_data_but_none_in_all_runs() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
     }

@@ -90,7 +90,7 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
     move |errno| (what, errno.raw_os_error())
 }
 
-/// The task that had the previous turn, as seen by the next one.
+/// The task that had the previous turn, as seen by the task whose turn is next.
 struct Sleeper {
     /// Its file /proc/ID/syscall, or `None` if it is this task itself.
     syscall: Option<File>,
