@@ -39,9 +39,9 @@ impl Combiner {
     /// Returns after an `execute` that began after the call, by any thread. `execute` makes each thread
     /// execute a full fence.
     pub(crate) fn barrier(&self, platform: &impl Platform, execute: impl Fn()) {
-        // The caller's stores come before a barrier that another thread executes for it: that thread
-        // counts the barrier and then fences. If the load of `begun` below misses the count, this fence
-        // came first. So neither the count nor the load needs an order of its own.
+        // This fence orders the caller's stores before any barrier that another thread executes for it. That
+        // thread increments `begun` and then executes the barrier. If the load of `begun` below misses the
+        // count, this fence came first. So neither the count nor the load needs an order of its own.
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }

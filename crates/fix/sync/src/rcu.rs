@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_made_from_another_one_changed_in_place_and_shown() {
+    fn from_get_mut_and_debug_use_the_current_value() {
         let mut value = Rcu::<Vec<u32>>::default();
         value.get_mut().push(1);
         assert_eq!(format!("{value:?}"), "Rcu([1])");

@@ -36,7 +36,7 @@ pub struct System {
 }
 
 impl System {
-    /// The system with the cheapest readers that are possible here. The first call decides.
+    /// The system with the cheapest readers possible here. The first call decides.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         let can = || {

@@ -93,7 +93,8 @@ impl Accounting for OneCounter {
     }
 }
 
-/// A share for each CPU: [`Quota`], and for present pages a counter like Linux' `percpu_counter` since 6.2.
+/// Per-CPU accounting: a [`Quota`], whose limit is split into shares, and for present pages a count for each
+/// CPU, like the `percpu_counter`s that `mm_struct` has used since Linux 6.2.
 #[derive(Debug)]
 pub struct PerCpu(Quota);
 

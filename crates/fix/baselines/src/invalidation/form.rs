@@ -4,7 +4,7 @@ use knee_sync::Platform;
 
 use crate::primitive::AtomicU64;
 
-/// The record of the sections that marked a page, or a bucket of pages, for any form.
+/// Records which sections marked a page, or a bucket of pages. All forms use this type.
 #[derive(Debug)]
 pub struct Stamp {
     /// The number of the newest section that marked it, in forms whose sections have numbers.

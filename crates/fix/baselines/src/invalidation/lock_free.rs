@@ -1,10 +1,10 @@
 //! A list of active sections, changed by 128-bit compare-exchange.
 //!
-//! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link is a
-//! pair: a number, and the next link. The head's number is the largest finished one. Numbers grow along the list,
-//! so a pair never recurs. The lowest bit of `next` is set while a link is not in the list, or is being inserted or
-//! removed; a thread that finds it restarts at the head. A section that ends moves its own number and next into
-//! the link before it, in one compare-exchange.
+//! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link
+//! is a pair: a number, and the next link. All sections up to the head's number have finished. Numbers grow
+//! along the list, so a pair never recurs. The lowest bit of `next` is set while a link is not in the list,
+//! or is being inserted or removed; a thread that finds it restarts at the head. A section that ends moves
+//! its own number and next into the link before it, in one compare-exchange.
 //!
 //! The list is "lock-free" in that a thread does not block on a link that is being changed, but retries, which has
 //! the same effect. FreeBSD disables preemption of the owner meanwhile, which a process cannot do.

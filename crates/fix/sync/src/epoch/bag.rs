@@ -105,7 +105,8 @@ mod spare {
     const MOST: usize = 128;
 
     thread_local! {
-        // Boxed, as an entry must have the address of its bag.
+        // The boxes are kept, not only the bags: `into_entry` leaks a box, and `call_all` makes a box of its
+        // address again.
         #[expect(clippy::vec_box)]
         static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
     }

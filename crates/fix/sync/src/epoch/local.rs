@@ -48,7 +48,7 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // A guard that another destructor of the thread holds keeps the record forever.
+        // If another destructor of the thread holds a guard, the record is never released.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
             // SAFETY: `register` made it from a box, and no copy is used after this.

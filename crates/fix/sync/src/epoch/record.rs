@@ -112,9 +112,10 @@ impl Record {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-        // Acquire, with the Release in `begin`: if the record has a new owner, the word that is loaded
-        // next shows that the last owner's section has ended. So the thread is that of the section in the
-        // first word or in the second, and the argument of `Watch::observe` holds for both.
+        // Acquire, with the Release in `begin`: if the record has a new owner, the word that is loaded next
+        // shows that the last owner's section has ended. So `thread` ran the section that the first word
+        // shows or the one that the second shows. If both have this epoch, the argument of `Watch::observe`
+        // covers either.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
         (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }

@@ -148,7 +148,7 @@ fn a_section_may_be_sent_to_another_thread() {
 }
 
 #[test]
-fn an_online_thread_blocks_until_it_is_quiescent_or_offline() {
+fn a_grace_period_waits_until_an_online_thread_is_quiescent_or_offline() {
     both(|domain| {
         let mut online = QsbrHandle::new(domain.register());
         let before = domain.cookie();

@@ -6,10 +6,11 @@
 //! more places. So every execution of a model is possible on a system, but not the other way round.
 //!
 //! loom's full fences order more than the language's: a thread that executes a full fence acquires everything
-//! that came before any earlier full fence. In the language, two full fences only keep a load after the later
-//! fence from missing a store before the earlier one; to acquire anything else, the load must be an Acquire.
-//! So each model runs a third time, with full fences that only acquire and release, and with loads that see
-//! the latest store. This run fails if loom's full fences hide a missing order.
+//! that came before any earlier full fence. In the language, two full fences guarantee only that a load after
+//! the later fence does not miss a store before the earlier one. The load must be an Acquire to make what
+//! came before that store visible too. So each model runs a third time, with full fences that only acquire
+//! and release, and with loads that see the latest store. This run fails if loom's full fences hide a missing
+//! order.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;

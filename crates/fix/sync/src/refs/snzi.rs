@@ -438,7 +438,7 @@ mod modelled {
         check(3, || {
             struct Shared {
                 snzi: Snzi,
-                /// loom reports unordered accesses.
+                /// Guarded, so that loom reports unordered accesses.
                 work: Guarded<bool>,
             }
             // SAFETY: loom checks every use of the cell.

@@ -12,7 +12,8 @@ static READERS: Readers = Readers::new();
 
 per_thread!(Member, in_child: forked);
 
-/// A registered thread, as the node of its `Reader`. A `Cell` can hold the node, which is `Copy`.
+/// A registered thread, as the node of its `Reader`. A reference to the node is `Copy`, so that a `Cell` can
+/// hold it.
 #[derive(Clone, Copy)]
 struct Member(&'static Node<Slots>);
 

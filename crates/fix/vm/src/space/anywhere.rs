@@ -247,8 +247,8 @@ mod tests {
     use crate::page::Page;
 
     proptest! {
-        /// The pages of three leaves: a mapping that spans two or more leaves is recorded in the branch
-        /// above, between those recorded in leaves.
+        /// Mappings begin in three leaves. A mapping that spans two or more leaves is recorded in the branch
+        /// above, so its record lies between records in leaves.
         #[test]
         fn gaps_cover_exactly_the_unmapped_pages(
             changes in prop::collection::vec(((0_u64..1500).prop_map(Page), 1_u64..300, any::<bool>()), 1..30),

@@ -317,7 +317,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(node)
     }
 
-    /// Returns the leaf of `page`, with a table, at or below `top`, which must be locked.
+    /// Returns the leaf of `page` at or below `top`, and adds the leaf and its table if they are missing.
+    /// `top` must be locked.
     fn leaf_in<'a>(
         &self,
         top: NodeRef<'a>,

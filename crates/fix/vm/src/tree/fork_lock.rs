@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// Held while a space is copied. Other operations poll it without node locks.
+/// Held while a space is copied. Other operations poll it while they hold no node locks.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
     /// Set by a CPU that has locked all nodes.
@@ -35,9 +35,9 @@ impl ForkLock {
         ForkGuard(self)
     }
 
-    /// Returns a ticket that keeps other forks from starting. An operation that has waited for a fork
-    /// holds it until it has locked its nodes and found no fork in progress, so that back-to-back forks
-    /// do not starve it.
+    /// Returns a ticket that keeps other forks from starting. An operation that has waited for a fork keeps
+    /// the ticket until it has locked its nodes and found no fork in progress, so that back-to-back forks do
+    /// not starve it.
     pub(crate) fn wait_ticket(&self) -> WaitTicket<'_> {
         self.tickets.fetch_add(1, Relaxed);
         WaitTicket(self)

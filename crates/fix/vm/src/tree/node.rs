@@ -136,7 +136,7 @@ impl Node {
         self.level
     }
 
-    /// The entry of a page of the span.
+    /// The index of the entry for a page of the span.
     #[inline]
     pub(crate) fn slot(&self, page: Page) -> usize {
         slot_at(self.level, page)

@@ -26,7 +26,8 @@ on_each_architecture!(
     no_cpu_walks_through_tables_that_unmap_frees,
 );
 
-/// A CPU that keeps translations by address-space identifier stays in both spaces.
+/// A CPU that tags translations with address-space identifiers is active in both spaces at once, and keeps
+/// translations of both.
 fn a_translation_of_one_space_is_not_used_in_another<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);

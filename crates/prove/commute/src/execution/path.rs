@@ -16,10 +16,10 @@ pub enum Stop {
     TooDeep,
     /// An assumption of the model contradicts the path.
     Infeasible,
-    /// An assumption of the model rules out every value of an open integer for which the orders
-    /// agreed so far, so the orders do not agree.
+    /// The orders agreed so far only because of a chosen value, and an assumption of the model rules out
+    /// every such value. So the orders do not agree.
     NoChoice {
-        /// The number of comparisons that had chosen a value before the one that chose this value.
+        /// The index, among the comparisons that chose a value, of the one that chose this value.
         choice: usize,
     },
     /// On replay, the model asked a different question.

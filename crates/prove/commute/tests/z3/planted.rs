@@ -41,7 +41,8 @@ const DROPPED: Plant = Plant {
     },
 };
 
-/// The opposite of the last answer was possible and led to another situation.
+/// Drops a situation's last answer. The opposite answer was possible and led to another situation, which this
+/// one now overlaps.
 const WEAKENED: Plant = Plant {
     fault: Fault::Overlap,
     plant: |exploration, nr| exploration.situations[nr].condition.pop().is_some(),
