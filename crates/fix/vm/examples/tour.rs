@@ -30,7 +30,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     writeln!(out, "It has {:#x} pages, of which none is mapped.", space.pages().count())?;
     report(out, &space, &quota)?;
 
-    chapter(out, "Map: nothing is there yet")?;
+    chapter(out, "Map: no page is present yet")?;
     let heap = Pages::new(Page(0x400), 32 << 10);
     space.map(&cpu, heap, Protection::READ_WRITE)?;
     writeln!(
@@ -40,7 +40,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     )?;
     report(out, &space, &quota)?;
 
-    chapter(out, "Fault: a page comes when somebody goes there")?;
+    chapter(out, "Fault: the first access allocates a page")?;
     cpu.store(&space, heap.start.address(), 42)?;
     cpu.store(&space, (heap.start + 1000).address(), 43)?;
     writeln!(
@@ -50,7 +50,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     report(out, &space, &quota)?;
     writeln!(
         out,
-        "Nobody has been at the page between: it reads {}.",
+        "The page between was never written: it reads {}.",
         cpu.load(&space, (heap.start + 1).address())?
     )?;
     writeln!(
@@ -64,21 +64,21 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     space.protect(&cpu, part, Protection::READ)?;
     let now = space.query(&cpu, part.start).expect("the page is mapped");
     writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, part.start.address())?;
-    writeln!(out, "To read it gives {}.", cpu.load(&space, part.start.address())?)?;
+    writeln!(out, "Reading it gives {}.", cpu.load(&space, part.start.address())?)?;
     let refused = cpu.store(&space, part.start.address(), 44);
-    writeln!(out, "To write to it: {}.", refused.expect_err("the page is read-only"))?;
+    writeln!(out, "Writing to it: {}.", refused.expect_err("the page is read-only"))?;
 
-    chapter(out, "Anywhere, and nowhere")?;
+    chapter(out, "Anywhere, and where it fails")?;
     let stack = space.map_anywhere(&cpu, 16, Protection::READ_WRITE)?;
     writeln!(out, "16 pages where there is room: {stack:?}.")?;
     let again = space.map(&cpu, stack, Protection::READ);
-    writeln!(out, "To map there again: {}.", again.expect_err("the range is mapped"))?;
+    writeln!(out, "Mapping there again: {}.", again.expect_err("the range is mapped"))?;
     let too_much = space.map_anywhere(&cpu, 100_000, Protection::READ);
     assert_eq!(too_much, Err(MapError::QuotaExceeded));
     writeln!(out, "Another 100,000: {}.", MapError::QuotaExceeded)?;
     space.unmap(&cpu, stack)?;
 
-    chapter(out, "Discard: the pages stay mapped, their frames go")?;
+    chapter(out, "Discard: the pages stay mapped, their frames are freed")?;
     space.discard(&cpu, Pages::new(heap.start, 8))?;
     writeln!(
         out,
@@ -87,15 +87,15 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     )?;
     cpu.store(&space, heap.start.address(), 42)?;
 
-    chapter(out, "Fork: what is written to is copied, in either")?;
+    chapter(out, "Fork: a page is copied when either space writes to it")?;
     let child = space.fork(&cpu)?;
-    writeln!(out, "The child has {} frames together with its parent.", child.resident())?;
+    writeln!(out, "The child shares {} frames with its parent.", child.resident())?;
     cpu.store(&child, heap.start.address(), 1042)?;
     let (parent_has, child_has) =
         (cpu.load(&space, heap.start.address())?, cpu.load(&child, heap.start.address())?);
     writeln!(out, "The child wrote {child_has}; the parent still reads {parent_has}.")?;
     drop(child);
-    writeln!(out, "The child goes, and its frames with it.")?;
+    writeln!(out, "The child is dropped, and its frames are freed.")?;
 
     chapter(out, "Objects: pages that spaces share")?;
     share(out, &cpu, &space)?;
@@ -136,13 +136,13 @@ fn share<'m>(
     cpu.store(&other, there.start.address(), 8)?;
     writeln!(
         out,
-        "The other has it private: it writes 8, and the first still reads {}.",
+        "The other space maps it privately: it writes 8, and the first still reads {}.",
         cpu.load(space, here.start.address())?
     )?;
     let freed = file.discard(cpu, 0..16);
     writeln!(
         out,
-        "A hole is punched: {freed} frame goes, and the first reads {}.",
+        "A hole is punched: {freed} frame is freed, and the first space reads {}.",
         cpu.load(space, here.start.address())?
     )?;
     Ok(())
@@ -179,10 +179,10 @@ fn shoot_down<'m>(
         space.unmap(cpu, pages).map(|()| user.join().expect("the thread does not panic"))
     })?;
     assert!(reads > 0 && fault == Fault::Unmapped);
-    writeln!(out, "CPU 1 read a page in a loop, by its TLB, while CPU 0 unmapped it.")?;
+    writeln!(out, "CPU 1 read a page in a loop, through its TLB, while CPU 0 unmapped it.")?;
     writeln!(
         out,
-        "When unmap returned no CPU could go there; the next read was a fault: {fault}."
+        "When unmap returned, no CPU could access the page; the next read was a fault: {fault}."
     )?;
     Ok(())
 }
