@@ -82,20 +82,6 @@ impl<T> Registry<T> {
         unsafe { self.link(NonNull::from(node)) };
     }
 
-    /// Adds a node that the caller owns.
-    ///
-    /// # Safety
-    /// The contract of [`link`](Registry::link).
-    pub(crate) unsafe fn add(&self, node: NonNull<Node<T>>) -> &Node<T> {
-        // SAFETY: the caller guarantees that the node exists and is not borrowed exclusively.
-        let new = unsafe { node.as_ref() };
-        new.taken.store(true, Relaxed);
-        new.listed.store(true, Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { self.link(node) };
-        new
-    }
-
     /// # Safety
     /// The node is in no registry. Until the registry is dropped it is not moved, freed or borrowed
     /// exclusively.
@@ -121,9 +107,14 @@ impl<T> Registry<T> {
     #[cfg(feature = "alloc")]
     pub(crate) fn take_or_make(&self, make: impl FnOnce() -> T) -> &Node<T> {
         self.take().unwrap_or_else(|| {
-            let node = Box::leak(Box::new(Node { boxed: true, ..Node::new(make()) }));
+            let [taken, listed] = [true; 2].map(AtomicBool::new);
+            let node = Box::new(Node { boxed: true, taken, listed, ..Node::new(make()) });
+            let node = NonNull::from(Box::leak(node));
             // SAFETY: the box is leaked, and only the registry frees it, when it is dropped.
-            unsafe { self.add(NonNull::from(node)) }
+            unsafe {
+                self.link(node);
+                node.as_ref()
+            }
         })
     }
 

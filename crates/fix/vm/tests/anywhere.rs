@@ -236,7 +236,7 @@ fn spaces_of_a_quota_share_its_limit<A: Architecture>() {
     assert_eq!(quota.used(), 0);
 }
 
-on_each_architecture!(map_anywhere_never_returns_mapped_pages, spaces_of_a_quota_share_its_limit,);
+on_each_architecture!(map_anywhere_never_returns_mapped_pages, spaces_of_a_quota_share_its_limit);
 
 #[test]
 fn a_fork_is_charged_and_shares_present_pages() {

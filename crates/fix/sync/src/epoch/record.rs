@@ -11,7 +11,7 @@ use crate::calls::Calls;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::{Platform, light};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant, fetch_max};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
 /// The step of the global epoch. The bits below count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
@@ -135,7 +135,7 @@ impl Watch {
     /// reported as shorter than it is.
     pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != epoch {
-            fetch_max(&self.since, now(), Relaxed);
+            self.since.fetch_max(now(), Relaxed);
             self.seen.store(epoch, order!(Release, "epoch_note"));
         }
     }

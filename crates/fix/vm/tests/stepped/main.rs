@@ -102,7 +102,7 @@ fn no_cpu_writes_to_a_page_that_became_read_only<A: Architecture>() {
     });
 }
 
-/// A program uses a frame by a cached translation until its CPU is told to flush it.
+/// Until its CPU flushes the cached translation, a program may access the old frame.
 fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();

@@ -37,7 +37,7 @@ fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     Ok((socket, queue))
 }
 
-/// Like [`ordered`], but for a socket without an order.
+/// The same for a socket that does not keep the order of datagrams.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
     let bag = state.unordered.get(&socket, call.execution)?;
