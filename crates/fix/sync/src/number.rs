@@ -36,7 +36,7 @@ impl Part for Number {
 /// dense: they begin at 0, and those of exited threads are used first.
 #[inline]
 pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
-    per_thread::with(part(), |part| with(part.number))
+    per_thread::with(&PART, part(), |part| with(part.number))
 }
 
 /// Frees the numbers of missing threads in the child of a fork.
@@ -99,12 +99,45 @@ mod tests {
         });
     }
 
+    /// In the child, a new thread must not get the number that the exiting thread is using.
+    #[cfg(all(unix, not(miri)))]
+    #[test]
+    fn an_exiting_thread_that_forks_keeps_its_number_in_the_child() {
+        struct Last;
+        impl Drop for Last {
+            fn drop(&mut self) {
+                assert!(registered().is_none(), "the thread has unregistered");
+                with_number(|number| {
+                    // SAFETY: the child needs no lock of another thread except the allocator's, which the C
+                    // library makes usable after a fork.
+                    let child = unsafe { libc::fork() };
+                    if child == 0 {
+                        let other = thread::spawn(|| with_number(|other| other)).join();
+                        let is_right = other.is_ok_and(|other| other != number);
+                        // SAFETY: _exit(2) ends the child at once.
+                        unsafe { libc::_exit(i32::from(!is_right)) };
+                    }
+                    let mut status = -1;
+                    // SAFETY: `status` is a live integer.
+                    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+                    assert_eq!((waited, status), (child, 0));
+                });
+            }
+        }
+        thread_local! {
+            // Initialised before the number, and so destroyed after it.
+            static LAST: Last = const { Last };
+        }
+        thread::spawn(|| LAST.with(|_| with_number(|_| ()))).join().unwrap();
+    }
+
     #[test]
     fn an_exiting_thread_has_a_number() {
         struct Last;
         impl Drop for Last {
             fn drop(&mut self) {
-                with_number(|_| assert!(registered().is_none(), "the thread keeps no number"));
+                with_number(|_| ());
+                assert!(registered().is_none(), "the thread keeps its number");
             }
         }
         thread_local! {

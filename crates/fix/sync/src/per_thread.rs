@@ -1,5 +1,8 @@
 //! State of each thread of the process, from its first use until the thread exits.
 
+use std::cell::Cell;
+use std::thread::LocalKey;
+
 /// A thread's registration. A thread has one at a time, and other threads must not use its copies.
 pub(crate) trait Part: Copy {
     /// Registers the calling thread.
@@ -13,21 +16,41 @@ pub(crate) trait Part: Copy {
     fn unregister(self) -> bool;
 }
 
-/// Calls `with` with the registration. A thread that has unregistered registers for this call only.
+/// Where a thread keeps its registration.
+pub(crate) type Slot<T> = LocalKey<Cell<Option<T>>>;
+
+/// Calls `with` with `part`. A thread that has unregistered passes `None`: then `with` gets a registration that
+/// ends with this call.
 #[inline]
-pub(crate) fn with<T: Part, R>(part: Option<T>, with: impl FnOnce(T) -> R) -> R {
+pub(crate) fn with<T: Part, R>(
+    slot: &'static Slot<T>,
+    part: Option<T>,
+    with: impl FnOnce(T) -> R,
+) -> R {
     match part {
         Some(part) => with(part),
-        None => with_temporary(with),
+        None => with_temporary(slot, with),
     }
 }
 
 #[cold]
-fn with_temporary<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
+fn with_temporary<T: Part, R>(slot: &'static Slot<T>, with: impl FnOnce(T) -> R) -> R {
     let part = T::register();
+    // If `with` forks, the handler in the child finds here what belongs to its only thread.
+    slot.set(Some(part));
     let result = with(part);
-    part.unregister();
+    unregister(slot);
     result
+}
+
+/// Ends the thread's registration, if it has one and does not need it any more.
+pub(crate) fn unregister<T: Part>(slot: &'static Slot<T>) {
+    // Destructors that `unregister` runs must not find a registration that is being removed.
+    if let Some(part) = slot.take()
+        && !part.unregister()
+    {
+        slot.set(Some(part));
+    }
 }
 
 /// Defines `part()` and `registered()`, which return the calling thread's `$Part`. Used once in a module.
@@ -44,14 +67,9 @@ macro_rules! per_thread {
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // Destructors that run here may use the registration …
+                // Destructors that run here may use the registration.
                 registered().into_iter().for_each($crate::per_thread::Part::before_exit);
-                // … and those that run here must not find it while it is being removed.
-                if let Some(part) = PART.take()
-                    && !$crate::per_thread::Part::unregister(part)
-                {
-                    PART.set(Some(part));
-                }
+                $crate::per_thread::unregister(&PART);
             }
         }
 

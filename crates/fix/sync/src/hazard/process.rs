@@ -40,7 +40,7 @@ impl Part for Member {
 /// Calls `with` with the thread's handle.
 fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
     // SAFETY: the handle exists until `unregister`, and only its thread uses it.
-    per_thread::with(part(), |member| with(unsafe { member.handle.as_ref() }))
+    per_thread::with(&PART, part(), |member| with(unsafe { member.handle.as_ref() }))
 }
 
 /// Repairs the domain in the child of a fork, where the other threads are missing and protect nothing.

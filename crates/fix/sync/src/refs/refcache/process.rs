@@ -66,7 +66,7 @@ unsafe impl Threads for ThisProcess {
 
     #[inline]
     fn with_local<R>(with: impl FnOnce(&Local<'static, System, Lock>) -> R) -> R {
-        per_thread::with(part(), |member| member.with(with))
+        per_thread::with(&PART, part(), |member| member.with(with))
     }
 }
 
