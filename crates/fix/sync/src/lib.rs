@@ -61,6 +61,7 @@ pub mod rm;
 #[doc(hidden)]
 pub mod shim;
 
+mod barrier_lock;
 mod biased;
 mod calls;
 #[cfg(any(

@@ -278,6 +278,40 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
     });
 }
 
+/// Whether a barrier that another thread of the child runs waits for the barrier that has made the fork.
+fn waits_in_a_child(barrier: fn()) -> bool {
+    let in_child = || {
+        let other = thread::spawn(barrier);
+        // A barrier that does not wait returns long before.
+        thread::sleep(std::time::Duration::from_millis(200));
+        !other.is_finished()
+    };
+    // SAFETY: `in_child` needs no lock of another thread except the allocator's.
+    unsafe { is_true_in_a_child(in_child) }
+}
+
+#[test]
+fn a_barrier_that_forks_still_excludes_other_barriers_in_the_child() {
+    static WAITS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+    struct Forks;
+    impl Drop for Forks {
+        fn drop(&mut self) {
+            WAITS[1].store(usize::from(waits_in_a_child(hazard::barrier)), Relaxed);
+        }
+    }
+
+    epoch::pin().defer(|| {
+        WAITS[0].store(usize::from(waits_in_a_child(epoch::barrier)), Relaxed);
+    });
+    epoch::barrier();
+    let object = Box::into_raw(Box::new((Forks, 0)));
+    // SAFETY: no other thread has the pointer.
+    unsafe { hazard::retire(object) };
+    hazard::barrier();
+    assert_eq!(WAITS.each_ref().map(|waits| waits.load(Relaxed)), [1, 1]);
+}
+
 #[test]
 fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     static SHARED: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());

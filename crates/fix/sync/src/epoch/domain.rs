@@ -1,17 +1,18 @@
 //! A domain: the global epoch, the records of its readers, scans and grace periods.
 
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::time::Duration;
 
 use super::entry::Queue;
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 use super::garbage::Garbage;
 use super::record::{ONE, Record, Stall, epoch_of};
+use crate::barrier_lock::BarrierLock;
 use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, constant, fetch_max};
+use crate::primitive::{AtomicU32, AtomicU64, constant, fetch_max};
 use crate::registry::{Node, Registry};
 
 /// The number of sealed objects at which a thread scans, if a scan is due.
@@ -46,7 +47,7 @@ pub struct Domain<P> {
 /// The barrier in progress.
 #[derive(Debug)]
 struct Drain {
-    busy: AtomicBool,
+    lock: BarrierLock,
     /// The number of objects that the barrier has taken out of records and not freed yet.
     weight: AtomicU64,
 }
@@ -72,7 +73,7 @@ impl<P: Platform> Domain<P> {
                 next_scan: Padded(AtomicU64::new(0)),
                 scan_backoff: AtomicU32::new(SCAN_BACKOFF),
                 drain: Padded(Drain {
-                    busy: AtomicBool::new(false),
+                    lock: BarrierLock::new(),
                     weight: AtomicU64::new(0),
                 }),
                 records: Registry::new(),
@@ -329,8 +330,9 @@ impl<P: Platform> Domain<P> {
                 node.release();
             }
         }
-        self.drain.weight.store(0, Relaxed);
-        self.drain.busy.store(false, Relaxed);
+        if self.drain.lock.forked() {
+            self.drain.weight.store(0, Relaxed);
+        }
     }
 
     /// Frees some of a record's ready objects. Returns how many.
@@ -392,24 +394,19 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     pub fn barrier(&self) {
-        /// Ends the barrier, also when it panics.
-        struct Draining<'a>(&'a Drain);
+        /// Counts nothing as taken after the barrier, also when it panics.
+        struct Taken<'a>(&'a AtomicU64);
 
-        impl Drop for Draining<'_> {
+        impl Drop for Taken<'_> {
             fn drop(&mut self) {
-                self.0.weight.store(0, Relaxed);
-                // Release: the next barrier sees what this one has called.
-                self.0.busy.store(false, order!(Release, "epoch_drained"));
+                self.0.store(0, Relaxed);
             }
         }
 
-        let drain = &*self.drain;
-        // Relaxed: the heavy fence of `take_all` acquires what the last barrier has called.
-        let take = || drain.busy.compare_exchange(false, true, Relaxed, Relaxed);
-        self.platform.sleep_while(|| take().is_err());
-        let _draining = Draining(drain);
+        let _locked = self.drain.lock.lock(&self.platform);
+        let taken = Taken(&self.drain.weight);
         let all = self.take_all();
-        drain.weight.store(all.weight as u64, Relaxed);
+        taken.0.store(all.weight as u64, Relaxed);
         // All these objects were unlinked before the epoch that this cookie stands for.
         self.wait(self.cookie());
         // SAFETY: every section that may have found one of them has ended.

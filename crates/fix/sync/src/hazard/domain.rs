@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::mutant::{is_mutant, order};
+use crate::barrier_lock::BarrierLock;
+use crate::mutant::is_mutant;
 use crate::padded::Padded;
 use crate::platform::Platform;
-use crate::primitive::AtomicBool;
 use crate::registry::{Node, Registry};
 #[cfg(feature = "std")]
 use crate::system::System;
@@ -33,8 +33,7 @@ pub struct Domain<
     /// Separate from the slots, because a guard may keep its record of slots after its thread has
     /// unregistered.
     garbage: Registry<Garbage>,
-    /// A barrier is in progress.
-    drains: Padded<AtomicBool>,
+    barriers: Padded<BarrierLock>,
     batch: usize,
 }
 
@@ -58,7 +57,7 @@ impl<P: Platform> Domain<P> {
             platform,
             records: Registry::new(),
             garbage: Registry::new(),
-            drains: Padded(AtomicBool::new(false)),
+            barriers: Padded(BarrierLock::new()),
             batch: batch.max(1),
         }
     }
@@ -105,7 +104,7 @@ impl<P: Platform> Domain<P> {
             node.value.is_orphaned.store(true, Relaxed);
             node.release();
         }
-        self.drains.store(false, Relaxed);
+        self.barriers.forked();
     }
 
     /// Scans the slots. Returns the number of slots, the protected objects of `list`, and the unprotected
@@ -164,20 +163,7 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor panics. Objects that were not freed by then are leaked.
     pub fn barrier(&self) {
-        /// Ends the barrier, also when it panics.
-        struct Draining<'a>(&'a AtomicBool);
-
-        impl Drop for Draining<'_> {
-            fn drop(&mut self) {
-                // Release: the next barrier sees what this one has called.
-                self.0.store(false, order!(Release, "hazard_drained"));
-            }
-        }
-
-        // Relaxed: the heavy fence acquires the effects of the calls of the last barrier.
-        let take = || self.drains.compare_exchange(false, true, Relaxed, Relaxed);
-        self.platform.sleep_while(|| take().is_err());
-        let _draining = Draining(&self.drains);
+        let _locked = self.barriers.lock(&self.platform);
         // A thread that reclaims may have scanned before the call, and may keep an object whose guard was
         // dropped since. This fence pairs with the heavy fence of that scan: either the loads of `calls`
         // below see that the thread reclaims, or its scan sees that the guard was dropped. When the thread's

@@ -60,7 +60,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
     ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
 
-    ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
+    ("barrier_unlock", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
 
     ("epoch_drain_no_fence", Loom("epoch::modelled::a_barrier_and_an_owner_that_defers_exclude_each_other")),
 
@@ -87,7 +87,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_ended", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
     ("hazard_barrier_no_last_wait", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_an_adopting_thread")),
 
-    ("hazard_drained", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_the_previous_barrier")),
+    ("barrier_unlock", Loom("hazard::modelled::a_barrier_waits_for_the_destructors_of_the_previous_barrier")),
 
     ("hazard_drain_no_fence", Loom("hazard::modelled::a_barrier_and_a_thread_that_retires_exclude_each_other")),
 
