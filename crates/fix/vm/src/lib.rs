@@ -131,9 +131,9 @@ pub use space::Space;
 pub use space::audit::Audit;
 pub use space::mappings::{MappedObject, Mapping};
 
-/// Runs the code of `docs/vm.md` as a test.
+/// Runs the code of the guide as a test.
 #[cfg(doctest)]
-#[doc = include_str!("../../../../docs/vm.md")]
+#[doc = include_str!("../GUIDE.md")]
 struct HowToEmbed;
 
 /// Runs the examples of the package's README as tests.

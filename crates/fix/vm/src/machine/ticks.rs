@@ -50,7 +50,7 @@ impl Ticks {
     /// The CPU must have loaded a table of the kernel's own and then flushed its whole TLB, and it must cache
     /// nothing before it is online again. This does not end shootdowns: as long as the CPU is
     /// [active](crate::Space::active_cpus) in a space, it must acknowledge them, or
-    /// [deactivate](crate::Space::deactivate) first. `docs/vm.md` in the repository has all steps in order.
+    /// [deactivate](crate::Space::deactivate) first. `GUIDE.md` in the package has all steps in order.
     pub fn cpu_offline(&self, cpu: usize) {
         // Release: its accesses through flushed entries happen before.
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
