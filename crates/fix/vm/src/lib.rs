@@ -48,7 +48,7 @@
 //! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
 //! leaves the space unchanged. The documentation of operations with several steps names the exceptions.
 //!
-//! An operation flushes the entries that it has cleared from all TLBs that may hold them. It does so after
+//! When an operation clears page-table entries, it flushes all TLBs that may hold them. It does so after
 //! it has released its locks, and before it frees the frames and returns. Other operations that would
 //! change the same leaf wait for this shootdown.
 //!

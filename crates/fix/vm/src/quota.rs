@@ -128,7 +128,7 @@ impl Quota {
     }
 
     /// Charges `pages` to the share of `cpu`. Callers charge what the group uses besides mappings; spaces
-    /// charge mappings themselves. Near the limit, the call may wait for a lock, by means of `platform`.
+    /// charge mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
     /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Nothing
@@ -171,8 +171,8 @@ impl Quota {
         if left.is_some() { Ok(()) } else { Err(MapError::QuotaExceeded) }
     }
 
-    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the share of `cpu`. The
-    /// call may wait for a lock, by means of `platform`.
+    /// Gives back `pages` to the share of `cpu`. Any CPU may have [charged](Quota::charge) them. The call
+    /// may wait for a lock, using `platform`.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -184,8 +184,8 @@ impl Quota {
         }
     }
 
-    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the rest, from which any
-    /// CPU may take them. The call may wait for a lock, by means of `platform`.
+    /// Gives back `pages` to the rest, from which any CPU may take them. Any CPU may have
+    /// [charged](Quota::charge) them. The call may wait for a lock, using `platform`.
     #[cold]
     pub fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
         let rest = Locked::new(&self.rest.0, platform);

@@ -180,7 +180,7 @@ impl Lineage {
     /// Detaches the space from all origins except its own.
     ///
     /// # Safety
-    /// All pages of the space must have its own origin, and the root must be locked.
+    /// All pages of the space must have the space's own origin, and the root must be locked.
     pub(crate) unsafe fn forget_others(&self, platform: &impl Platform) {
         // SAFETY: the caller guarantees that the root is locked and that the space has no pages of other
         // origins.

@@ -72,7 +72,8 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Undo as best effort. The pages are one mapping, and the caller does not know of them yet.
+                // Try to undo the growth. The added pages are one mapping, and the caller does not know of
+                // them yet.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);
@@ -269,7 +270,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
-        // Run by run: each is unmapped from the source before it is mapped in the destination.
+        // Move the mappings run by run: unmap each run from the source, then map it in the destination.
         let mut rest = old;
         while let Some((pages, attributes)) = runs_of(top, rest).next() {
             rest.start = pages.end;

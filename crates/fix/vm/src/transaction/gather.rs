@@ -334,7 +334,7 @@ impl<'t> TlbGather<'t> {
     #[inline]
     pub(crate) unsafe fn finish<M: Machine>(self, tree: &Tree, cpu: &Cpu<'_, M>) {
         if !self.pages.is_empty() {
-            // SAFETY: the caller guarantees the same as for `flush_all`.
+            // SAFETY: the caller guarantees what `flush_all` requires.
             unsafe { self.flush_all(tree, cpu) };
         }
     }

@@ -233,7 +233,7 @@ impl Drop for LatchedExtents {
     }
 }
 
-/// Extents in page order: a contiguous part of a copy.
+/// A contiguous part of one copy of the extents, in page order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     blocks: &'a [Block],

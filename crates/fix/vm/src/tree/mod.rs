@@ -130,7 +130,7 @@ impl Tree {
             || self.ticks().is_some_and(|ticks| ticks.is_over(ticket, &self.active))
     }
 
-    /// Whether no TLB but that of `cpu` may have entries of the space.
+    /// Whether only the TLB of `cpu` may have entries of the space.
     pub(crate) fn is_single_cpu(&self, cpu: usize) -> bool {
         self.active.iter().all(|other| other == cpu)
     }
