@@ -108,7 +108,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all nodes are. If `is_own`, all pages have this space as
-            // origin: the caller has collapsed earlier pages, and later pages have this origin from the start.
+            // origin: the caller has collapsed earlier pages, and later pages have had this origin from
+            // the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);

@@ -135,9 +135,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, as if a program read each of them in ascending order: `MADV_POPULATE_READ`.
-    /// All pages must be mapped. Anonymous pages that are not shared also become writable, if their protection
-    /// allows it. An empty range is a no-op.
+    /// Makes these pages present, as if a program read each of them in ascending order:
+    /// `MADV_POPULATE_READ`. All pages must be mapped. Anonymous pages that are not shared also become
+    /// writable, if their protection allows writes. An empty range is a no-op.
     ///
     /// # Errors
     /// The error of the first page that cannot be read; the pages before it are present then.

@@ -137,8 +137,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Removes the CPU from the shootdown set, until it is [activated](Space::activate) again. Operations
-    /// that start later do not interrupt it. An operation that is already in progress may still do so, and the
-    /// CPU must acknowledge its shootdown.
+    /// that start later do not interrupt the CPU. An operation that is already in progress may still
+    /// interrupt the CPU, which must acknowledge the shootdown.
     ///
     /// # Safety
     /// The CPU must have loaded another table and flushed everything that it has cached of this one. It must
@@ -286,8 +286,8 @@ impl<M: Machine> Drop for Space<'_, M> {
         let mut marked = Marked::default();
         // SAFETY: `drop` has exclusive access to the space, so its mappings do not change.
         unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
-        // Remove the PTEs of object pages first: once the backings are detached, operations that take pages out
-        // of an object no longer visit this tree.
+        // Remove the PTEs of object pages first: when the backings are detached, operations that take
+        // pages out of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
                 for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
