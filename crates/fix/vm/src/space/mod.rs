@@ -286,7 +286,7 @@ impl<M: Machine> Drop for Space<'_, M> {
         let mut marked = Marked::default();
         // SAFETY: `drop` has exclusive access to the space, so its mappings do not change.
         unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
-        // Remove the PTEs of object pages first: when the backings are detached, operations that take
+        // Remove the PTEs of object pages first: once the backings are detached, operations that take
         // pages out of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
