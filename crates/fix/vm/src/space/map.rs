@@ -32,8 +32,9 @@ impl<'m, M: Machine> Space<'m, M> {
         self.map_as(cpu, pages, Attributes::anonymous(protection.readable()))
     }
 
-    /// Maps the pages of `object` from `first` on at these pages, where nothing may be mapped yet. The
-    /// object may be shorter: an access beyond its end fails until the object has grown.
+    /// Maps `object` at `pages`, starting with page `first` of the object. Nothing may be mapped at
+    /// `pages` yet. The mapping may extend beyond the end of the object: accesses there fail until the
+    /// object has grown.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -67,8 +68,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let backing = backing.map_err(|_| OutOfMemory)?;
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
-        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below on failure, and
-        // otherwise once nothing is mapped by it.
+        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below if mapping
+        // fails, and otherwise once nothing is mapped by it.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
         let result = self.map_as(cpu, pages, attributes);
         if result.is_err() {
@@ -134,9 +135,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, as if a program read each of them in ascending order: `MADV_POPULATE_READ`.
-    /// All pages must be mapped. Anonymous pages that are not shared also become writable, if their protection
-    /// allows it. An empty range is a no-op.
+    /// Makes these pages present, as if a program read each of them in ascending order:
+    /// `MADV_POPULATE_READ`. All pages must be mapped. Anonymous pages that are not shared also become
+    /// writable, if their protection allows writes. An empty range is a no-op.
     ///
     /// # Errors
     /// The error of the first page that cannot be read; the pages before it are present then.
@@ -144,7 +145,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`), [`Fault::OutOfMemory`],
     /// [`Fault::PagerFailed`] and [`Fault::Retry`].
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        // No flush: a CPU that has cached the absent PTE faults once, and flushes then.
+        // No flush is needed here: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
         pages.iter().try_for_each(read)
     }
@@ -209,7 +210,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Takes the present pages among these out of the tables of a locked node and its descendants.
+/// Takes the present pages among `pages` out of the tables of a locked node and its descendants.
 fn take_below<M: Machine>(
     machine: &M,
     node: NodeRef<'_>,
