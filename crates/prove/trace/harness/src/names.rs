@@ -1,5 +1,5 @@
-//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open what they stand
-//! for.
+//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open which values
+//! they stand for.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl<'t> Names<'t> {
         self.0.push((name.into(), value));
     }
 
-    /// Whether `name` can stand for `value`. If so, a new name stands for it from now on.
+    /// Whether `name` can stand for `value`. If it can, it stands for this value from now on.
     pub fn agree(&mut self, name: &'t str, value: u64) -> bool {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == name) {
             return *known == value;
