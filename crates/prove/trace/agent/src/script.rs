@@ -9,7 +9,8 @@ pub(crate) const CALLS: usize = 4;
 /// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
 /// file or a pipe.
 pub(crate) const MOST: usize = 8;
-/// The maximum number of descriptors that a test occupies to determine the lowest unused one.
+/// The maximum number of descriptors that a test occupies to determine which descriptor is the
+/// lowest unused one.
 pub(crate) const MOST_OCCUPIED: usize = 16;
 
 /// The number at the end of an object's name in a test: 1 for `filename1`.
@@ -97,7 +98,7 @@ pub(crate) struct Opened {
     pub(crate) off: i64,
 }
 
-/// Where a page of a file is mapped; the offset is in pages.
+/// The mapping of a page of a file; the offset is in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mapped {
     pub(crate) va: Nr,

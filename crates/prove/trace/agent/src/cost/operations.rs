@@ -13,7 +13,7 @@ pub struct Operation {
     /// The name of the operation in the model `posix`. If the operation is the iteration of a
     /// testcase, the name of the testcase in `knee list`.
     pub name: &'static str,
-    /// What it does.
+    /// What the operation does.
     pub about: &'static str,
     /// Runs once, in the task's first turn.
     pub(super) set_up: Step,
@@ -165,7 +165,7 @@ pub const OPERATIONS: &[Operation] = &[
         prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
         ..Operation::plain(
             "lseek_shared",
-            "move the offset of an open file that all share",
+            "move the offset of an open file that all tasks share",
             |own| fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop),
         )
     },
