@@ -17,10 +17,10 @@ state! {
     }
 }
 
-/// The limit if it is not far away.
+/// The limit of a quota that is not roomy.
 const LIMIT: i64 = 4;
 
-/// Charges commute unless they together exceed the limit.
+/// Charges commute unless together they exceed the limit.
 fn quota() -> Interface<Account> {
     let give_back = |name, about| Operation {
         name,
@@ -34,7 +34,7 @@ fn quota() -> Interface<Account> {
     };
     Interface {
         name: "quota",
-        about: "a limit on pages: charges commute unless they exceed it together",
+        about: "a limit on pages: charges commute unless together they exceed it",
         invariant: |state, execution| execution.assume_at_most(state.used.0, LIMIT),
         operations: vec![
             Operation {
