@@ -1,6 +1,6 @@
 //! Makes QEMU translate kernel code separately for windows, so that only the code of windows needs
 //! callbacks. Most kernel code runs outside of windows: set-ups and clean-ups execute four out of
-//! five blocks.
+//! five blocks of kernel code.
 //!
 //! QEMU translates code again if the CPU's flag AC differs, since on a CPU with SMAP, this flag
 //! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of
@@ -32,14 +32,14 @@ const ALLOW: &str = "allow_writes=on";
 /// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).
 const MAJOR: u32 = 202;
-/// The number of the register SFMASK (Intel's manual, volume 4, IA32_FMASK), which is its offset in
-/// the device.
+/// The number of the register SFMASK (Intel's manual, volume 4, IA32_FMASK), which is also its
+/// offset in the device.
 const SFMASK: u64 = 0xc000_0084;
 const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Returns the parameter for the kernel's command line, for kernels with a built-in driver.
+/// Returns the same parameter for the kernel's command line, for kernels with a built-in driver.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }

@@ -111,9 +111,9 @@ struct Place {
 /// The cache lines that all processes access.
 #[repr(C, align(4096))]
 struct Shared {
-    /// The line of the word.
+    /// The cache line that contains the shared word.
     word: [AtomicU8; LINE],
-    /// The line of the two bytes.
+    /// The cache line that contains the two neighbouring bytes.
     neighbours: [AtomicU8; LINE],
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let children = (0..cpus)
         .map(|cpu| {
             make_zeroes(&file_of(cpu))?;
-            // SAFETY: this process has one thread.
+            // SAFETY: this process has only one thread.
             match unsafe { libc::fork() } {
                 -1 => Err(io::Error::last_os_error()),
                 0 => serve(&memory, cpu, &one_file),
@@ -215,7 +215,7 @@ impl Memory {
     }
 }
 
-/// Runs the process of a CPU.
+/// Serves requests in the process of a CPU.
 fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     pin(cpu);
     let own = Own::new(cpu, memory.shared, one_file);

@@ -38,7 +38,7 @@ pub(crate) fn clean() {
     }
 }
 
-/// Removes the files that a test whose set-up succeeded may have left.
+/// Removes the files that a test may have left, if its set-up succeeded.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     // SAFETY: names are valid C strings. Unlinking a name that does not exist does no harm.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
@@ -71,8 +71,8 @@ pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     }
 }
 
-/// Closes all descriptors and unmaps all pages that a test whose set-up failed may have made in
-/// this process.
+/// After a failed set-up, closes all descriptors and unmaps all pages that the test may have made
+/// in this process.
 pub(crate) fn sweep() {
     clean();
     // SAFETY: the range is kept for tests, and the agent's own descriptors are higher.

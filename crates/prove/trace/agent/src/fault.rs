@@ -2,7 +2,7 @@
 //!
 //! The handler compares the address of the faulting instruction with the addresses of the load and
 //! the store below. If the instruction is one of these two, the program continues after it, with
-//! the signal in a register. Otherwise the signal kills the program.
+//! the number of the signal in a register. Otherwise the signal kills the program.
 
 use std::arch::global_asm;
 

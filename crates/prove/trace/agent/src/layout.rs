@@ -39,7 +39,7 @@ pub(crate) const INODES: [&CStr; MOST] =
 pub(crate) const HIDDEN: [&CStr; MOST] =
     [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c".h6", c".h7"];
 
-/// Returns the path by which steps of a set-up open a file; for a file without a name, its
+/// Returns the path by which steps of a set-up open a file. For a file without a name, this is its
 /// directory, as O_TMPFILE requires.
 pub(crate) fn path_of(home: Home) -> &'static CStr {
     match home {

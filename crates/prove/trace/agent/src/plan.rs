@@ -27,7 +27,7 @@ pub struct Plan {
     pub(crate) steps: Vec<(u8, Step)>,
     /// The calls, each with the process that makes it.
     pub(crate) calls: Vec<(u8, Call)>,
-    /// The orders of the calls. The set-up is repeated for each.
+    /// The orders of the calls. The set-up is repeated for each order.
     pub(crate) orders: Vec<Order>,
 }
 

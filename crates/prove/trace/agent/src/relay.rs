@@ -102,7 +102,7 @@ impl Relay {
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
-        // The bytes have to be visible before the count: the host reads the count first.
+        // The bytes must be visible before the count: the host reads the count first.
         fence(Release);
         // SAFETY: this word is aligned and inside the memory. Only the guest writes it.
         unsafe { self.at.add(WRITTEN_AT).cast::<u64>().write_volatile(end.to_le()) };

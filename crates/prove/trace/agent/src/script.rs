@@ -47,7 +47,7 @@ pub(crate) const ZEROES: Nr = Nr::MAX;
 pub(crate) enum Home {
     /// A name that the test uses.
     Name(Nr),
-    /// The first hidden name of the inode, which no call of the test uses.
+    /// The first hidden name of the inode. No call of the test uses hidden names.
     Hidden(Nr),
     /// A temporary name of the inode, which is removed before the test begins.
     Own(Nr),
@@ -55,7 +55,7 @@ pub(crate) enum Home {
     Nowhere,
 }
 
-/// A step of a set-up, which makes a part of a test's initial state.
+/// A step of a set-up. It creates a part of a test's initial state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// Makes a file, and may leave it open or mapped.
@@ -81,9 +81,9 @@ pub(crate) enum Step {
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
     /// Maps a page of a file.
     MapFile { home: Home, map: Mapped },
-    /// Reads the number of an inode, for comparison with the results of calls.
+    /// Reads an inode number, for comparison with the results of calls.
     Learn { inode: Nr, home: Home },
-    /// Reads the number of an inode from a descriptor of this process.
+    /// Reads an inode number by means of a descriptor of this process.
     LearnOpen { inode: Nr, fd: i32 },
     /// Removes a temporary name of an inode.
     Forget { inode: Nr },

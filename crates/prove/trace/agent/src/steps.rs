@@ -155,7 +155,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
 fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
     renumber("renumber a file", from, open.fd)?;
     if open.off != now {
-        // SAFETY: a plain system call.
+        // SAFETY: this is a plain system call.
         let offset = unsafe { libc::lseek(open.fd, open.off * PAGE as i64, libc::SEEK_SET) };
         ok("set an offset", offset)?;
     }

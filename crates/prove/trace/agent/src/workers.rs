@@ -78,7 +78,7 @@ impl Word {
         self.wait_until(|value| value == wanted, may_spin);
     }
 
-    /// Sleeps until the value of the word is not `unwanted`, and returns the value.
+    /// Sleeps while the word has the value `unwanted`. Returns the next value.
     pub(crate) fn wait_while(&self, unwanted: u32) -> u32 {
         self.wait_until(|value| value != unwanted, || false)
     }
@@ -120,8 +120,8 @@ struct Slot {
 }
 
 // SAFETY: a slot has two users, and `state` says which of them may access the two cells. From GO to
-// DONE, only the worker of this slot may, which is the only thread that calls `serve`. At all other
-// times, only the thread that has the `Workers` may; there is only one `Workers`, and it is not
+// DONE, this is the worker of the slot, which is the only thread that calls `serve`. At all other
+// times, it is the thread that has the `Workers`; there is only one `Workers`, and it is not
 // `Sync`. Each user passes the cells to the other by a store to `state`, which the other loads
 // before it accesses a cell. Both operations are SeqCst, so the accesses of one user happen before
 // the accesses of the other.
@@ -194,14 +194,14 @@ impl Workers {
         };
         // The second process inherits a copy of the kept page.
         steps::keep_tables()?;
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has only one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };
         if child < 0 {
             return Err(std::io::Error::last_os_error());
         }
         let process = usize::from(child == 0);
         if process == 1 {
-            // SAFETY: a plain system call.
+            // SAFETY: this is a plain system call.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         }
         for nr in 1..calls {

@@ -30,10 +30,10 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("reclaim", "(): frees those of 32 retired objects that are ready"),
     ("synchronize", "(): waits for a grace period"),
     ("cookie", "(): a cookie for the current point in time"),
-    ("poll", "(): whether a grace period is over, with one that is over"),
+    ("poll", "(): checks a grace period that is over"),
     ("barrier", "(): waits until all retired objects are freed"),
     ("register", "(): registers and unregisters"),
-    ("garbage", "(): about how many objects are retired"),
+    ("garbage", "(): the approximate number of retired objects"),
     ("stalls", "(): lists the sections that have lasted long"),
     ("set_scan_backoff", "(): sets the pause between scans"),
     ("heavy", "(): the fence of reclaimers"),
@@ -60,7 +60,7 @@ struct Threads {
     shared: AtomicPtr<u64>,
 }
 
-// SAFETY: only one thread uses each handle; the main thread does so only while no thread makes a
+// SAFETY: each handle belongs to one thread. The main thread uses it only while no thread makes a
 // call.
 unsafe impl Send for Threads {}
 // SAFETY: as above.

@@ -35,7 +35,7 @@ struct Bound {
     shared: Box<Shared>,
 }
 
-// SAFETY: only one thread uses each member; the main thread does so only while no thread makes a
+// SAFETY: each member belongs to one thread. The main thread uses it only while no thread makes a
 // call.
 unsafe impl Sync for Bound {}
 

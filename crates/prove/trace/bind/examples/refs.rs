@@ -34,7 +34,7 @@ fn counts() -> Interface<Counts> {
     let unseen = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
         name: "counts",
-        about: "reference counts: all operations commute except on the last reference",
+        about: "reference counts: all operations commute, except when a reference is the last",
         operations: vec![
             Operation {
                 name: "percpu_get",

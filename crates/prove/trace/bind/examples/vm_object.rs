@@ -165,7 +165,7 @@ fn object() -> Interface<Mapped> {
                 apply: |state, _| Ok(Outcome::of(state.pages.0)),
             },
             unseen("capacity", "(): the maximum number of pages"),
-            unseen("resident", "(): about how many pages have frames"),
+            unseen("resident", "(): the approximate number of pages with frames"),
             unseen(
                 "mappings",
                 "(index): calls a function for each place where the page is present",

@@ -50,7 +50,7 @@ fn quota() -> Interface<Account> {
                 },
             },
             give_back("give_back", "(): gives a page back to the CPU's share"),
-            give_back("give_back_to_rest", "(): gives a page back to the rest"),
+            give_back("give_back_to_rest", "(): gives a page back to the rest of the quota"),
             Operation {
                 name: "used",
                 about: "(): the number of used pages",

@@ -20,7 +20,7 @@ use crate::{Binding, Setup};
 /// The number of untraced runs of each order of a test. The first run fills caches, and allocates
 /// and initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs of each order after that.
+/// The number of traced runs of each order, which follow the untraced runs.
 const TRACED: u32 = 2;
 
 /// The prefix of a binding's lines on standard output, where the library may write too. A
@@ -108,8 +108,8 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
 
 /// Returns the messages about the trials and the mappings.
 ///
-/// A separate thread writes them, and they are never freed. So the addresses that the allocator
-/// returns to tests do not depend on the lengths of file names in the mappings.
+/// A separate thread creates the messages, and they are never freed. So the addresses that the
+/// allocator returns to tests do not depend on the lengths of file names in the mappings.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();

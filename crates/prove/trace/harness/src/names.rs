@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_one_value_and_two_names_of_a_sort_for_two() {
+    fn a_name_stands_for_one_value_and_two_names_of_a_sort_for_different_values() {
         let mut names = Names::default();
         assert!(names.agree("address1", 64));
         assert!(names.agree("address1", 64));

@@ -14,10 +14,10 @@ pub trait Session {
     /// Sets up the initial state of the test.
     ///
     /// # Errors
-    /// The state cannot be set up. The method has removed what it created.
+    /// The state cannot be set up. The implementation must then remove what it has created.
     fn set_up(&mut self) -> Result<Self::State, Self::Error>;
 
-    /// Makes call `nr` on its thread, and waits for the result. `traced` is whether the plugin
+    /// Makes call `nr` on its thread, and waits for the result. `traced` is true if the plugin
     /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 

@@ -19,12 +19,12 @@ use knee_marks::EntryKind;
 
 use crate::block::{BlockStart, Ends};
 
-/// The maximum number of callers in a chain. Callers further out are left out.
+/// The maximum number of callers in a chain. Only the innermost callers are recorded.
 pub(crate) const MAX_CALLERS: usize = 6;
 /// The maximum number of frames that are kept. The outermost frames are dropped first. System calls
 /// of Linux nest about twenty functions deep.
 const MAX_FRAMES: usize = 64;
-/// The maximum number of chains. When it is reached, code is recorded without callers. Only an
+/// The maximum number of chains. Beyond this number, code is recorded without callers. Only an
 /// operation that touches lines at random has more chains.
 const MAX_CHAINS: usize = 1 << 20;
 /// The maximum length of an instruction, in bytes.
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_in_a_fault_does_not_return_from_it() {
+    fn a_return_in_a_fault_does_not_return_from_the_fault() {
         let blocks = [(0x100, Call), (0x200, Otherwise), (FAULT, Return), (0x110, Otherwise)];
         assert_eq!(callers(&blocks), [0x200, 0x100]);
     }

@@ -6,7 +6,7 @@ use crate::lines::{Line, LineTable};
 /// only counted.
 pub(crate) const MAX_CONFLICTS: usize = 1000;
 
-/// A line that at least two sides touched and at least one wrote.
+/// A line that at least two sides touched and at least one of them wrote.
 pub(crate) struct Conflict<'a> {
     /// The sides that touched the line: their numbers and accesses.
     pub(crate) sides: Vec<(usize, &'a Line)>,

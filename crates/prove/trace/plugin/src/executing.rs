@@ -48,8 +48,8 @@ pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }
 
-/// Returns the executing CPU. Call it in a callback that may read registers: at the start of a
-/// block, or at a mark.
+/// Returns the executing CPU. Call this function in a callback that may read registers: at the
+/// start of a block, or at a mark.
 #[inline]
 pub(crate) fn locate(given: c_uint) -> c_uint {
     if !BY_REGISTERS.load(Relaxed) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn more_cpus_than_qemu_has_do_not_overrun() {
+    fn more_cpus_than_qemu_has_do_not_overrun_the_table() {
         let mut bases = Bases::EMPTY;
         for cpu in 0..MAX_VCPUS as u64 + 10 {
             let number = bases.number(|| 0xffff_8000_0000_0000 + cpu * 4096, || 0);

@@ -15,7 +15,7 @@ use crate::calls::Chain;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// The maximum number of code addresses per line and kind of access.
 pub(crate) const MAX_PCS: usize = 4;
-/// The maximum number of virtual addresses per line. A file's page has one in the kernel and one
+/// The maximum number of virtual addresses per line. A page of a file has one in the kernel and one
 /// per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
 /// The maximum number of lines. They cover 64 MiB of the guest's memory, and the table takes 216
@@ -99,7 +99,7 @@ pub(crate) struct Line {
     pub(crate) written: u64,
     /// The virtual address of the line's first byte, from the first access.
     address: u64,
-    /// The tags of the code in [`Details`].
+    /// The tags of the code addresses in [`Details`].
     writers: [Tag; MAX_PCS],
     readers: [Tag; MAX_PCS],
 }
@@ -138,7 +138,7 @@ pub(crate) struct LineTable {
     lines: Vec<Line>,
     /// The details of each line.
     details: Vec<Details>,
-    /// The index of the line that was touched last. Most accesses touch it again.
+    /// The index of the line that was touched last. Most accesses touch this line again.
     last: usize,
     generation: u32,
     overflowed: bool,

@@ -29,9 +29,9 @@
 //!   touched no byte of the line before byte `first` or after byte `last`.
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are addresses of code, at most four in all; writers take precedence.
-//!   `callers` has a list for each of them, in the same order: the call path of the code when it
-//!   first touched the line. A call path has at most six calls, the innermost first; a fault
-//!   appears as the block of code that it interrupted.
+//!   `callers` has a list for each of these addresses, in the same order: the call path of the code
+//!   when it first touched the line. A call path has at most six calls, the innermost first; a
+//!   fault appears as the block of code that it interrupted.
 //! * `more` is the number of further conflicts, which are not listed.
 //! * A test is **interrupted** if a side has `interrupts`. The accesses of interrupts are ignored,
 //!   and all accesses of the operation are recorded.
@@ -98,7 +98,7 @@ impl Output {
     }
 
     /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that
-    /// opened a window, with their numbers. Returns the number of conflicts that it listed.
+    /// opened a window, with their numbers. Returns the number of listed conflicts.
     pub(crate) fn test(
         &mut self,
         test: u64,

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::scope::{counts_kernel, is_kernel, is_program};
 
-/// The first version whose `qemu_plugin_insn_data` copies.
+/// The first version whose `qemu_plugin_insn_data` copies the bytes.
 const COPIES_INSTRUCTIONS: c_int = 3;
 /// The first version that passes user data to all callbacks.
 const PASSES_USER_DATA: c_int = 7;
@@ -99,8 +99,8 @@ pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
 static ID: AtomicU64 = AtomicU64::new(0);
 /// The API version of this QEMU.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
-/// Stores the plugin's ID and the API version of this QEMU. Call it when QEMU has loaded the
-/// plugin.
+/// Stores the plugin's ID and the API version of this QEMU. Call this function when QEMU has loaded
+/// the plugin.
 pub(crate) fn start(id: u64, version: c_int) {
     ID.store(id, Relaxed);
     RUNNING.store(version, Relaxed);

@@ -57,8 +57,8 @@ impl Registers {
         symbol(c"qemu_plugin_read_register").is_some()
     }
 
-    /// Finds the registers, if this QEMU has them. Call it in a callback of a virtual CPU that may
-    /// read registers.
+    /// Finds the registers, if this QEMU has them. Call this function in a virtual CPU's callback
+    /// that may read registers.
     pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
         // glib/garray.h. The array of descriptors states its length, and GLib returns the size of

@@ -19,8 +19,8 @@ use crate::scope::{self, is_kernel};
 use crate::session;
 use crate::vcpu::vcpu;
 
-/// Registers the translation callback for the marks that precede tests. Call it when QEMU has
-/// loaded the plugin.
+/// Registers the translation callback for the marks that precede tests. Call this function when
+/// QEMU has loaded the plugin.
 pub(crate) fn start() {
     qemu::translate_with(on_translate_before_arming);
 }

@@ -195,7 +195,7 @@ impl Vcpu {
         self.last_accesses = accesses;
     }
 
-    /// Returns whether an access that QEMU reports for a block's last instruction was made by it;
+    /// Returns whether the last instruction of a block made the access that QEMU reports for it;
     /// see [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_ignored_and_the_code_after_it_is_not() {
+    fn an_interrupt_is_ignored_and_the_code_after_it_counts() {
         use EntryKind::Interrupt;
         let entry = Ok((KERNEL + 0x100, Some(Interrupt)));
         let end = Ok((KERNEL + 0x200, None));
@@ -327,8 +327,8 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, the last of them repeated; two more repetitions; the instructions
-        // after it.
+        // Three instructions, the last of which is repeated; two repetitions; the instructions
+        // after them.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);

@@ -1,9 +1,9 @@
 //! A guest's init for tests of what knee's QEMU plugin reports and what it leaves out.
 //!
 //! The arguments are pairs of a kind and a test count, for example `lseek 1000 null 10000`. Each
-//! test runs the operation of its kind twice: side 0 on virtual CPU 0, then side 1 on CPU
-//! 1. After the tests of a pair, this program prints the index that the plugin gave to the first
-//! test, and the test count: `probe lseek 0 1000`. After all pairs, it powers off.
+//! test runs the operation of its kind twice: as side 0 on virtual CPU 0, then as side 1 on virtual
+//! CPU 1. After the tests of a pair, this program prints the index that the plugin gave to the
+//! first test, and the test count: `probe lseek 0 1000`. After all pairs, it powers off.
 
 use std::error::Error;
 use std::ffi::CString;

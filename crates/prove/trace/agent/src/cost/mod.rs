@@ -73,7 +73,7 @@ pub struct Made {
     /// each operation of a task; the tests of a round precede those of the next round. Its last
     /// test has two sides, and the guest pauses after it.
     pub first: u64,
-    /// The reason why the experiment failed, if it did. No other experiment follows a failed one.
+    /// The reason why the experiment failed, if it did. No experiment follows a failed one.
     pub failed: Option<String>,
 }
 
@@ -168,7 +168,7 @@ fn make(
 
 /// Runs `child` in a new process, and returns the ID of the process.
 fn fork(child: impl FnOnce()) -> io::Result<libc::pid_t> {
-    // SAFETY: this process has one thread.
+    // SAFETY: this process has only one thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

@@ -132,18 +132,18 @@ impl Own {
     }
 
     pub(super) fn unmap_page(&mut self) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { munmap(self.at.cast(), PAGE) }
     }
 
     pub(super) fn protect_page(&mut self, protection: MprotectFlags) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { mprotect(self.at.cast(), PAGE, protection) }
     }
 
     /// Discards the task's page, so that the next access allocates a new one.
     pub(super) fn discard_page(&mut self) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { madvise(self.at.cast(), PAGE, Advice::LinuxDontNeed) }
     }
 

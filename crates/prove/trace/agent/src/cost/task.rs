@@ -99,7 +99,7 @@ struct Sleeper {
 
 impl Sleeper {
     fn new(thread: libc::pid_t) -> Result<Sleeper, Failed> {
-        // SAFETY: a plain system call.
+        // SAFETY: this is a plain system call.
         if thread == unsafe { libc::gettid() } {
             return Ok(Sleeper { syscall: None });
         }

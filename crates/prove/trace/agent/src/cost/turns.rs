@@ -125,7 +125,7 @@ impl Turns {
 
 /// Returns new zeroed memory that children share. It is page-aligned.
 fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: the kernel chooses the address, so nothing is replaced.
+    // SAFETY: the kernel chooses the address, so no mapping is replaced.
     let at = unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -108,7 +108,8 @@ struct Own(Cpu<'static, Uncached>);
 /// The CPUs of a machine. The machine is never freed, like everything that a test allocates.
 pub(crate) struct Cpus([Own; CPUS]);
 
-// SAFETY: only one thread uses each CPU; the main thread does so only while no thread makes a call.
+// SAFETY: each CPU belongs to one thread. The main thread uses it only while no thread makes a
+// call.
 unsafe impl Send for Cpus {}
 // SAFETY: as above.
 unsafe impl Sync for Cpus {}
