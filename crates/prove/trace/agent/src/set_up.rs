@@ -172,7 +172,7 @@ fn pipe(line: &Value) -> Result<Made, Unknown> {
     // The function `open` subtracts the ends that the test opens.
     let hidden = [number(line, "readers")?, number(line, "writers")?];
     if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
-        return Err(format!("more than {MOST_HIDDEN} ends of one kind"));
+        return Err(format!("a pipe with more than {MOST_HIDDEN} read ends or write ends"));
     }
     Ok(made(step, Thing::Pipe(nr), hidden))
 }
