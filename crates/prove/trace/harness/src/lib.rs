@@ -2,8 +2,8 @@
 //!
 //! The agent of a guest (crate knee-agent) and a program that binds a library (crate knee-bind) run
 //! tests in the same way: for each order, set up, make the calls one after the other between two marks,
-//! clean up. They differ in how a call gets to the thread that makes it. Their [`Session`]
-//! implements that.
+//! clean up. They differ only in how a call reaches the thread that makes it, which each implements in
+//! its [`Session`].
 //!
 //! ```
 //! use knee_harness::{Session, run};
