@@ -168,8 +168,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
-    ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
-    ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
+    ("pi_give", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
+    ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
     // Mistakes of logic, in schedules of more threads than loom can explore.
     ("joins_late", Shuttle("combiner::scheduled::a_caller_returns_after_a_barrier_has_seen_its_store")),
