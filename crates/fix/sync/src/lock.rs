@@ -57,9 +57,9 @@ pub struct RawPiMutex {
     owner: AtomicU32,
 }
 
-/// The number of attempts before the thread sleeps. A pause follows each attempt, which takes a few
-/// microseconds in all on the CPUs with the longest pauses. A high-priority waiter that spins occupies only
-/// its own CPU, and only for this time.
+/// The number of attempts before the thread sleeps, each followed by a pause. All attempts together take a
+/// few microseconds on the CPUs with the longest pauses. A high-priority waiter that spins occupies only its
+/// own CPU, and only for this time.
 const SPINS: u32 = 100;
 
 impl RawPiMutex {

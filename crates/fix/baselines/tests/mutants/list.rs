@@ -7,7 +7,7 @@ use knee_models::Detector::{self, Integration, Loom, Miri, Shuttle, Torture};
 pub(crate) const OF_DEPENDENCIES: &[&str] =
     &["own_fence", "hosted_answers_only", "hosted_leaves_knowing"];
 
-/// Mutants by their names in the sources.
+/// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("own_fence", Torture("epoch", &[])),
