@@ -315,7 +315,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
             let old = SHARED
                 .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
             drop(guard);
-            // SAFETY: the exchange has unlinked it.
+            // SAFETY: the exchange has unlinked the object.
             unsafe { inner.retire(old) };
         }
     });

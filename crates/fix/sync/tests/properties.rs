@@ -199,7 +199,8 @@ proptest! {
             }
         }
         for (place, _) in places {
-            // SAFETY: the object came from a box, and the loop has taken its place away.
+            // SAFETY: the object came from a box. The loop consumes its place, so no thread can find it any
+            // more.
             unsafe { handles[0].retire(place.into_inner()) };
         }
         // When the domain is dropped, it frees the objects that were protected until now.

@@ -119,7 +119,8 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Sections pass their numbers on under the mutex, so what they did happens before this too.
+                // Sections pass their numbers on under the mutex, so what those sections did also happens
+                // before this store.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }
         }
