@@ -23,7 +23,7 @@ fn marked_in(source: &str) -> impl Iterator<Item = String> {
     let calls = ["is_mutant!(", "order!("].into_iter().flat_map(|mark| source.split(mark).skip(1));
     calls.flat_map(|after| {
         let arguments = after.split(')').next().unwrap_or_default();
-        // The definitions of the macros name no mutant, so their arguments contain no literal.
+        // A call without a literal, as in the definition of `order!`, names no mutant.
         arguments.split('"').skip(1).step_by(2).map(str::to_owned)
     })
 }

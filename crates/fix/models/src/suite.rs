@@ -99,7 +99,7 @@ impl Suite {
     /// that each mutant fails its model.
     ///
     /// # Panics
-    /// If a model of the real code fails, or a mutant survives.
+    /// If the real code fails a model, or a mutant survives.
     pub fn check_loom(&self, filter: &str) {
         let models = Build {
             workspace: &["mutants"],
@@ -118,7 +118,7 @@ impl Suite {
     /// and that each mutant fails its model.
     ///
     /// # Panics
-    /// If a model of the real code fails, or a mutant survives.
+    /// If the real code fails a model, or a mutant survives.
     pub fn check_shuttle(&self, filter: &str) {
         let models = Build {
             workspace: &["mutants"],
@@ -150,7 +150,7 @@ impl Suite {
     /// Checks that the real code passes the listed unit tests, and that each mutant fails its test.
     ///
     /// # Panics
-    /// If a test of the real code fails, or a mutant survives.
+    /// If the real code fails a test, or a mutant survives.
     pub fn check_units(&self) {
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
         let programs = self.build_tests(&["--lib"]);
@@ -165,7 +165,7 @@ impl Suite {
     /// Checks that the real code passes the listed tests in `tests/`, and that each mutant fails its test.
     ///
     /// # Panics
-    /// If a test of the real code fails, or a mutant survives.
+    /// If the real code fails a test, or a mutant survives.
     pub fn check_integration(&self) {
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
         let target = |detector| match detector {

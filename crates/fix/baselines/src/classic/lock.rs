@@ -4,7 +4,8 @@
 //! because the lock's holder may be waiting for this CPU to flush pages. So all waits for these locks go
 //! through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 //!
-//! Locks are taken with Acquire and released with Release: what earlier holders did happens before.
+//! Locks are taken with Acquire and released with Release: what a holder did happens before everything that
+//! later holders do.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

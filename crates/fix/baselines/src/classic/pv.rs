@@ -92,9 +92,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// The chunk must not be in a list.
+    /// The chunk must be valid, and must not be in a list.
     unsafe fn push_first(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
+        // SAFETY: the caller guarantees that the chunk is valid, and chunks in the list are valid.
         unsafe {
             (*chunk).previous = ptr::null_mut();
             (*chunk).next = self.first;
@@ -107,9 +107,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// The chunk must not be in a list.
+    /// The chunk must be valid, and must not be in a list.
     unsafe fn push_last(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
+        // SAFETY: the caller guarantees that the chunk is valid, and chunks in the list are valid.
         unsafe {
             (*chunk).next = ptr::null_mut();
             (*chunk).previous = self.last;
@@ -124,7 +124,7 @@ impl Chunks {
     /// # Safety
     /// The chunk must be in this list.
     unsafe fn unlink(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the chunk is in the list, and chunks in the list are valid.
         unsafe {
             let (next, previous) = ((*chunk).next, (*chunk).previous);
             match next.is_null() {
@@ -161,7 +161,7 @@ impl Chunks {
     /// The entry must belong to a chunk in this list, and must not be in a frame's list.
     unsafe fn give(&mut self, entry: NonNull<PvEntry>) -> Option<Frame> {
         let chunk = chunk_of(entry);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the entry belongs to a chunk in this list.
         unsafe {
             let number =
                 (entry.as_ptr().cast::<u8>()).offset_from(chunk.cast::<u8>()) as usize - HEADER;

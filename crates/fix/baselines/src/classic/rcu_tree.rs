@@ -151,12 +151,12 @@ impl<R: Reverse> Node<R> {
     /// The caller must be in a section or hold the lock.
     unsafe fn up_to(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller is in a section or holds the lock.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
         // The key of a slot may be less than the start of the child's first area, so the child may have no
         // match.
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller is in a section or holds the lock.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
 
@@ -167,10 +167,10 @@ impl<R: Reverse> Node<R> {
     unsafe fn from(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             let place = self.keys().iter().position(|key| *key >= page);
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller is in a section or holds the lock.
             return place.map(|place| unsafe { self.area(place) });
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller is in a section or holds the lock.
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
@@ -181,11 +181,11 @@ impl<R: Reverse> Node<R> {
     unsafe fn for_each_from(&self, page: Page, with: &mut dyn FnMut(Pages) -> bool) -> bool {
         if self.level == 0 {
             let first = self.keys().iter().position(|key| *key >= page).unwrap_or(self.len);
-            // SAFETY: the caller guarantees it, and no other thread changes areas.
+            // SAFETY: the caller holds the lock, so no other thread changes areas.
             return (first..self.len).all(|place| with(unsafe { self.area(place).state() }.pages));
         }
         (self.place(page)..self.len)
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller holds the lock.
             .all(|place| unsafe { self.child(place).for_each_from(page, with) })
     }
 }
@@ -201,7 +201,7 @@ impl<R: Reverse> Area<R> {
     /// # Safety
     /// The caller must hold the lock.
     unsafe fn view(&self) -> View<'_, R> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller holds the lock.
         let State { pages, protection, backing } = unsafe { self.state() };
         let backing = backing.as_ref().expect("the area is in the map");
         View { pages: *pages, protection: *protection, backing }
@@ -251,7 +251,7 @@ impl<R: Reverse> RcuMap<R> {
         page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller is a reader of the area or holds the lock.
         let State { pages, protection, backing } = unsafe { area.state() };
         let backing = backing.as_ref().filter(|_| pages.contains(page))?;
         Some(with(*protection, backing))

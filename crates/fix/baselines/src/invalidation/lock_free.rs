@@ -23,7 +23,7 @@ use knee_sync::{is_mutant, order};
 ///
 /// Each begin and each finish walks the list of active sections and changes it with a 128-bit
 /// compare-exchange, so it scales no better than a spin lock. FreeBSD gained because threads no longer sleep.
-/// A waiter waits for the sections that marked the page, and for older ones.
+/// A waiter waits for the sections that marked the page, and for all older sections.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,
@@ -147,8 +147,8 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section that has ended may have moved its number here. The head gets the number only after this
-        // section and all older ones have ended.
+        // A newer section that has ended may have moved its number here. The head gets the number only after
+        // this section and all older sections have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);

@@ -127,7 +127,7 @@ impl Pool {
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// Replaces the current object by free ones in turn, and passes each old object to `free`.
+    /// Replaces the current object by each free object in turn, and passes each old object to `free`.
     pub(crate) fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
         for object in self.objects.iter().cycle() {
             if duel.is_over() {

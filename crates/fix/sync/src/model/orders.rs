@@ -142,7 +142,8 @@ fn come() {
     }
     DONE[ME.with(Cell::get)].store(0, Relaxed);
     SEEN.with(|seen| seen.set(0));
-    // An earlier heavy fence comes before everything that the thread does. A later one waits for the thread.
+    // An earlier heavy fence comes before everything that the thread does. A later heavy fence waits for the
+    // thread.
     fence(SeqCst);
 }
 

@@ -304,7 +304,8 @@ fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     }
     match &state.weak {
         Some(word) if !word.end() => {
-            // An upgrade has cleared the bit. Its reference is still in a cache, or was dropped there.
+            // An upgrade has cleared the bit. The delta of the upgrade's reference is still in a cache, even
+            // if the reference was dropped since.
             word.set_dying();
             state.touched = epoch;
             Verdict::Later
