@@ -58,8 +58,9 @@ static CPUS: RwLock<()> = RwLock::new(());
 const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mutant that reaches its time limit counts as noticed if this limit is at least this many times what the
-/// real code needs directly afterwards. Otherwise the machine is slow, and the mutant runs again.
+/// A mutant that reaches its time limit counts as noticed only if the real code, run again directly
+/// afterwards, takes at most 1 / `CREDIBLE` of this limit. Otherwise the machine is slow, and the mutant runs
+/// again.
 const CREDIBLE: u32 = 5;
 const MOST_REPEATS: usize = 3;
 

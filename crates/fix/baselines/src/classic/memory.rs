@@ -133,7 +133,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Prepares a frame of zeros, after an allocation failed.
+    /// Prepares a frame of zeros, after an allocation has failed.
     #[cold]
     fn find_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.frames.pools.refill_page(cpu).or_else(|_| {

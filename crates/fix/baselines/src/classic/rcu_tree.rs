@@ -5,10 +5,10 @@
 //! serializes writers.
 //!
 //! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else.
-//! Each time a thread holds `mmap_lock` for writing is a *turn*, and turns are numbered. Before the thread
-//! changes an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New
-//! readers see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`,
-//! because the tree may be changing. The end of the turn clears all marks.
+//! Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread changes
+//! an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New readers
+//! see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`, because the
+//! tree may be changing. The end of the turn clears all marks.
 //!
 //! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
 //!
@@ -227,7 +227,7 @@ impl<R: Reverse> Area<R> {
 
     #[inline]
     fn end_read(&self) {
-        // Release: pairs with `mark`, whose caller writes next.
+        // Release: pairs with `mark`, whose caller changes the area next.
         self.readers.fetch_sub(1, Release);
     }
 }

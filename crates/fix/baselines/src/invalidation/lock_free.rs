@@ -93,14 +93,14 @@ impl Link {
 }
 
 impl LockFree {
-    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (among x86-64 CPUs,
-    /// the first AMD models).
+    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (of all x86-64
+    /// CPUs, only AMD's first models).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
 
-    /// Returns the link with this `next`, and its pair at that time. Returns `None` if there is no such link,
-    /// or if the walk found an invalid link.
+    /// Returns the link that has this `next`, and the pair that was found in it. Returns `None` if there is
+    /// no such link, or if the walk found an invalid link.
     fn find(&self, next: u64) -> Option<(&Link, Pair)> {
         let mut link = &self.head;
         loop {

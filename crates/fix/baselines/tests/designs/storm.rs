@@ -20,7 +20,7 @@ const WRITE: Protection = Protection::WRITE;
 
 const CPUS: u64 = 3;
 
-/// The numbers of pages that a table of level 0 and a table of level 1 cover.
+/// The number of pages that a table of level 0 (`LEAF`) or of level 1 (`BRANCH`) covers.
 const LEAF: u64 = 512;
 const BRANCH: u64 = 512 * LEAF;
 

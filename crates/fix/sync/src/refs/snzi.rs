@@ -116,8 +116,8 @@ impl AtomicWord {
 pub struct Snzi {
     indicator: Padded<AtomicWord>,
     root: Padded<AtomicWord>,
-    /// A heap: the root has index 0, and the children of index `i` have the `FAN_OUT` indices from `FAN_OUT
-    /// * i + 1`. The node with index `i` is `nodes[i - 1]`.
+    /// A heap: the root has index 0, and the children of index `i` have the `FAN_OUT` indices that follow
+    /// `FAN_OUT * i`. The node with index `i` is `nodes[i - 1]`.
     nodes: Box<[Padded<AtomicWord>]>,
     /// The index of the first leaf; all later nodes are leaves.
     first_leaf: usize,
