@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match printed {
-        // A broken pipe is not an error: a reader such as `head` has closed it.
+        // A broken pipe is not an error: it means that a reader such as `head` has exited.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("conn_table: cannot write to standard output: {error}");
             ExitCode::FAILURE

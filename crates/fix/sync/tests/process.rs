@@ -193,7 +193,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
 }
 
 #[test]
-fn a_child_of_a_fork_can_write_lock_a_lock_whose_readers_are_missing() {
+fn a_child_of_a_fork_can_lock_for_writing_if_the_readers_are_missing() {
     let lock = RmLock::new(0);
     // The first reader takes the underlying lock, and opens the lock for later readers.
     (0..100).for_each(|_| drop(lock.read()));

@@ -132,7 +132,7 @@ impl<P: Platform> PerCpuRef<P> {
     #[inline]
     pub unsafe fn get_as(&self, thread: usize) {
         if !self.count(thread, ONE) {
-            // Relaxed: the caller has a reference, so no thread waits for this one.
+            // Relaxed, as in `Arc`: the caller already has a reference, so the count is not zero.
             self.common.fetch_add(1, Relaxed);
         }
     }
