@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait for a page does not wait for a section that has not marked the page and is younger than every
-/// section that has.
+/// A wait does not wait for a section that began after all sections that have marked the page, and that has
+/// not marked the page itself.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());

@@ -49,9 +49,9 @@ const SCHEDULES: usize = 500;
 /// The seed of the schedules, unless `KNEE_SEED` sets another seed.
 const SEED: u64 = 1;
 
-/// The bug depth of the priority-based scheduler, which lowers a thread's priority at `DEPTH - 1` points:
-/// Burckhardt and others, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
-/// 2010. Most bugs have a depth of at most two.
+/// The bug depth for which the priority-based scheduler searches: it lowers a thread's priority at `DEPTH - 1`
+/// points. Most bugs have a depth of at most two. Source: S. Burckhardt and others, "A Randomized Scheduler
+/// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.
 const DEPTH: usize = 3;
 
 /// Tries schedules of `threads` on both platforms: random schedules, and schedules by random priorities.

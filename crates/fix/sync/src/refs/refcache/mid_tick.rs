@@ -27,7 +27,7 @@ thread_local! {
 /// set in [`LATER`].
 struct Stage;
 
-// SAFETY: it is symmetric, and its fence is a full fence.
+// SAFETY: the platform is symmetric, and `heavy` executes a full fence.
 unsafe impl Platform for Stage {
     fn is_symmetric(&self) -> bool {
         true
