@@ -181,7 +181,7 @@ impl<P: Platform> PerCpuRef<P> {
         // Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
         if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
-            // Relaxed: a thread that learns of this return cannot find an older mode any more.
+            // Relaxed: a thread that learns that this call has returned cannot load an older mode any more.
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
