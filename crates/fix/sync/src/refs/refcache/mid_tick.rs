@@ -99,8 +99,8 @@ impl Scene {
             let busy = object();
             add(local, busy, 1);
         }
-        // The first fence comes before all groups, and then one fence before each group. So the third fence
-        // comes directly after the first group.
+        // One fence comes before all groups, and then one more before each group. So the third fence comes
+        // directly after the first group.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
         assert!(LATER.with_borrow(Option::is_none), "the tick called `middle`");
