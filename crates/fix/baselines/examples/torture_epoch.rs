@@ -2,7 +2,7 @@
 //! status 1 as soon as the reader finds a freed object. See the example `torture` of knee-sync.
 
 #[path = "../../sync/examples/torture/duel.rs"]
-#[allow(dead_code, reason = "knee-sync's torture uses the rest")]
+#[allow(dead_code, reason = "knee-sync's torture test uses the rest")]
 mod duel;
 
 use std::process::ExitCode;

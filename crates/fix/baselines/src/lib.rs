@@ -1,5 +1,5 @@
-//! The older designs that knee-sync and knee-vm are measured against. Each improvement can be measured by
-//! itself.
+//! The older designs that knee-sync and knee-vm are measured against. Each improvement can be measured
+//! separately.
 //!
 //! | | |
 //! | --- | --- |
@@ -33,7 +33,7 @@ mod lock;
 #[cfg(all(test, shuttle))]
 #[path = "../../sync/src/model/schedules.rs"]
 mod schedules;
-/// The models import the platform from here.
+/// `schedules.rs` imports `Platform` from here.
 #[cfg(all(test, shuttle))]
 mod platform {
     pub(crate) use knee_sync::Platform;

@@ -1,10 +1,10 @@
-//! Marked places where knee-sync and knee-vm can be broken on purpose, so that a test must fail.
+//! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. Without it the marks compile to nothing. `tests/mutants/list.rs` of each crate names
-//! the test that detects each mutant.
+//! build serves all mutants. Without `--cfg mutants` the marks compile to nothing. In each crate,
+//! `tests/mutants/list.rs` names the tests that detect its mutants.
 
-/// Whether the crate is this mutant, or one of these.
+/// Whether the chosen mutant is one of those named.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! is_mutant {
@@ -21,7 +21,7 @@ macro_rules! is_mutant {
     }};
 }
 
-/// The ordering of an access or, in a mutant, `Relaxed`.
+/// The memory ordering `$order`, or `Relaxed` in the mutant `$mutant`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! order {
@@ -33,27 +33,28 @@ macro_rules! order {
 #[cfg(mutants)]
 pub use chosen::Answer;
 
-/// The chosen mutant. A check must not order threads, as Miri would then miss the order that the mutant lacks.
-/// So the results are relaxed, and only the first check of a place reads the environment.
+/// The chosen mutant. A check must not order threads: otherwise Miri would not notice the ordering that the
+/// mutant removes. So each place keeps its answer in a relaxed atomic, and reads the environment only at its
+/// first check.
 #[cfg(mutants)]
 mod chosen {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Whether the crate is the mutant of one place.
+    /// The answer at one marked place: whether its mutant is the chosen one.
     #[derive(Debug)]
     pub struct Answer(AtomicU8);
 
     const UNKNOWN: u8 = 2;
 
     impl Answer {
-        /// Not known yet.
-        #[allow(clippy::new_without_default, reason = "only the macro makes one")]
+        /// An answer that is not known yet.
+        #[allow(clippy::new_without_default, reason = "only the macro creates an `Answer`")]
         pub const fn new() -> Answer {
             Answer(AtomicU8::new(UNKNOWN))
         }
 
-        /// Whether the chosen mutant is one of these.
+        /// Whether the chosen mutant is one of `names`.
         pub fn is_one_of(&self, names: &[&str]) -> bool {
             if self.0.load(Relaxed) == UNKNOWN {
                 let is_chosen = chosen().is_some_and(|chosen| names.contains(&chosen));

@@ -1,5 +1,5 @@
 //! Internals that knee-vm shares with knee-sync: atomics that a model checker can replace, planted mutants,
-//! and padding. Not part of the interface, and may change at any time.
+//! and padding. This module is not part of the public interface, and may change at any time.
 
 #[cfg(loom)]
 pub use crate::model::{

@@ -13,7 +13,7 @@ use super::pmap::Pmap;
 
 /// A way to find the page-table entries that contain a frame.
 pub trait Reverse: Debug + Sized + Send + Sync + 'static {
-    /// Whether one lock guards all tables of a space. Otherwise each table has a lock.
+    /// Whether one lock guards all tables of a space. If false, each table has its own lock.
     const ONE_LOCK: bool;
     /// The state of a frame.
     type OfFrame: Debug + Default + Send + Sync;
@@ -45,12 +45,13 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         backing: &Self::Backing,
     );
 
-    /// Adds a mapping of a frame that is already mapped elsewhere. The caller prevents the removal of that mapping.
+    /// Adds a mapping of a frame that already has another mapping. The caller prevents the removal of that
+    /// other mapping.
     fn share<M: Machine>(frames: &Frames<'_, M, Self>, of: Mapping<'_, Self>, frame: Frame);
 
-    /// Removes a mapping of a frame, after the page-table entry was cleared. Calls `mark` under the lock of the
-    /// frame's bucket, if other threads may have to wait for the flush. Calls `free` with frames of the reverse map
-    /// that are no longer needed. Returns whether it was the frame's last mapping.
+    /// Removes a mapping of a frame, after the page-table entry was cleared. If other threads may have to
+    /// wait for the flush, calls `mark` under the lock of the frame's bucket. Calls `free` with each frame
+    /// that the reverse map itself no longer needs. Returns whether it was the frame's last mapping.
     fn remove<M: Machine>(
         frames: &Frames<'_, M, Self>,
         of: Mapping<'_, Self>,

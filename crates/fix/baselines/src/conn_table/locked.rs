@@ -8,7 +8,7 @@ use super::{ConnTable, Connection, FourTuple};
 
 /// A connection table under a read-write lock.
 ///
-/// Each lookup writes to the lock, so its cache line moves between the cores.
+/// Each lookup writes to the lock, so the lock's cache line moves between cores.
 #[derive(Debug)]
 pub struct LockedTable<T> {
     buckets: RwLock<Box<[Bucket<T>]>>,
@@ -46,7 +46,7 @@ impl<T: Send> ConnTable<T> for LockedTable<T> {
         let found = {
             let buckets = self.buckets.read();
             let bucket = &buckets[id.bucket(buckets.len())];
-            // This reference keeps the connection after the table is unlocked.
+            // This reference keeps the connection alive after the table is unlocked.
             Arc::clone(&bucket[place(bucket, id)?])
         };
         found.with(with)

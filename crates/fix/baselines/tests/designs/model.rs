@@ -1,4 +1,5 @@
-//! A space compared with a model, a map of pages: which pages are mapped, their protection and their contents.
+//! Compares a space with a model, a map of pages that records which pages are mapped, their protection and
+//! their contents.
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;
@@ -51,8 +52,9 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
 
 for_each_design!(a_space_behaves_like_a_map_of_pages);
 
-/// Each page differs from its neighbors, so there is an entry for each page, and trees have several levels. Runs of
-/// pages are mapped and unmapped, so that nodes become empty from either end and are filled again.
+/// Each page differs from its neighbors in protection, so there is an entry for each page, and trees have
+/// several levels. Runs of pages are mapped and unmapped, so that nodes become empty from either end and are
+/// filled again.
 fn hundreds_of_entries_are_found<D: Design>() {
     const COUNT: u64 = 700;
     let machine = MachineOf::<D>::with_architecture(4096, 1);
@@ -106,7 +108,7 @@ fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
         let end = pages.iter().find(|page| store(*page).is_err()).unwrap();
         assert_eq!(store(end), Err(Fault::OutOfMemory));
         assert_eq!(space.resident(), end - pages.start);
-        // A fork needs tables. When it fails, it changes nothing.
+        // A fork needs frames for tables, so it fails. It then changes nothing.
         assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
         assert_eq!(D::used(&shared), 200);
         for page in (Pages { end, ..pages }).iter() {

@@ -5,7 +5,7 @@ use knee_models::Detector::{self, Loom, Miri, Shuttle, Torture, Unit};
 /// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
-    // The heavy fence is missing, late, or only the caller's own.
+    // The heavy fence is missing, comes too late, or is executed only by the caller.
     ("own_fence", Torture("epoch", &[])),
     ("own_fence", Torture("hazard", &[])),
     ("own_fence", Torture("percpu", &[])),
@@ -104,8 +104,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_no_mark", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
     ("table_iter", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
 
-    ("percpu_begin", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
-    ("percpu_mode", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
+    ("percpu_begin", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
+    ("percpu_mode", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
 
     ("percpu_reinit", Loom("refs::percpu::modelled::reinit_sees_what_former_users_did")),
 
@@ -168,10 +168,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
-    ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
-    ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
+    ("pi_give", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
+    ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
-    // Mistakes of logic, in schedules of more threads than loom can explore.
+    // Mistakes in the logic, in schedules of more threads than loom can explore.
     ("joins_late", Shuttle("combiner::scheduled::a_caller_returns_after_a_barrier_has_seen_its_store")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
@@ -197,8 +197,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("snzi_stays", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
     ("snzi_unsets", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
 
-    ("refcache_early", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
-    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
+    ("refcache_early", Shuttle("refs::refcache::scheduled::an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick")),
+    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick")),
 
     ("rm_nested", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),
     ("rm_no_recheck", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),
