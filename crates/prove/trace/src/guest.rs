@@ -57,8 +57,8 @@ pub struct GuestOptions {
     pub memory: u32,
     /// Additional kernel parameters.
     pub parameters: Vec<String>,
-    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The arguments in its `argv`
-    /// are mixed with parameters that the kernel does not know.
+    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The `argv` of /init also
+    /// contains kernel parameters that the kernel does not know.
     pub arguments: Vec<String>,
     /// Memory that the guest sees as a device ivshmem-plain. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,

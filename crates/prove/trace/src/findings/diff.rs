@@ -27,8 +27,8 @@ pub struct Diff {
     pub free_before: usize,
     /// The number of compared tests that are conflict-free in the second check.
     pub free_after: usize,
-    /// For each set of operations, how its tests changed. Sets without a change are left out. Those
-    /// with the most worse tests are first.
+    /// For each set of operations, how its tests changed. Sets without a change are left out. The sets
+    /// are sorted by the number of worse tests, in descending order.
     pub sets: Vec<PairChange>,
     /// Ids of tests that were conflict-free and now conflict.
     pub worse: Vec<String>,
@@ -36,8 +36,8 @@ pub struct Diff {
     pub better: Vec<String>,
     /// Ids of tests that were conflict-free and are now inconclusive, by their new verdict.
     pub unclear: BTreeMap<Verdict, Vec<String>>,
-    /// Data that tests share now and that no test shared before. Those that the most tests share are
-    /// first.
+    /// Data that tests share now and that no test shared before. They are sorted by the number of tests
+    /// that share them, in descending order.
     pub new_data: Vec<DatumChange>,
     /// Data that tests shared before and that no test shares now.
     pub gone_data: Vec<DatumChange>,

@@ -11,7 +11,7 @@ use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally, ToolChange};
 pub struct MatrixDocument<'f> {
     /// Version of this document: 1.
     pub schema: u32,
-    /// The check; of several shards, the first one's description.
+    /// The check. If several shards were read, this is the description of the first shard.
     pub check: &'f Check,
     /// The counts of all tests.
     pub total: Counts,

@@ -13,10 +13,10 @@ use super::shared_line::SharedLine;
 pub enum Verdict {
     /// The calls share no line that one of them writes.
     ConflictFree,
-    /// They share at least one datum in every valid run.
+    /// The calls share at least one datum in every valid run.
     Conflict,
-    /// They share something in some runs, but no datum in every run. Or they share lines only because
-    /// of the position of objects.
+    /// The calls share something in some runs, but no datum in every run. Or they share lines only
+    /// because of the position of objects.
     Sometimes,
     /// There is no valid run: tasks were switched out, or observations are incomplete.
     Disturbed,
