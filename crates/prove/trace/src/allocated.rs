@@ -22,12 +22,12 @@ const PRIMITIVES: &[&str] =
 /// C functions that access memory on behalf of their caller. C libraries have variants of these
 /// functions, such as `__memmove_avx_unaligned_erms`.
 const COPIES: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
-/// C functions that manage memory for their callers. `__libc_malloc` is another name of `malloc`.
+/// C functions that manage memory for their callers. `__libc_malloc` is another name for `malloc`.
 const ALLOCATORS: &[&str] =
     &["malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc"];
-/// Prefix of the names of functions that make the calls.
+/// Prefix of the names of knee-bind's functions, which make the calls of a test.
 const BINDING_CODE: &str = "knee_bind::";
-/// Part of the names of functions with which a binding implements the calls.
+/// Part of the names of a binding's functions, which implement the calls.
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
 /// Names the memory that these sides write.

@@ -1,7 +1,7 @@
 //! File systems for tests: the host's mkfs makes them, and a guest mounts them from a RAM disk.
 //!
-//! mkfs writes into a memory file. The guest receives only the extents that are not zero, which have
-//! several hundred KiB.
+//! mkfs writes into a memory file. The guest receives only the extents that are not zero, several hundred
+//! KiB in all.
 
 use std::fs::File;
 use std::io;
@@ -169,7 +169,7 @@ impl Maker {
     }
 }
 
-/// The offsets and contents of a file's extents that are not zero.
+/// The offsets and contents of the non-zero extents of a file.
 fn extents(file: &File) -> io::Result<Vec<(u64, Vec<u8>)>> {
     let mut extents: Vec<(u64, Vec<u8>)> = Vec::new();
     let bytes = file.metadata()?.len();

@@ -9,10 +9,10 @@ use crate::datum::Resolver;
 /// Functions of the guest's kernel or of a program, by address.
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
-    /// Names by the address of a symbol's first instruction.
+    /// The name of each symbol, by the address of its first instruction.
     symbols: BTreeMap<u64, String>,
-    /// Names by the address of a single instruction. They come from debug information and are more
-    /// precise than symbols.
+    /// The names of functions at single instructions, by address. They come from debug information and
+    /// are more precise than symbols.
     instructions: HashMap<u64, Vec<String>>,
     missing: Vec<&'static str>,
 }

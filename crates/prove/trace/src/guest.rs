@@ -4,7 +4,7 @@
 //! The kernel parameters make a guest deterministic and fast (5 s from start to power-off):
 //!
 //! * no mitigations, which double the entry code;
-//! * no part of the kernel that wakes up by itself, if it can be turned off;
+//! * no kernel service that wakes up by itself, if the service can be turned off;
 //! * no zeroing of memory unless it is requested;
 //! * no test of the timer, because this test fails when the host is busy;
 //! * no merging of slab caches of the same size, because a cache's name identifies the type of its
@@ -207,7 +207,8 @@ impl Guest {
         &self.ram
     }
 
-    /// Restarts the patience. For a guest that has written to shared memory and so does not hang.
+    /// Restarts the patience. Call this when the guest has written to shared memory, which shows that
+    /// it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.qemu.reset_patience();
     }
@@ -240,7 +241,7 @@ impl Guest {
                 }
                 Event::Result(record)
             }
-            // A kernel that panicked and cannot reset itself has still printed the reason.
+            // A kernel that panicked but cannot reset itself has at least printed the reason.
             QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }

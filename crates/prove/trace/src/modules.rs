@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn only_modules_that_a_file_system_can_need_are_kept_from_a_package() {
+    fn modules_of_a_package_are_kept_only_if_a_file_system_can_need_them() {
         let kernel =
             |rest: &str| is_wanted(&Path::new("./lib/modules/6.1-amd64/kernel").join(rest));
         for wanted in

@@ -247,7 +247,7 @@ impl Qemu {
         self.patience = patience;
     }
 
-    /// Restarts the patience. For a QEMU that has shown in another way that it does not hang.
+    /// Restarts the patience. Call this when QEMU has shown by other means that it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }

@@ -137,7 +137,7 @@ impl ProgramNames {
         kind.or_else(|| self.threads.iter().any(of).then_some(THREAD)).map(str::to_owned)
     }
 
-    /// The file whose mapping contains an address, after the first address of this mapping.
+    /// The mapping of a file that contains an address: its first address, and the file.
     fn file(&self, address: u64) -> Option<(u64, &File)> {
         let (start, file) = self.files.range(..=address).next_back()?;
         (address < file.end).then_some((*start, file))

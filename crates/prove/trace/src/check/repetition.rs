@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_shares_by_position_only_gets_more_runs() {
+    fn a_test_that_shares_only_by_position_gets_more_runs() {
         assert_eq!(made(&[const { "?" }; 9].map(|name| run(&[name]))), 6);
         assert_eq!(made(&[run(&["?"]), run(&[])]), 2);
         assert_eq!(made(&[run(&["a"]), run(&["?"])]), 2, "the runs have no shared datum in common");

@@ -179,8 +179,8 @@ impl<'a> GuestSession<'a> {
         Ok(())
     }
 
-    /// Adds a run. If the guest pauses after it, tells the guest whether to run the test again, and
-    /// resumes it.
+    /// Adds a run. If the guest pauses after this run, tells the guest whether to run the test again,
+    /// and resumes the guest.
     fn add_run(&mut self, mut result: TestResult) -> Result<(), CheckError> {
         if let Some(resolver) = &mut self.resolver {
             resolver.resolve(&mut result);

@@ -67,7 +67,7 @@ pub fn cost(
 }
 
 /// Runs experiments in one guest, and removes each completed one from the request. If `report`
-/// returns `Break`, removes all.
+/// returns `Break`, removes all experiments.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,

@@ -12,7 +12,7 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// Maximum size of a description in bytes. In today's kernels, it has 5 MiB.
+/// Maximum size of a description in bytes. The descriptions of today's kernels take 5 MiB.
 pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Maximum length of a chain of typedefs and qualifiers; a longer chain must be a cycle.
 const MAX_CHAIN: usize = 32;

@@ -7,10 +7,10 @@ use crate::ram::Ram;
 /// Where the kernel's image is mapped. Because the kernel is started without address randomisation,
 /// the offset of an address from here is its physical address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
-/// The modules' area follows that of the image, which has 1 GiB (KERNEL_IMAGE_SIZE).
+/// The area of modules follows the area of the image, whose size is 1 GiB (KERNEL_IMAGE_SIZE).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
-/// The area of the CPUs' descriptor tables and entry stacks, which has half a TiB.
+/// The area of the CPUs' descriptor tables and entry stacks, whose size is half a TiB.
 const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
 const ENTRY_AREA_BYTES: u64 = 1 << 39;
 const END_OF_USER: u64 = 1 << 47;

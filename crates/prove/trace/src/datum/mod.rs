@@ -59,7 +59,7 @@ impl Datum {
     /// Data that are written, next to other data that are touched.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         match fields.len() {
-            // All elements of an array have the same name, so it is the name of both sides.
+            // All elements of an array have the same name, so this name appears twice.
             1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
             _ => Datum { fields, beside },
         }

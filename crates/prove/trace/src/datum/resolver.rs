@@ -198,8 +198,8 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // The use of any other page may have changed since the access, so the use does not select the
-        // union's alternative.
+        // The use of any other page may have changed since the access, so the choice of the union's
+        // alternative does not depend on it.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

@@ -27,9 +27,11 @@ pub(super) struct Types {
     pub(super) statics: Statics,
     /// Pages and objects of general caches, as found by the last search.
     known: HashMap<u64, Known>,
-    /// The objects that code has touched, which identify objects that have since been freed.
+    /// What objects code has touched, by cache and code address. Identifies objects that have since
+    /// been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
-    /// The pages that code has touched, which identify pages that have since been freed.
+    /// The use of the pages that code has touched, by code address. Names pages that have since been
+    /// freed.
     pub(super) pages_of_code: CodeHistory<u64, String>,
     /// The keys of the searches that have been made: cache, offset in an object, code.
     searched: HashSet<(u64, u64, Vec<u64>)>,

@@ -219,7 +219,7 @@ impl fmt::Display for Shard {
 
 /// The error for a text that is not a shard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a shard is written I/N with I from 1 to N, such as 2/4, and N at most {MAX_SHARDS}")]
+#[error("write a shard as I/N, such as 2/4, with I from 1 to N and N at most {MAX_SHARDS}")]
 pub struct ShardError;
 
 impl FromStr for Shard {

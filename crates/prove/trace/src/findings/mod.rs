@@ -16,9 +16,9 @@
 //! ```
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
-//! system call, so that a killed knee loses at most the test in progress. If the machine crashes in
-//! the middle of a line, that line is removed when the record is resumed. A record is one of `n`
-//! shards; the shards of a check are read as one record.
+//! system call, so that a killed knee loses at most the test in progress. If the machine crashes
+//! while a line is written, the partial line is removed when the record is resumed. A record is one
+//! of `n` shards; the shards of a check are read as one record.
 //!
 //! # Which conflicts a test has
 //!

@@ -25,7 +25,7 @@ pub struct Ranking {
     pub tests: usize,
     /// The number of conflict-free tests.
     pub free: usize,
-    /// The number of tests that share the same data in every run. The ranking ignores other tests.
+    /// The number of tests that share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
     /// The data that these tests share. Those that would free the most tests if fixed alone are first,
     /// then those that the most tests share.

@@ -15,7 +15,7 @@ const MAX_CALLERS: usize = 6;
 /// Code that all system calls execute, so that it does not identify any of them.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
-/// Prefix of the names of functions that call the library of a program.
+/// Prefix of the names of knee-bind's functions, which make the calls of a test.
 const BINDING_CODE: &str = "knee_bind::";
 
 /// A cache line that several calls accessed and at least one wrote.

@@ -14,9 +14,9 @@ pub struct Counts {
     pub tests: usize,
     /// Conflict-free tests.
     pub free: usize,
-    /// Tests that share the same data in every run.
+    /// Tests that share a datum in every run.
     pub conflict: usize,
-    /// Tests that share something only in some runs.
+    /// Tests that share something in some runs, but no datum in every run.
     pub sometimes: usize,
     /// Tests whose observation was disturbed.
     pub disturbed: usize,

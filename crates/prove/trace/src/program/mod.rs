@@ -37,7 +37,7 @@ use crate::symbols::ProgramNames;
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Checks whether this machine's user-mode QEMU can trace programs. Remembers that it can.
+/// Checks whether this machine's user-mode QEMU can trace programs. A success is cached.
 ///
 /// # Errors
 /// User-mode QEMU is not installed ([`GuestError::NoQemu`]) or does not support plugins

@@ -126,7 +126,7 @@ fn described(resolver: &mut Resolver, physical: u64, byte: u64) -> String {
 }
 
 #[test]
-fn the_struct_page_of_a_slab_is_named_by_struct_slab_and_the_cache() {
+fn the_struct_page_of_a_slab_is_named_after_struct_slab_and_the_cache() {
     assert_eq!(described(&mut resolver(), FILES, 24), "slab.slab_cache (filp)");
     assert_eq!(described(&mut resolver(), SMALL, 24), "slab.slab_cache (kmalloc-192)");
 }
