@@ -54,7 +54,7 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// What code touches. If this is `seen`, records and returns it. Otherwise, returns what the code
+    /// What code touches. Records and returns `seen`, if it is known. Otherwise, returns what the code
     /// has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {

@@ -96,7 +96,7 @@ impl Resolver {
 
     /// Whether a line is shared only because of the addresses of objects: calls touch different
     /// bytes, and the distance between objects of the slab cache is not a multiple of the line size,
-    /// so that different fields share a line in each object.
+    /// so that the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));

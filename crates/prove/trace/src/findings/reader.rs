@@ -28,7 +28,7 @@ pub fn is_record(path: &Path) -> bool {
 impl Findings {
     /// Reads the record in a directory.
     ///
-    /// Leaves out a last line without a newline: knee was killed while it wrote the line.
+    /// Leaves out a last line without a newline, which was not completely written.
     ///
     /// # Errors
     /// If there is no record, or its content does not match the schema.
