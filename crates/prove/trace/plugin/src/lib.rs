@@ -67,7 +67,7 @@
 //! | passes the number of the executing CPU (before 10.0) or can read its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
 //! | translates code again if the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, since their code also runs outside of windows first |
 //! | keeps the memory callback of a block's last instruction set after the block, or clears it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
-//! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts` |
+//! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |
 //! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
 //!
 //! # Limits

@@ -1,4 +1,4 @@
-//! Runs a batch of tests, in one guest after the other.
+//! Runs a batch of tests, in one guest after another.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -52,7 +52,8 @@ pub(super) fn run_batch(
             continue;
         }
         false_starts = 0;
-        // Reports of tests that were done before the last one may have been lost with the guest.
+        // Earlier tests than the last one that has begun may be complete, but their reports were lost
+        // with the guest.
         let rest = jobs.split_off(begun.clamp(completed + 1, jobs.len()));
         for lost in jobs.drain(completed..) {
             let checked = Checked::unobserved(lost.test.id, Err(end.clone()));

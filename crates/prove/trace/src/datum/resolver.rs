@@ -14,12 +14,13 @@ use super::types::{Named, Types, whole, with};
 use crate::ram::Ram;
 use crate::record::{Conflict, TestResult};
 
-/// Maximum number of fields in the name of a line; further ones are left out.
+/// Maximum number of fields in the name of a line; further fields are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of unknown type with more bytes is a table, in which an offset means nothing.
+/// A static variable of unknown type that has more bytes than this counts as a table, in which an
+/// offset means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that only write page-table entries. The call that they are part of often frees the
-/// page tables, together with the memory that these map.
+/// Functions that only write page-table entries. The call that executes them often frees the page
+/// tables too, together with the memory that the tables map.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
@@ -34,8 +35,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver for a guest with this memory whose kernel has started; `kallsyms` is the text of
-    /// its `/proc/kallsyms` as root sees it.
+    /// A resolver for the guest with this memory, whose kernel must have started. `kallsyms` is the
+    /// text of the guest's `/proc/kallsyms` as root sees it.
     pub fn new(ram: Ram, kallsyms: &str) -> Resolver {
         let symbols = Symbols::parse(kallsyms);
         let memory = Memory::new(ram, &symbols);
@@ -60,8 +61,8 @@ impl Resolver {
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// The descriptions that the kernel lacks, without which some data have no name or a less
-    /// precise one.
+    /// The descriptions that are missing from the kernel. Without them, some data have no name or a
+    /// less precise one.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -94,8 +95,8 @@ impl Resolver {
     }
 
     /// Whether a line is shared only because of the addresses of objects: calls touch different
-    /// bytes, and the distance between objects of this cache is not a multiple of a line, so that
-    /// different fields share a line in each object.
+    /// bytes, and the distance between objects of the slab cache is not a multiple of the line size,
+    /// so that the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -197,7 +198,8 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // The use of other pages may have changed since the access, so it selects no alternative.
+        // The use of any other page may have changed since the access, so the choice of the union's
+        // alternative does not depend on it.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

@@ -20,7 +20,7 @@ pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     }
 }
 
-/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for others.
+/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for other roles and types.
 pub(crate) fn of(memory: &Memory, btf: &Btf, object: u64, of: TypeId) -> Option<&'static str> {
     let at = |address: u64, path| address.checked_add(btf.offset(path)?);
     let inode = match btf.name(of) {

@@ -2,8 +2,8 @@
 //!
 //! A fetched QEMU is a directory with files of a suite's package qemu-system-x86 and of all
 //! packages that it depends on, including the C library, because this machine may have incompatible
-//! versions. The directory is named by suite and version: `trixie_10.0.13+ds-0+deb13u1`. Of 250 MB,
-//! only the 90 MB that starting a guest needs are kept.
+//! versions. The directory is named by suite and version: `trixie_10.0.13+ds-0+deb13u1`. Only the
+//! files that a guest needs are kept: 90 MB of 250 MB.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use super::root::is_needed;
 use crate::apt::{Apt, Package, cache, locked};
 use crate::package::{PackageError, unpack};
 
-/// The suites, each with the suites from which apt takes the dependencies.
+/// The suites, each with the suites from which apt takes its dependencies.
 const SUITES: [(&str, &[&str]); 4] = [
     ("bookworm", &["bookworm"]),
     ("bookworm-backports", &["bookworm", "bookworm-backports"]),
@@ -25,7 +25,7 @@ const PACKAGE: &str = "qemu-system-x86";
 /// Directory for downloading and unpacking, before the result is renamed to its final path.
 const PARTIAL: &str = "partial";
 
-/// The QEMUs that can be fetched, and the fetched ones.
+/// The QEMUs that can be fetched, and those that have been fetched.
 #[derive(Clone, Debug)]
 pub struct Emulators {
     dir: PathBuf,
@@ -91,7 +91,7 @@ impl Emulators {
     /// Fetches and unpacks a package with its dependencies.
     fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
         let partial = self.dir.join(PARTIAL);
-        // A knee that was killed may have left this directory.
+        // A knee process that was killed may have left this directory behind.
         remove(&partial)?;
         let unpacked = download(package, &partial);
         let unpacked = unpacked
