@@ -1,6 +1,6 @@
-//! State of each thread of the process, from its first use until the thread exits.
+//! Per-thread state, which exists from its first use until the thread exits.
 
-/// A thread's registration. A thread has one at a time, and other threads must not use its copies.
+/// A thread's registration. A thread has at most one, and other threads must not use copies of it.
 pub(crate) trait Part: Copy {
     /// Registers the calling thread.
     fn register() -> Self;
@@ -9,11 +9,12 @@ pub(crate) trait Part: Copy {
     fn before_exit(self) {}
 
     /// Unregisters the calling thread, which is exiting. Returns false if a leaked value or a later
-    /// destructor still needs the registration: then the thread keeps it forever.
+    /// destructor still needs the registration; in that case the thread keeps it forever.
     fn unregister(self) -> bool;
 }
 
-/// Calls `with` with the registration. A thread that has unregistered registers for this call only.
+/// Calls `with` with the registration. If the thread has already unregistered, it registers again for this
+/// call only.
 #[inline]
 pub(crate) fn with<T: Part, R>(part: Option<T>, with: impl FnOnce(T) -> R) -> R {
     match part {
@@ -30,11 +31,12 @@ fn with_temporary<T: Part, R>(with: impl FnOnce(T) -> R) -> R {
     result
 }
 
-/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. Used once in a module.
+/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. A module can use it only
+/// once.
 macro_rules! per_thread {
     ($Part:ty $(, in_child: $forked:path)?) => {
         ::std::thread_local! {
-            // No destructor, so that an access needs no check.
+            // It has no destructor, so an access need not check whether the value is still there.
             static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
             static EXIT: Exit = const { Exit };
         }
@@ -44,9 +46,9 @@ macro_rules! per_thread {
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // Destructors that run here may use the registration …
+                // Destructors that `before_exit` runs may use the registration …
                 registered().into_iter().for_each($crate::per_thread::Part::before_exit);
-                // … and those that run here must not find it while it is being removed.
+                // … and destructors that `unregister` runs must not find it while it is being removed.
                 if let Some(part) = PART.take()
                     && !$crate::per_thread::Part::unregister(part)
                 {
