@@ -11,7 +11,7 @@
 //! | [`hazard`] | hazard pointers: one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | reference counts without a shared line |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | delayed invalidation: a wait for the sections that have marked an object, and for no others |
+//! | [`invalidation`] | delayed invalidation: a wait for only those sections that have marked an object |
 //! | [`lock`] | a mutex whose waiters lend their priority to the owner |
 //! | [`Platform`], [`System`] | the asymmetric fence that most of these modules use |
 //!

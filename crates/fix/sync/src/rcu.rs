@@ -93,8 +93,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
         epoch::reclaim_if_due();
     }
 
-    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value in
-    /// the meantime, calls `with` again.
+    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value
+    /// in the meantime, calls `with` again.
     pub fn update(&self, with: impl FnMut(&T) -> T) {
         self.update_in(with, &epoch::pin());
         epoch::reclaim_if_due();
@@ -135,8 +135,8 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
         unsafe { old.unwrap_unchecked() }
     }
 
-    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value in
-    /// the meantime, calls `with` again.
+    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value
+    /// in the meantime, calls `with` again.
     ///
     /// # Panics
     /// If the guard belongs to another domain.
@@ -325,7 +325,7 @@ mod modelled {
     }
 
     #[test]
-    fn a_reader_sees_a_value_as_published_and_not_its_drop() {
+    fn a_reader_sees_the_published_value_and_never_its_drop() {
         check(2, || {
             let rcu = rcu();
             let reader = thread::spawn({

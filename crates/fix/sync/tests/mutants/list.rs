@@ -56,9 +56,9 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_note", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
     ("epoch_seen", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
 
-    ("epoch_note_any", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
+    ("epoch_note_any", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_stall", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_thread", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
 
     ("epoch_drained", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
 
@@ -117,8 +117,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_is_zero", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
     ("percpu_put", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
 
-    ("epoch_load", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
-    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
+    ("epoch_load", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
+    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
 
     ("rcu_update", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
     ("rcu_update_again", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
