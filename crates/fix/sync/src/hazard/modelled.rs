@@ -1,4 +1,4 @@
-//! Models of a reader, of threads that replace what it reads, and of barriers.
+//! Models of a reader, of threads that replace the object that it reads, and of barriers.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ unsafe fn free(pointer: *mut ()) {
 struct Shared {
     domain: Domain<Model>,
     source: AtomicPtr<Object>,
-    /// The first object of `source` was retired.
+    /// Whether the first object of `source` has been retired.
     is_retired: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ fn replace(shared: &Shared, new: *mut Object) {
 fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     let old = shared.source.swap(new, AcqRel);
     if !old.is_null() {
-        // SAFETY: the exchange took it out, and `free` may be called by any thread.
+        // SAFETY: the exchange removed `old`, and any thread may call `free`.
         unsafe { handle.retire_with(old.cast(), free) };
     }
 }
@@ -141,7 +141,7 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
             let shared = Arc::clone(&shared);
             move || {
                 let old = shared.source.swap(ptr::null_mut(), AcqRel);
-                // SAFETY: it is not freed, and loom panics on a concurrent access.
+                // SAFETY: the object is not freed, and loom panics on a concurrent access.
                 unsafe { &*old }.with(|value| unsafe { *value += 1 });
                 let handle = shared.domain.register();
                 // SAFETY: as in `replace`.
@@ -170,7 +170,7 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
                 retire(&shared, &handle, ptr::null_mut());
                 shared.is_retired.store(true, Release);
                 handle.reclaim();
-                // The handle is not dropped, as its destructor would reclaim again.
+                // The handle is not dropped, because its destructor would reclaim again.
                 mem::forget(handle);
             }
         });

@@ -79,7 +79,7 @@ fn one_marks(marks: &'static [bool]) {
 }
 
 #[test]
-fn a_wait_covers_a_section_that_has_marked() {
+fn a_wait_covers_a_section_that_has_marked_the_page() {
     one_marks(&[true]);
 }
 
@@ -94,7 +94,7 @@ fn a_wait_covers_the_sections_of_two_slots() {
     check(3, both_mark);
 }
 
-/// This thread and another run a section each, and this thread waits for both.
+/// This thread and another each run a section, and this thread waits for both sections.
 fn both_mark() {
     let place = place();
     let marker = {

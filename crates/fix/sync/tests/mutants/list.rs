@@ -186,8 +186,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hazard_adopts_none", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
     ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
-    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
-    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
+    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
+    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
 
     ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
     ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
