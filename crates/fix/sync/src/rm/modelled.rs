@@ -143,7 +143,7 @@ fn a_writer_excludes_a_reader_that_registers() {
 }
 
 #[test]
-fn a_reader_locks_twice_while_a_writer_locks_twice() {
+fn two_reads_of_a_thread_see_two_writes_in_order() {
     check(3, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| {
