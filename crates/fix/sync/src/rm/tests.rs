@@ -82,8 +82,8 @@ fn a_reader_may_read_again_while_a_writer_waits() {
         let first = lock.read();
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
-            // When new readers no longer get the underlying lock, the writer is waiting. SAFETY:
-            // every lock taken here is released here.
+            // When new readers no longer get the underlying lock, the writer is waiting.
+            // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
                 // SAFETY: every lock taken here is released here.
