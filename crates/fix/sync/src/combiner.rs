@@ -42,8 +42,8 @@ impl Combiner {
     pub(crate) fn barrier(&self, platform: &impl Platform, execute: impl Fn()) {
         // This fence orders the caller's stores before any barrier that another thread executes for the
         // caller. The other thread increments `begun` and then executes the barrier. If the load of `begun`
-        // below misses the increment, this fence came before the barrier. So neither the increment nor the
-        // load needs an order of its own.
+        // below misses the increment, this fence came before the barrier. So both the increment and the
+        // load may be Relaxed.
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }
@@ -192,7 +192,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
+    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -202,7 +202,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
+    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
         check(super::callers::call::<5>);
     }
 }

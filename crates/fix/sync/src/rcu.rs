@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn from_get_mut_and_debug_use_the_current_value() {
+    fn conversions_and_debug_output_use_the_current_value() {
         let mut value = Rcu::<Vec<u32>>::default();
         value.get_mut().push(1);
         assert_eq!(format!("{value:?}"), "Rcu([1])");

@@ -50,7 +50,7 @@ impl<'d, P: Platform> QsbrHandle<'d, P> {
                 self.0.enter();
             }
         }
-        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        // SAFETY: `new` or `Return` has entered the section, and no call has ended it since.
         unsafe { self.handle.exit() };
         let _return = Return(&self.handle);
         with()
@@ -73,7 +73,7 @@ unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
 
 impl<P: Platform> Drop for QsbrHandle<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        // SAFETY: `new` or `Return` has entered the section, and no call has ended it since.
         unsafe { self.handle.exit() };
     }
 }

@@ -14,7 +14,7 @@
 //! object that a shared pointer points to, a reader stores the pointer in a slot and loads the shared
 //! pointer again. If the shared pointer has not changed, the object had not yet been retired when its
 //! pointer was stored in the slot. A writer that has unlinked an object *retires* it to its own list. When
-//! the list is long enough, the writer scans all slots and frees the objects that are in none of them.
+//! the list is long enough, the writer scans all slots and frees the objects that are in no slot.
 //!
 //! ```text
 //! reader                           writer

@@ -99,7 +99,7 @@ pub fn reclaim() {
 /// unless a guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics
-/// If the destructor of a retired object calls it, because the destructor would wait for itself.
+/// If the destructor of a retired object calls this function, because the destructor would wait for itself.
 pub fn barrier() {
     // SAFETY: as in `with_handle`.
     let is_calling =

@@ -87,8 +87,8 @@ impl Slot {
         }
     }
 
-    // All stores are Release, not only the store in `finish`. If a section has ended, a waiter may load any
-    // value that the thread has stored in the slot since then, and must also see what the section did.
+    // All stores are Release, not only the store in `finish`. A waiter may learn that a section has ended
+    // from any later store of the thread to the slot, and must then see what the section did.
 
     /// Begins a section.
     ///

@@ -4,7 +4,7 @@
 //! is, the reader has the lock, and has written no cache line that other threads write or often read. A
 //! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
 //! Readers of a shut lock take the underlying lock, and one of them opens the lock again after a while. So
-//! a lock that is written all the time costs the underlying lock and one load.
+//! a lock that is written all the time costs as much as the underlying lock and one load.
 //!
 //! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
 //! freed, and another lock may be created at its address.

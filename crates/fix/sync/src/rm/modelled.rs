@@ -222,7 +222,7 @@ fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read(
 }
 
 #[test]
-fn a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read() {
+fn a_writer_that_finds_the_below_flag_in_a_slot_sees_the_end_of_the_previous_read() {
     check(3, || {
         let (first, second) = (Place::new(), Place::new());
         let slots = first.slots();

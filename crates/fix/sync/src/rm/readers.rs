@@ -125,7 +125,7 @@ impl Drop for Reader<'_> {
 /// * As long as the calling thread holds a lock that it took with a reader, `with_reader` passes that
 ///   reader.
 /// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for
-///   them, and their heavy fence reaches all threads that may read.
+///   these platforms, whose heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
     /// The platform of the threads.
     type Platform: Platform;
