@@ -131,8 +131,8 @@ impl<T> Biased<T> {
     }
 
     /// Requests the lock without waiting for its owner, so that one fence serves many locks: request them
-    /// all, execute `heavy` once, then lock each. From the request until the release of the lock, an owner
-    /// that wants it waits. Threads that request several locks must all request them in the same order.
+    /// all, execute `heavy` once, then lock each. From the request until the release, the owner cannot take
+    /// the lock. Threads that request several locks must all request them in the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
         // Relaxed: next the caller executes `heavy`, a full fence, which acquires what the last holder did.
         // An owner that sees this store does nothing but wait.

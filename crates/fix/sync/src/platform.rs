@@ -51,7 +51,7 @@ pub unsafe trait Platform: Sync {
     fn relax(&self, round: u32);
 
     /// Waits while `condition` is true. Most of these waits are short: they end when another thread
-    /// releases a lock or has flushed a cache.
+    /// releases a lock or flushes a cache.
     ///
     /// The default calls [`relax`](Platform::relax) between two calls of `condition`. A platform whose
     /// threads have other duties while they wait, as a CPU must handle interrupts, overrides this function.

@@ -94,8 +94,8 @@ pub fn pin() -> Guard<'static, System> {
 /// nothing; for that, call [`reclaim`] or [`barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], because it would wait for itself. A [`Section`] is not detected: if
-/// this thread holds one, the call waits forever.
+/// If this thread holds a [`Guard`], because the call would wait for that guard. A [`Section`] is not
+/// detected: if this thread holds one, the call waits forever.
 pub fn synchronize() {
     match registered() {
         Some(member) => member.with(Handle::synchronize),

@@ -142,7 +142,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
 }
 
 /// A barrier returns after a deferred call, even while another thread runs `other`.
-fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
+fn a_barrier_returns_after_a_call_during(other: fn(&World)) {
     check_symmetric(2, move || {
         let world = world();
         let handle = world.domain.register();
@@ -164,14 +164,14 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
 
 #[test]
 fn a_barrier_acquires_what_the_calls_did() {
-    a_barrier_returns_after_a_call_beside(|world| {
+    a_barrier_returns_after_a_call_during(|world| {
         world.domain.register().reclaim();
     });
 }
 
 #[test]
 fn a_barrier_waits_for_the_calls_of_the_previous_barrier() {
-    a_barrier_returns_after_a_call_beside(|world| world.domain.barrier());
+    a_barrier_returns_after_a_call_during(|world| world.domain.barrier());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
         NonNull::from(Box::leak(Box::new(Entry::new())))
     }
     unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: it was made by `Box::leak`, and is called once.
+        // SAFETY: the entry came from `Box::leak`, and `free` is called once.
         drop(unsafe { Box::from_raw(entry.as_ptr()) });
     }
     check(2, || {
@@ -207,8 +207,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // Not loom's `Arc`: the deferred call has a reference as well, which may still exist at the end of
-        // the model.
+        // This is not loom's `Arc`, because the deferred call has a reference that may still exist at the
+        // end of the model.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();

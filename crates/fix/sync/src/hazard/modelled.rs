@@ -185,7 +185,7 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
 }
 
 /// A barrier frees an object that an unregistered thread has left, even while another thread runs `other`.
-fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
+fn a_barrier_frees_an_orphan_during(other: fn(&Shared)) {
     check_symmetric(2, move || {
         let shared = shared();
         let handle = shared.domain.register();
@@ -207,12 +207,12 @@ fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_an_adopting_thread() {
-    a_barrier_frees_an_orphan_beside(|shared| shared.domain.register().reclaim());
+    a_barrier_frees_an_orphan_during(|shared| shared.domain.register().reclaim());
 }
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_the_previous_barrier() {
-    a_barrier_frees_an_orphan_beside(|shared| shared.domain.barrier());
+    a_barrier_frees_an_orphan_during(|shared| shared.domain.barrier());
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Drop for Counted {
 }
 
 fn protect<'d>(handle: &Handle<'d>, source: &AtomicPtr<Counted>) -> Option<Guard<'d, Counted>> {
-    // SAFETY: a source of these tests points to a live object or is null, and only `replace` removes objects.
+    // SAFETY: in these tests, a source is null or points to a live object, and only `replace` removes
+    // objects.
     unsafe { handle.protect(source) }
 }
 

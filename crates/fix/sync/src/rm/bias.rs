@@ -322,7 +322,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// The thread has the lock.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller guarantees that the thread has the lock, and a writer has the underlying
+        // SAFETY: the caller guarantees that the thread has the lock as a writer, so it has the underlying
         // lock.
         unsafe { self.below.unlock_exclusive() };
     }
