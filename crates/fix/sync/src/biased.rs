@@ -46,8 +46,8 @@ impl<T> Biased<T> {
     /// Uses the value as the owner.
     ///
     /// # Safety
-    /// At most one thread at a time is the owner, and each owner has acquired what the previous owner did.
-    /// `with` does not use this lock.
+    /// At most one thread at a time is the owner, and each owner sees what the previous owner did. `with`
+    /// does not use this lock.
     #[inline]
     pub(crate) unsafe fn lock_owner<R>(
         &self,
@@ -93,8 +93,8 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Frees the lock in the child of a fork, where its other users are missing. If one of them had or had
-    /// requested the lock, the value may be in any state; it is then leaked and replaced by `new`.
+    /// Frees the lock in the child of a fork, where its other users are missing. If another thread had the
+    /// lock or had requested it, the value may be in any state; it is then leaked and replaced by `new`.
     ///
     /// # Safety
     /// The calling thread is the only one, and does not have the lock.

@@ -37,7 +37,7 @@ impl Combiner {
         }
     }
 
-    /// Returns when an `execute` that began after the call, on any thread, has ended. `execute` must make
+    /// Returns when some thread has finished an `execute` that began after the call. `execute` must make
     /// each thread execute a full fence.
     pub(crate) fn barrier(&self, platform: &impl Platform, execute: impl Fn()) {
         // This fence orders the caller's stores before any barrier that another thread executes for the
@@ -47,8 +47,7 @@ impl Combiner {
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }
-        // The barrier that `begun` counted last may have begun before the call, so the caller needs the
-        // next one.
+        // Barrier `begun` may have begun before the call, so the caller needs the next one.
         let wanted = self.begun.load(Relaxed) + u64::from(!is_mutant!("joins_late"));
         let mut round = 0;
         // Acquire: the caller's next accesses come after the barrier that was executed for it.
@@ -89,7 +88,7 @@ mod tests {
     const CALLERS: usize = 4;
 
     /// Starts the callers while a first barrier runs, and returns the number of executed barriers: 2 if the
-    /// callers share one.
+    /// callers share one barrier.
     fn barriers_of_a_crowd() -> usize {
         let (combiner, executed, arrived) =
             (Combiner::new(), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -120,7 +119,7 @@ mod tests {
             assert!((2..=1 + CALLERS).contains(&executed), "{executed} barriers");
             executed == 2
         });
-        assert!(is_shared, "the {CALLERS} callers shared one barrier in no round");
+        assert!(is_shared, "in no round did the {CALLERS} callers share one barrier");
     }
 }
 

@@ -41,8 +41,8 @@
 //! # How it is tested
 //! loom explores the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules of more
 //! threads (`scheduled.rs`), and Miri runs the unit tests with many seeds. A torture test runs on real
-//! CPUs, as no tool models membarrier(2). Each mutant in `tests/mutants` breaks the crate on purpose and
-//! must make a test fail.
+//! CPUs, because no tool models membarrier(2). Each mutant in `tests/mutants` breaks the crate on purpose
+//! and must make a test fail.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -39,7 +39,7 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   defer, reclaim, register, lock or count.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has no asymmetric fence or because its
-    /// user wants no other CPU to be interrupted.
+    /// user does not want other CPUs to be interrupted.
     fn is_symmetric(&self) -> bool;
 
     /// The fence of threads that reclaim or wait. They execute it rarely, and it may cost an interrupt on
@@ -47,14 +47,14 @@ pub unsafe trait Platform: Sync {
     fn heavy(&self);
 
     /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later
-    /// ones.
+    /// rounds.
     fn relax(&self, round: u32);
 
     /// Waits while `condition` is true. Most of these waits are short: they end when another thread
     /// releases a lock or flushes a cache.
     ///
-    /// The default calls [`relax`](Platform::relax) between two calls of `condition`. A platform whose
-    /// threads have other duties while they wait, as a CPU must handle interrupts, overrides this function.
+    /// The default calls [`relax`](Platform::relax) between two calls of `condition`. If waiting threads
+    /// have other duties (a CPU must handle interrupts, for example), the platform overrides this function.
     fn wait_while(&self, mut condition: impl FnMut() -> bool) {
         let mut round = 0;
         while condition() {

@@ -170,12 +170,11 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
 impl<T, D> Rcu<T, D> {
     /// The value. No reader can hold it during the exclusive borrow.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: `value` is never null and owned. References from `load` borrow `self`, so there are
-        // none.
+        // SAFETY: `value` is owned and never null. References from `load` borrow `self`, so there are none.
         unsafe { &mut *self.value.load(Relaxed) }
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: the pointer came from a `Box`, and `drop` does not run. References from `load` borrow

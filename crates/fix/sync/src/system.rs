@@ -26,7 +26,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 /// The operating system of this process.
 ///
 /// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each
-/// CPU that runs a thread of the process. It takes some microseconds, or ten and more in a virtual machine.
+/// CPU that runs a thread of the process. It takes some microseconds, or ten or more in a virtual machine.
 /// On other systems, and where a seccomp filter forbids the call, both sides execute a full fence. The same
 /// holds in builds for Miri, ThreadSanitizer and loom, which do not model membarrier, and in builds with
 /// `--cfg strict_fences`.

@@ -67,7 +67,7 @@ unsafe fn call_all(entry: NonNull<Entry>) {
     spare::give(bag);
 }
 
-/// The calls that are still to be made. If a call panics, dropping this value makes the rest.
+/// The calls that are still to be made. If a call panics, dropping this value makes the remaining calls.
 struct Rest<'a> {
     bag: &'a mut Bag,
     made: usize,

@@ -134,7 +134,7 @@ impl<P: Platform> Domain<P> {
     /// Waits until all sections that began before the call have ended: `epoch_wait`, `synchronize_rcu`.
     ///
     /// In a process, the caller sleeps during a long wait ([`Platform::sleep_while`]). Readers do not wake
-    /// it up, so it may return late: by a quarter of the wait, and at most by 10 ms.
+    /// it up, so it may return late: by up to a quarter of the wait, but at most 10 ms.
     ///
     /// A caller that is in a section itself waits forever.
     /// [`Handle::synchronize`](super::Handle::synchronize) and [`synchronize`](super::synchronize) panic
@@ -194,9 +194,9 @@ impl<P: Platform> Domain<P> {
     /// the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case, the
     /// reader's loads come after the fence as well and see what was unlinked before it, so the reader holds
     /// no object with a tag below `fenced`. A reader that loaded the global epoch long ago and stores it
-    /// only now may have an epoch below the safe epoch. The safe epoch does not move back for it: by the
-    /// second case the reader holds no object with a tag below the safe epoch, and no object that is sealed
-    /// from now on has such a tag.
+    /// only now may have an epoch below the safe epoch. For such a reader, the safe epoch does not move
+    /// back: by the second case, the reader holds no object with a tag below the safe epoch, and no object
+    /// that is sealed from now on has such a tag.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -263,8 +263,8 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// If a scan is due, or `is_urgent`, scans and frees the ready objects of records without an owner.
-    /// Returns whether it has scanned. The caller owns `record`.
+    /// If a scan is due or `is_urgent` is true, scans and frees the ready objects of records without an
+    /// owner. Returns whether it has scanned. The caller owns `record`.
     fn scan_if_due(&self, record: &Record, is_urgent: bool) -> bool {
         let before = self.platform.now();
         let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
@@ -312,8 +312,8 @@ impl<P: Platform> Domain<P> {
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
         for record in self.records.values() {
-            // SAFETY: this is the only thread. It was not inside the lock of its garbage, as nothing
-            // under that lock calls fork(2). A signal handler that calls _Fork(3) does not run this
+            // SAFETY: this is the only thread. It did not have the lock of its garbage, because no code
+            // that has this lock calls fork(2). A signal handler that calls _Fork(3) does not run this
             // function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
@@ -321,8 +321,8 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // This thread has forked in a call of a record that it had adopted. It releases that record
-                // when the call returns.
+                // This thread had adopted the record and has forked within one of the record's calls. The
+                // thread releases the record when the call returns.
                 continue;
             }
             watch.calls.end();
@@ -416,7 +416,7 @@ impl<P: Platform> Domain<P> {
         let _draining = Draining(drain);
         let all = self.take_all();
         drain.weight.store(all.weight as u64, Relaxed);
-        // All these objects were unlinked before the epoch that this cookie stands for.
+        // All these objects were unlinked before the epoch of the cookie.
         self.wait(self.cookie());
         // SAFETY: every section that may have found one of these objects has ended.
         unsafe { all.call() };

@@ -28,7 +28,7 @@ pub struct Entry {
 pub(crate) type Call = unsafe fn(NonNull<Entry>);
 
 impl Entry {
-    /// An entry that does not wait yet.
+    /// An entry that is not waiting for a grace period.
     pub const fn new() -> Entry {
         Entry { next: ptr::null_mut(), tag: 0, weight: 1, call: None }
     }

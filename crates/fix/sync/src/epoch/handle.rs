@@ -129,7 +129,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// # Safety
     /// Must be called once for each [`enter`](Handle::enter).
     pub(super) unsafe fn exit(&self) {
-        // SAFETY: the handle's thread owns the record, and the caller guarantees that it has entered.
+        // SAFETY: the handle's thread owns the record, and the caller guarantees that `enter` was called.
         unsafe { self.record().reader.exit() };
     }
 
@@ -214,8 +214,8 @@ impl<'d, P: Platform> Handle<'d, P> {
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
         self.reclaim();
-        // Other threads free the remaining objects, or the next owner of the record does. A leaked guard
-        // keeps the record forever.
+        // Other threads or the next owner of the record free the remaining objects. A leaked guard keeps
+        // the record forever.
         if !self.record().reader.is_inside() {
             self.node.release();
         }
@@ -236,13 +236,14 @@ impl<P: Platform> Guard<'_, P> {
     /// No section that begins from now on can find the object. Sections that began before may still find
     /// it, even through objects that were unlinked earlier. The object has not been retired before. Until
     /// `call` is called, the object must stay in place, and only these earlier sections may access it. Any
-    /// thread may call `call`, once. `call` must not unwind.
+    /// thread must be allowed to call `call`, once, after that. `call` must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
     }
 
-    /// Drops the `Box` that `pointer` came from when all sections that may have found it have ended.
+    /// When all sections that may have found the object have ended, drops the `Box` that `pointer` came
+    /// from.
     ///
     /// The store that unlinked the object may be `Relaxed`: `retire` orders it.
     ///
@@ -263,9 +264,9 @@ impl<P: Platform> Guard<'_, P> {
     }
 
     /// Stores `new`, or null, in `target` and [retires](Guard::retire) the old value: `rcu_replace_pointer`
-    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. This is for a
-    /// single value. In a list, where the new node links to the old node or to its successors, store the
-    /// link and [retire](Guard::retire) the removed node.
+    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this
+    /// method for a single value. In a list, where the new node links to the old node or to its successors,
+    /// store the link and [retire](Guard::retire) the removed node.
     ///
     /// # Safety
     /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow it only in sections of
@@ -319,7 +320,7 @@ impl<P: Platform> Guard<'_, P> {
 impl<P: Platform> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard is on the thread that owns the record, and has entered once.
+        // SAFETY: the guard is on the thread that owns the record, and `pin_for_long` entered its section.
         unsafe { self.record.reader.exit() };
     }
 }

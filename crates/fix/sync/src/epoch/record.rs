@@ -69,8 +69,8 @@ pub(super) struct Watch {
     pub(super) calls: Calls,
 }
 
-// SAFETY: only the record's one owner uses the cells. It became the owner when it took the node, which
-// acquires what the last owner did before it released the node.
+// SAFETY: only the record's one owner uses the cells. By taking the node it became the owner, and acquired
+// what the last owner did before releasing the node.
 unsafe impl Sync for Record {}
 
 impl Record {

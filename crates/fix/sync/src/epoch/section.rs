@@ -54,14 +54,14 @@ impl<'d, P: Platform> Section<'d, P> {
     /// Ends the section and begins another at once. Because of the exclusive borrow, no reference that was
     /// found before can be used after that.
     pub fn refresh(&mut self) {
-        // SAFETY: the section owns its record, and has entered.
+        // SAFETY: the section owns its record, and `new` entered it.
         unsafe { self.node.value.reader.refresh(self.domain.global_epoch()) };
     }
 }
 
 impl<P: Platform> Drop for Section<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: the section owns its record, and has entered once.
+        // SAFETY: the section owns its record, and `new` entered it.
         unsafe { self.node.value.reader.exit() };
         self.node.release();
     }

@@ -189,8 +189,8 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
             go.send(()).unwrap();
             domain.wait(cookie);
             assert!(left.load(SeqCst));
-            // The waiter may call `synchronize` after the late section has begun, and then waits for it as
-            // well.
+            // The waiter may call `synchronize` after the late section has begun. It then waits for that
+            // section as well.
             drop(late);
             waiter.join().unwrap();
         });
@@ -324,8 +324,8 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // The first sleep is usually long enough for the first barrier to begin to wait before the call
-        // defers more calls, which the second barrier finds. If a sleep is too short, the test checks less.
+        // The first sleep is usually so long that the first barrier begins to wait before the call defers
+        // more calls. The second barrier finds these calls. If a sleep is too short, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -408,7 +408,7 @@ fn objects_of_an_exited_thread_are_freed_by_other_threads() {
 }
 
 #[test]
-fn a_deferred_call_may_defer_more() {
+fn a_deferred_call_may_defer_more_calls() {
     fn chain(length: usize, live: Arc<AtomicUsize>) {
         if length > 0 {
             live.fetch_add(1, Relaxed);
@@ -481,7 +481,7 @@ fn an_entry_within_an_object_is_called_once() {
 }
 
 #[test]
-fn a_found_object_stays_unchanged_while_writers_free() {
+fn a_found_object_stays_unchanged_while_writers_free_objects() {
     const READERS: usize = 2;
     let rounds = if cfg!(miri) { 100 } else { 100_000 };
     both(|domain| {

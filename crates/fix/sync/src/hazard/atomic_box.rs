@@ -14,7 +14,7 @@ use super::{Guard, protect, retire};
 ///
 /// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared
 /// cache line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader
-/// may keep a loaded value for any time; only that value is then freed later.
+/// may keep a loaded value for any length of time; this delays only the freeing of that value.
 ///
 /// Use it for configurations, routes and tables. Put values that must be consistent with each other into
 /// one box. For a value that fits into a machine word, use an atomic.
@@ -25,8 +25,7 @@ pub struct AtomicBox<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> AtomicBox<T> {
     /// All zero-sized objects share one address: a guard of one object would protect all of them.
-    const HAS_SIZE: () =
-        assert!(size_of::<T>() != 0, "an AtomicBox is for values that have a size");
+    const HAS_SIZE: () = assert!(size_of::<T>() != 0, "an AtomicBox cannot hold zero-sized values");
 
     /// A box with a value. `T` must not be zero-sized.
     pub fn new(value: T) -> AtomicBox<T> {
@@ -73,8 +72,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
 
     /// Replaces the value if it is still `current`, which the caller has loaded.
     ///
-    /// The guard keeps `current` from being freed, so no other value can have its address (the ABA
-    /// problem).
+    /// The guard keeps `current` from being freed, so no other value can have its address, and there is no
+    /// ABA problem.
     ///
     /// # Errors
     /// Returns `new` if the box has another value now.

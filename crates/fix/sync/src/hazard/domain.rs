@@ -96,8 +96,8 @@ impl<P: Platform> Domain<P> {
             node.release();
         }
         for node in self.garbage.nodes() {
-            // SAFETY: this is the only thread. It was not inside the lock, as nothing under that lock calls
-            // fork(2).
+            // SAFETY: this is the only thread. It did not have the lock, because no code that has this lock
+            // calls fork(2).
             unsafe { node.value.list.forked(Vec::new()) };
         }
         for node in self.garbage.others(own_garbage) {
@@ -169,12 +169,12 @@ impl<P: Platform> Domain<P> {
 
         impl Drop for Draining<'_> {
             fn drop(&mut self) {
-                // Release: the next barrier sees what the destructors that this barrier called did.
+                // Release: the next barrier sees the effects of the destructors that this barrier called.
                 self.0.store(false, order!(Release, "hazard_drained"));
             }
         }
 
-        // Relaxed: the heavy fence acquires what the destructors that the last barrier called did.
+        // Relaxed: the heavy fence acquires the effects of the destructors that the last barrier called.
         let take = || self.drains.compare_exchange(false, true, Relaxed, Relaxed);
         self.platform.sleep_while(|| take().is_err());
         let _draining = Draining(&self.drains);

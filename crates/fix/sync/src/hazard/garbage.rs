@@ -21,8 +21,8 @@ impl Retired {
     /// The object is unlinked, and no guard protects it.
     pub(super) unsafe fn free(self) {
         // SAFETY: the caller of `retire_with` guarantees that `free` may free this pointer. The caller of
-        // this function guarantees that no guard protects the object, which is unlinked, so no later guard
-        // does either.
+        // this function guarantees that the object is unlinked and that no guard protects it, so no later
+        // guard can protect it.
         unsafe { (self.free)(self.pointer) };
     }
 }

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! # The algorithm
-//! A thread has slots, each of which holds a pointer to an object that no thread may free. To protect the
-//! object that a shared pointer points to, a reader stores the pointer in a slot and loads the shared
-//! pointer again. If the shared pointer has not changed, the object had not yet been retired when its
-//! pointer was stored in the slot. A writer that has unlinked an object *retires* it to its own list. When
-//! the list is long enough, the writer scans all slots and frees the objects that are in no slot.
+//! A thread has slots, each of which can hold a pointer to an object that no thread may then free. To
+//! protect the object that a shared pointer points to, a reader stores the pointer in a slot and loads the
+//! shared pointer again. If the shared pointer has not changed, the object had not yet been retired when
+//! its pointer was stored in the slot. A writer that has unlinked an object *retires* it to its own list.
+//! When the list is long enough, the writer scans all slots and frees the objects that are in no slot.
 //!
 //! ```text
 //! reader                           writer
@@ -25,7 +25,7 @@
 //!     no:  try the new one
 //! ```
 //!
-//! A full fence is needed between a reader's store of the slot and its second load of the pointer, and
+//! A full fence is needed between a reader's store to the slot and its second load of the pointer, and
 //! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light),
 //! which executes no instruction on an asymmetric platform. The writer's half is
 //! [`heavy`](crate::Platform::heavy), which it executes once for a whole list.

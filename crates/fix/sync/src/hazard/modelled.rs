@@ -18,7 +18,7 @@ const FREED: u32 = 0xdead;
 
 /// "Frees" by writing, so that loom detects a concurrent read.
 unsafe fn free(pointer: *mut ()) {
-    // SAFETY: it is an object of the model, which leaks its objects.
+    // SAFETY: `pointer` came from `object`, which leaks its objects.
     unsafe { &*pointer.cast::<Object>() }.with(|value| {
         // SAFETY: loom panics on a concurrent access.
         let before = unsafe { value.replace(FREED) };
@@ -110,7 +110,7 @@ fn a_reused_slot_releases_its_last_object() {
 }
 
 #[test]
-fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
+fn orphans_of_one_thread_are_freed_once_by_another_thread() {
     check(2, || {
         let shared = shared();
         let reader = thread::spawn({
@@ -144,7 +144,7 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
                 // SAFETY: the object is not freed, and loom panics on a concurrent access.
                 unsafe { &*old }.with(|value| unsafe { *value += 1 });
                 let handle = shared.domain.register();
-                // SAFETY: as in `replace`.
+                // SAFETY: as in `retire`.
                 unsafe { handle.retire_with(old.cast(), free) };
             }
         });
@@ -184,7 +184,8 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
     });
 }
 
-/// A barrier frees an object that an unregistered thread has left, even while another thread runs `other`.
+/// A barrier frees an object that an unregistered thread has left behind, even while another thread runs
+/// `other`.
 fn a_barrier_frees_an_orphan_during(other: fn(&Shared)) {
     check_symmetric(2, move || {
         let shared = shared();

@@ -176,7 +176,7 @@ fn threads_read_only_live_objects_and_all_are_freed_at_the_end() {
 }
 
 #[test]
-fn objects_that_a_thread_leaves_are_freed_by_another() {
+fn objects_that_a_thread_leaves_are_freed_by_another_thread() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
@@ -208,7 +208,7 @@ fn a_domain_frees_unadopted_orphans() {
 }
 
 #[test]
-fn a_barrier_frees_the_objects_of_all_threads_except_protected_ones() {
+fn a_barrier_frees_the_objects_of_all_threads_except_protected_objects() {
     let live = Arc::default();
     let domain = Domain::default();
     let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
@@ -224,7 +224,7 @@ fn a_barrier_frees_the_objects_of_all_threads_except_protected_ones() {
 }
 
 #[test]
-fn objects_of_a_thread_whose_guard_was_leaked_are_freed_by_another() {
+fn objects_of_a_thread_that_leaked_a_guard_are_freed_by_another_thread() {
     let live = Arc::default();
     let domain = Domain::default();
     let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
@@ -245,7 +245,7 @@ fn objects_of_a_thread_whose_guard_was_leaked_are_freed_by_another() {
 }
 
 #[test]
-fn a_destructor_may_retire_more() {
+fn a_destructor_may_retire_more_objects() {
     struct Link<'d> {
         next: *mut Link<'d>,
         handle: *const Handle<'d>,

@@ -13,11 +13,11 @@ struct Place {
     stamp: Stamp,
     /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// The sections' later work. loom panics if a thread reads it without having waited.
+    /// What each section does after its mark. loom panics if a thread reads it without having waited.
     flushed: [Guarded<bool>; 2],
 }
 
-// SAFETY: waits guard the cells, and loom checks that.
+// SAFETY: waits order the accesses to the cells, and loom checks that.
 unsafe impl Sync for Place {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Place {}

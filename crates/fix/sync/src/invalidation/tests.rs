@@ -145,7 +145,7 @@ fn a_wait_for_a_stamp_that_moved_waits_for_the_sections_that_marked_it() {
 }
 
 #[test]
-fn a_member_with_a_forgotten_section_begins_no_other() {
+fn a_member_with_a_forgotten_section_cannot_begin_another() {
     let tracker = Tracker::new();
     let mut member = tracker.register();
     mem::forget(member.begin());

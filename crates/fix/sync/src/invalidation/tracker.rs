@@ -8,8 +8,8 @@ use crate::registry::{Node, Registry};
 #[cfg(all(feature = "std", not(loom)))]
 use crate::system::System;
 
-/// The threads that invalidate one thing, such as the TLBs of an address space or a cache. Other threads
-/// wait for sections of these threads.
+/// A set of threads that invalidate the same TLBs or the same cache. Other threads wait for the sections of
+/// these threads.
 pub struct Tracker<P: Platform> {
     platform: P,
     slots: Registry<Slot>,

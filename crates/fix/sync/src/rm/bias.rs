@@ -328,8 +328,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// For a thread that has no slot for a lock: whether it certainly does not have the lock. If it had the
-/// lock, a non-recursive read of the underlying lock could deadlock with a waiting writer.
+/// Whether a thread that has no slot for a lock certainly does not have that lock. If it had the lock, a
+/// non-recursive read of the underlying lock could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

@@ -64,7 +64,7 @@ impl Slots {
         self.slots.iter().find(|slot| slot.is_free())
     }
 
-    /// The slot that has this lock, with or without the underlying lock.
+    /// The slot that has this lock, whether or not the thread has it through the underlying lock.
     pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
     }
@@ -119,7 +119,7 @@ impl Slot {
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
-    /// Whether the thread reads this lock once, without the underlying lock.
+    /// Whether the thread has this lock exactly once, and not through the underlying lock.
     #[inline]
     pub(super) fn is_single(&self, lock: u64) -> bool {
         self.lock.load(Relaxed) == lock
