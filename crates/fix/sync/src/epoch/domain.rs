@@ -21,9 +21,8 @@ const SCAN_AT: usize = 1 << 16;
 /// The next scan is due after this many times the duration of the last scan. A scan executes a heavy fence,
 /// which takes some microseconds from every running thread. So fences take at most 6 % of the time.
 const SCAN_BACKOFF: u32 = 16;
-/// The most objects that are freed at a time. The number is so small that a thread that retires one object
-/// does not stop to free a million, and so large that a thread cannot retire objects faster than it frees
-/// them.
+/// The most objects that are freed at a time. With this limit, a thread that retires one object need not
+/// stop to free a million, but a thread still frees objects faster than it retires them.
 const FREED_AT_ONCE: usize = 1 << 14;
 
 /// A set of sections, with the retired objects that wait for these sections to end.

@@ -32,7 +32,7 @@
 //!
 //! A slot protects at most one object, and an object is retired once. So a scan of `s` slots leaves at most
 //! `s` objects in the list. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at
-//! least half of them. So many objects share the cost of a scan, and the garbage of each thread stays below
+//! least half of them. Each scan therefore frees many objects, and the garbage of each thread stays below
 //! that number, even if a reader sleeps with its guard for a day.
 //!
 //! When a thread unregisters, other threads take over those of its objects that are still protected.
