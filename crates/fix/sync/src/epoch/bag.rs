@@ -1,4 +1,4 @@
-//! A bag of calls with one entry, so that a deferred call needs no entry of its own.
+//! A bag of deferred calls that share one entry, so that a call needs no entry of its own.
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::entry::Entry;
 
-/// The number of calls in a bag, which then has 2 KiB.
+/// The number of calls in a full bag. With this number, a bag has about 2 KiB.
 const CALLS: usize = 126;
 
 /// A function with its argument.
@@ -19,7 +19,7 @@ pub(super) struct Deferred {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that the address of the entry is that of the bag.
+    /// The first field, so that the entry and the bag have the same address.
     entry: Entry,
     len: usize,
     calls: [MaybeUninit<Deferred>; CALLS],
@@ -40,7 +40,7 @@ impl Bag {
         self.len
     }
 
-    /// Adds a call to a bag that is not full. Returns whether it is full now.
+    /// Adds a call to a bag that is not full. Returns whether the bag is full now.
     #[inline]
     pub(super) fn add(&mut self, deferred: Deferred) -> bool {
         self.calls[self.len].write(deferred);
@@ -67,7 +67,7 @@ unsafe fn call_all(entry: NonNull<Entry>) {
     spare::give(bag);
 }
 
-/// The calls that are still to be made. If a call panics, dropping this value makes the others.
+/// The calls that are still to be made. If a call panics, dropping this value makes the remaining calls.
 struct Rest<'a> {
     bag: &'a mut Bag,
     made: usize,
@@ -93,19 +93,20 @@ impl Drop for Rest<'_> {
     }
 }
 
-/// Empty bags that a thread keeps.
+/// Empty bags that a thread keeps for reuse.
 #[cfg(feature = "std")]
 mod spare {
     use std::cell::RefCell;
 
     use super::Bag;
 
-    /// As many bags as are freed at a time, 256 KiB. If bags went back to the allocator in between, the
-    /// allocator would split them into small objects and scatter later allocations.
+    /// A thread keeps at most as many bags as are freed at a time, 256 KiB. If bags went back to the
+    /// allocator between two uses, the allocator would split them into small objects and scatter later
+    /// allocations.
     const MOST: usize = 128;
 
     thread_local! {
-        // The boxes are kept, not only the bags: `into_entry` leaks a box, and `call_all` makes a box of its
+        // The list contains boxes because `into_entry` leaks a box, and `call_all` makes a box from its
         // address again.
         #[expect(clippy::vec_box)]
         static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };

@@ -40,7 +40,7 @@ impl World {
         found
     }
 
-    /// Checks a found object, after other threads have had time to free it.
+    /// Gives other threads time to free a found object, and checks that none has.
     fn check(&self, found: u64) {
         thread::yield_now();
         assert!(!self.is_freed(found), "an object was freed during a section that found it");
@@ -156,7 +156,7 @@ fn a_barrier_returns_after_all_earlier_calls() {
         before.release_without_reclaim();
         let frees = in_thread(&world, |world| world.domain.register().reclaim());
         world.domain.barrier();
-        assert!(world.is_freed(0), "it was deferred before the barrier");
+        assert!(world.is_freed(0), "the call was deferred before the barrier");
         others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());
         world.check_end();
     });

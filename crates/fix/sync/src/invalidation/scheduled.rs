@@ -1,4 +1,4 @@
-//! Schedules of threads that mark pages and of others that wait for them.
+//! Schedules of threads that mark pages and of threads that wait for the marked pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -60,7 +60,7 @@ impl World {
 
 /// Three threads mark, and three wait.
 #[test]
-fn a_wait_covers_the_slots_that_have_marked() {
+fn a_wait_covers_all_slots_that_have_marked_the_page() {
     check(|| {
         let tracker = Tracker::on(Model);
         let world =

@@ -30,12 +30,12 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("biased_crowd", Loom("biased::modelled::remote_threads_exclude_each_other")),
 
-    ("combiner_end", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_give", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_no_fence", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_over", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_take", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("joins_late", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
 
     ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
     ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
@@ -56,9 +56,9 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_note", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
     ("epoch_seen", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
 
-    ("epoch_note_any", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
+    ("epoch_note_any", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_stall", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_thread", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
 
     ("barrier_unlock", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
 
@@ -117,8 +117,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_is_zero", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
     ("percpu_put", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
 
-    ("epoch_load", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
-    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
+    ("epoch_load", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
+    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
 
     ("rcu_update", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
     ("rcu_update_again", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
@@ -154,7 +154,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("rm_try_no_fence", Loom("rm::modelled::a_try_write_excludes_readers_or_fails")),
 
-    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read")),
+    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_the_below_flag_in_a_slot_sees_the_end_of_the_previous_read")),
 
     ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read")),
 
@@ -171,8 +171,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("pi_give", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
     ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
-    // Mistakes in the logic, in schedules of more threads than loom can explore.
-    ("joins_late", Shuttle("combiner::scheduled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    // Mistakes of logic, in schedules of more threads than loom can explore.
+    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
     ("future", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
@@ -186,8 +186,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hazard_adopts_none", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
     ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
-    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
-    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
+    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
+    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
 
     ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
     ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
