@@ -129,20 +129,20 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("branch_publish", Loom("modelled::a_new_table_of_a_branch_is_found_empty")),
 
     // The pages of an object, which loom cannot model: its atomics are larger than entries.
-    ("slot_get", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("slot_set", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("index_find", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("index_add", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
+    ("slot_get", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("slot_set", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("index_find", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("index_add", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
     ("slot_replace", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
     ("index_make", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
-    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
-    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
-    ("index_walk", Miri("backing::index::tests::a_walk_finds_tables_zeroed")),
+    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
+    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
+    ("index_walk", Miri("backing::index::tests::a_walk_sees_new_tables_zeroed")),
 
     // The same in memory that loom cannot model, because the kernel writes it without atomics.
-    ("copy_publish", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
-    ("hosted_walk", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
-    ("hosted_walk", Miri("hosted::processor::tests::a_page_is_found_zeroed")),
+    ("copy_publish", Miri("hosted::processor::tests::a_cpu_that_finds_a_copied_page_sees_its_content")),
+    ("hosted_walk", Miri("hosted::processor::tests::a_cpu_that_finds_a_copied_page_sees_its_content")),
+    ("hosted_walk", Miri("hosted::processor::tests::a_cpu_that_finds_a_new_page_sees_it_zeroed")),
 
     // Messages to CPUs that go online and offline.
     ("hosted_asks_who_has_left", Loom("hosted::modelled::a_shootdown_does_not_wait_for_a_cpu_that_left_the_space")),
