@@ -8,7 +8,7 @@ use knee_sync::shim::Padded;
 use crate::page::Frame;
 
 thread_local! {
-    /// The CPU that this thread runs. The thread uses the CPU's free list.
+    /// The CPU that this thread acts as. The thread uses the CPU's free list.
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -146,7 +146,7 @@ impl<A: Architecture> Hosted<A> {
         self.generations[frame.0 as usize].load(Relaxed)
     }
 
-    /// Returns the word of a frame with index `word`.
+    /// Returns word `word` of a frame.
     fn word(&self, frame: Frame, word: usize) -> &AtomicU64 {
         assert!(word < PAGE / 8);
         // SAFETY: the word is within the frame and aligned, and the memory lives as long as `self`.

@@ -18,9 +18,9 @@ use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
 
-/// A CPU panics after this many consecutive faults from cached entries for each of which its handler
-/// reported success. With a handler that flushes the entry, more than one such fault occurs only if other
-/// CPUs unmap the page in between.
+/// A CPU panics after this many consecutive faults that cached entries raised and its handler reported as
+/// resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the page in
+/// between.
 const MOST_CACHED_FAULTS: u32 = 64;
 
 /// Why a CPU raised a page fault.
