@@ -193,5 +193,10 @@ fn chapter(out: &mut impl Write, title: &str) -> std::io::Result<()> {
 }
 
 fn report(out: &mut impl Write, space: &Space<'_, Hosted>, quota: &Quota) -> std::io::Result<()> {
-    writeln!(out, "{} pages are mapped, {} of them have a frame.", quota.used(), space.resident())
+    writeln!(
+        out,
+        "{} pages are mapped, and {} of them have frames.",
+        quota.used(),
+        space.resident()
+    )
 }

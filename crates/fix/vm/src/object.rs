@@ -264,8 +264,8 @@ impl<'m, M: Machine> Object<'m, M> {
             let pages = visit.pages(&(index..index + 1));
             let found = visit.tree().locked(cpu, pages, |locked, _| {
                 let backing = locked.attributes(pages.start).and_then(|found| found.backing);
-                // The visited mapping may be gone by now, and the object may be mapped there again by
-                // another mapping.
+                // The visited mapping may be gone by now, and another mapping of the object may have
+                // replaced it.
                 let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
                 let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
                 Ok(frame.is_some_and(|frame| core.has(index, frame)))
@@ -312,8 +312,8 @@ impl<'m, M: Machine> Object<'m, M> {
     ) -> Result<u64, PagerError> {
         let core = self.get();
         // From here on, faults on these pages must wait and must not add PTEs. A fault that locks its leaf
-        // after the visit below sees the new states. If a fault locks the leaf earlier, the visit finds the
-        // PTE that it adds.
+        // after the visit below sees the new states. If a fault locks its leaf earlier, the visit finds the
+        // new PTE.
         core.index.for_each(pages.clone(), |_, slot| {
             if mode == EvictMode::Discard {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.

@@ -63,7 +63,7 @@ fn map_may_take_pages_from_a_cpus_free_list() {
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let first = space.map_anywhere(&cpu, 4, WRITE).unwrap();
-    // One range where the next area would be, and one among the places of later areas.
+    // A range where the next area would be, and a range where later areas would be.
     let fixed = [Pages::new(first.end, 10_000), Pages::new(first.end + 20_000, 7)];
     for pages in fixed {
         space.map(&cpu, pages, Protection::READ).unwrap();
@@ -300,7 +300,8 @@ proptest! {
         limit in 1_u64..3000,
         operations in prop::collection::vec(operation(), 1..60)
     ) {
-        // A range of more than half a leaf gets its own leaf, and the limit allows about a dozen of them.
+        // A range of more than half a leaf gets its own leaf, and the limit allows about a dozen such
+        // ranges.
         const UNIVERSE: u64 = 16_384;
         let machine = Hosted::new(4096, 1);
         let cpu = machine.cpu(0);

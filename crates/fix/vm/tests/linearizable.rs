@@ -32,7 +32,7 @@ const CPUS: usize = 3;
 const STEPS: usize = 4;
 const PAGES: usize = 4;
 
-/// The first of the four pages: the last two of a table and the first two of the next table.
+/// The first of the four pages, which are the last two of a table and the first two of the next table.
 const FIRST: Page = Page(510);
 
 /// A run of consecutive pages among the four.

@@ -415,7 +415,7 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
         for operation in operations {
             let before = model.objects[1].words.clone();
             prop_assert_eq!(real.apply(operation), model.apply(operation), "{:?}", operation);
-            // Only `evict` and `write_back` store words in the pager, and these words are those of the
+            // Only `evict` and `write_back` store words in the pager, and they store the words of the
             // object.
             for index in 0..CAPACITY {
                 let word = store.word(index);
@@ -810,7 +810,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
                 .unwrap();
             for page in [5, 520] {
                 cpu.store(&space, Page(page).address(), page).unwrap();
-                // This pushes the extent down to the leaf of these pages.
+                // This pushes the extent down to the leaf of `page`.
                 space.protect(&cpu, Pages::new(Page(page), 1), READ).unwrap();
                 space.unmap(&cpu, Pages::new(Page(page + 10), 1)).unwrap();
             }

@@ -106,7 +106,7 @@ enum Operation {
     Map(Pages, Protection),
     /// A private mapping of an object.
     MapObject(Pages, Protection),
-    /// Moves one or two pages to this page.
+    /// Moves one or two pages, so that they begin at this page.
     Remap(Pages, Page),
     Unmap(Pages),
     Protect(Pages, Protection),

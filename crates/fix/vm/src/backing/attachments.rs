@@ -100,7 +100,7 @@ pub(crate) struct Visit<'m, M: Machine> {
     tree: NonNull<Tree>,
     indexes: Range<u64>,
     page: Page,
-    /// Only compared, because the attachment may have been freed by now.
+    /// Only compared, never dereferenced: the attachment may have been freed by now.
     attachment: NonNull<Attachment>,
 }
 
@@ -138,7 +138,8 @@ impl<M: Machine> Drop for Visit<'_, M> {
 }
 
 impl Attachment {
-    /// An attachment that maps the object's pages from `first` on at `pages` of the space that owns `tree`.
+    /// An attachment that maps pages of the object, starting with `first`, at `pages` of the space that
+    /// owns `tree`.
     pub(crate) fn new(pages: Pages, first: u64, tree: NonNull<Tree>) -> Attachment {
         let indexes = first..first + pages.count();
         let links = Links { end: indexes.end, ..Links::default() };
@@ -163,7 +164,7 @@ impl Attachment {
     }
 }
 
-/// The order in a shard: by first page, then by address.
+/// The sort key of an attachment in its shard: the first page, then the address.
 type Key = (u64, usize);
 
 fn key(attachment: NonNull<Attachment>) -> Key {
@@ -347,8 +348,8 @@ impl Attachments {
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Relaxed: `close` sets the flag before it locks this shard. If `close` has had the lock, this
-            // load sees the flag. If `close` gets the lock later, it drops the reference of the empty
+            // Relaxed: `close` sets the flag before it locks this shard. If `close` locked the shard first,
+            // this load sees the flag. If `close` locks it later, `close` drops the reference of the empty
             // shard, unless this call has dropped it.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;

@@ -34,8 +34,8 @@ pub enum Sharing {
     Private,
 }
 
-/// The object behind a mapping. Each operation that maps pages of an object creates one backing. It is
-/// never split, even if parts of the mapping are unmapped or protected later (DragonFly's
+/// The object behind a mapping. Each operation that maps pages of an object creates one backing. A backing
+/// is never split, even if parts of the mapping are unmapped or protected later (DragonFly's
 /// `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
@@ -67,7 +67,8 @@ fn pointer(id: BackingId) -> NonNull<Backing> {
 }
 
 impl Backing {
-    /// A backing that maps the object's pages from `first` on at `pages` of the space that owns `tree`.
+    /// A backing that maps pages of the object, starting with `first`, at `pages` of the space that owns
+    /// `tree`.
     pub(crate) fn new(
         object: NonNull<ObjectCore>,
         first: u64,
@@ -113,8 +114,8 @@ impl Backing {
         copy
     }
 
-    /// A backing that maps the same object, from its page `first` on, at `pages` of the space that owns
-    /// `tree`.
+    /// A backing that maps pages of the same object, starting with `first`, at `pages` of the space that
+    /// owns `tree`.
     pub(crate) fn at(&self, first: u64, pages: Pages, tree: NonNull<Tree>) -> Backing {
         Backing::new(self.object, first, pages, tree, self.sharing)
     }

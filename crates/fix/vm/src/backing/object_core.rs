@@ -136,7 +136,7 @@ impl ObjectCore {
         !test_and_set(&self.is_busy, order!(Acquire, "eviction_begin"))
     }
 
-    /// Ends the operation.
+    /// Ends the operation that [`try_begin_eviction`](ObjectCore::try_begin_eviction) began.
     pub(crate) fn end_eviction(&self) {
         self.is_busy.store(false, order!(Release, "eviction_end"));
     }

@@ -33,7 +33,7 @@ pub struct Cpu<'m, M: Machine> {
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
-/// A CPU's pools of memory that is allocated before operations need it.
+/// A CPU's pools of preallocated memory.
 #[derive(Debug, Default)]
 pub(crate) struct PerCpuPool {
     pub(crate) tree: TreePool,
@@ -75,13 +75,13 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
     /// Enters a read-side critical section of the machine's [epoch](Machine::epoch). Objects retired
     /// meanwhile are not freed before the guard is dropped. The CPU must not call
-    /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within it.
+    /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within the section.
     #[inline]
     pub fn pin(&self) -> Guard<'_, M::Platform> {
         self.epoch.pin()
     }
 
-    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows them.
+    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows the pools.
     #[inline]
     pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())

@@ -47,7 +47,7 @@ impl Frames {
         CPU.get() % self.lists.len()
     }
 
-    /// Returns the number of free frames. It is exact if no CPU allocates or frees concurrently.
+    /// Returns the number of free frames. The result is exact if no CPU allocates or frees concurrently.
     pub(super) fn count(&self) -> usize {
         let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         (0..self.lists.len()).map(|cpu| self.list(cpu).len()).sum()

@@ -11,12 +11,12 @@
 //!
 //! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
 //! architecture. AArch64 caches translations that deny an access until they are flushed. RISC-V also caches
-//! absent entries. Both cache non-leaf entries until [`Flush::Tables`]. A CPU also panics after 64
-//! consecutive faults on an entry that its handler does not flush, and when it would use a global translation
-//! of another space.
+//! absent entries. Both cache non-leaf entries until a [`Flush::Tables`]. A CPU also panics after 64
+//! consecutive faults on an entry that its handler does not flush, and when it would use a global
+//! translation of another space.
 //!
-//! A CPU that has activated a space must acknowledge shootdowns. Before the thread of a CPU blocks or does
-//! other work, it must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
+//! A CPU that has activated a space must acknowledge shootdowns. Before its thread blocks or does other
+//! work, the CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
 //!
 //! ```
 //! # use knee_vm::hosted::Hosted;
@@ -214,8 +214,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 }
 
-// SAFETY: a `Processor` registers its CPU as online before it caches anything. Its TLB is empty when it goes
-// offline, and `tick` flushes all of it.
+// SAFETY: a `Processor` registers its CPU as online before it caches anything. The CPU's TLB is empty when
+// it goes offline, and `tick` flushes the whole TLB.
 unsafe impl<A: Architecture> LazyMachine for Hosted<A> {
     fn ticks(&self) -> &Ticks {
         &self.ticks

@@ -299,7 +299,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     }
 }
 
-/// Returns the [`Cpu`], which operations on address spaces take.
+/// Dereferences to the [`Cpu`] that operations on address spaces take.
 impl<'m, A: Architecture> Deref for Processor<'m, A> {
     type Target = Cpu<'m, Hosted<A>>;
 
@@ -349,7 +349,7 @@ mod tests {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
-                // This activates the space now: to activate it after `first` would execute a fence.
+                // This activates the space before `first` runs. To activate it later would execute a fence.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {

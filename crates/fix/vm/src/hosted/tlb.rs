@@ -113,7 +113,10 @@ impl Tlb {
         }
         let other = cached.space;
         let is_hit = cached.is_global && cached.page == page;
-        assert!(!is_hit, "space {space} uses the global translation of page {page:#x} of {other}");
+        assert!(
+            !is_hit,
+            "space {space} uses the global translation of page {page:#x} of space {other}"
+        );
         None
     }
 

@@ -201,9 +201,9 @@ unsafe impl Format for X86_64 {
 #[derive(Debug)]
 pub enum RiscV<const LEVELS: u8> {}
 
-/// RISC-V, 39 bits of virtual address.
+/// RISC-V with 39-bit virtual addresses.
 pub type Sv39 = RiscV<3>;
-/// RISC-V, 48 bits of virtual address.
+/// RISC-V with 48-bit virtual addresses.
 pub type Sv48 = RiscV<4>;
 
 mod riscv {
@@ -266,9 +266,9 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
 
 /// AArch64 with a 4 KiB granule and 48-bit addresses: Arm, "Architecture Reference Manual", D8.3.
 ///
-/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with its
-/// own ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
-/// (`0xff`) before it loads a table.
+/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with
+/// its own ASID. The AttrIndx of page entries is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and
+/// Outer Write-Back (`0xff`) before it loads a table.
 #[derive(Debug)]
 pub enum AArch64 {}
 

@@ -12,8 +12,8 @@ use crate::page::{Frame, Page};
 /// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory. CPUs that use
 /// adjacent frames do not share a line.
 ///
-/// It starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may use zeroed memory,
-/// aligned to 64 bytes, as an array of metadata.
+/// Metadata starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may use zeroed
+/// memory, aligned to 64 bytes, as an array of metadata.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FrameMeta {
@@ -24,8 +24,8 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// For a private frame: the origin of the space that allocated the frame, and the page of that space.
-    /// Protected by the lock of an entry that maps the frame.
+    /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
+    /// space. Protected by the lock of an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
     page: Cell<Page>,
 }
@@ -79,7 +79,7 @@ impl FrameMeta {
         self.next.get()
     }
 
-    /// Records that the frame is private and was allocated by `origin` at `page`. The caller must own the
+    /// Records that the frame is private, and belongs to page `page` of `origin`. The caller must own the
     /// frame exclusively, or hold the lock of the only entry that maps it.
     #[inline]
     pub(crate) fn set_origin(&self, origin: OriginId, page: Page) {

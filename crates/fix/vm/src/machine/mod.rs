@@ -37,7 +37,7 @@ use crate::page::{Frame, Pages};
 /// * [`wait_while`](Machine::wait_while) must return only after a call of `condition` has returned false,
 ///   and must not call `condition` again after that: locks are built on this function.
 /// * The CPUs must interpret entries as the [format](Machine::Format) specifies.
-/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must cover what the CPUs require.
+/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must request every flush that the CPUs require.
 /// * [`MAY_DROP_ACTIVE`](Machine::MAY_DROP_ACTIVE) may be true only if no CPU uses the tables of a dropped
 ///   space, or translations cached from them. An MMU in software that borrows the space for each access is an
 ///   example.
@@ -53,8 +53,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// frame to the machine at once, and the machine may zero it in the background.
     const ZEROED: bool = false;
 
-    /// When [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local) before it
-    /// returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use [`FaultFlush::IfPresent`].
+    /// In which cases [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local)
+    /// before it returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use
+    /// [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
     /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: such a

@@ -3,7 +3,7 @@
 //! A clock counts the ticks of all CPUs. An unmapper clears entries and then reads the clock: the time that
 //! it reads is its *ticket*. A ticking CPU advances the clock and then flushes its whole TLB, so a tick
 //! whose time is after the ticket flushes the cleared entries. Once every CPU has had such a tick, no TLB
-//! holds them (LATR, ASPLOS 2018).
+//! holds the cleared entries (LATR, ASPLOS 2018).
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -22,7 +22,7 @@ pub struct Ticks {
     last: Box<[Padded<AtomicU64>]>,
 }
 
-/// Stands for the last tick of an offline CPU. It is later than any ticket, because the CPU caches nothing.
+/// The time of an offline CPU's last tick. It is later than any ticket, because the CPU caches nothing.
 const AWAY: u64 = u64::MAX;
 
 impl Ticks {

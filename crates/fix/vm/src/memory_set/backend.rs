@@ -1,4 +1,4 @@
-//! The interface by which a set changes page tables.
+//! The interface through which a set changes page tables.
 
 use memory_addr::MemoryAddr;
 

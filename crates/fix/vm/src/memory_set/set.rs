@@ -116,7 +116,7 @@ impl<B: MappingBackend> MemorySet<B> {
     ///
     /// # Errors
     /// [`MappingError::InvalidParam`] if the end of the range overflows. [`MappingError::BadState`] if a
-    /// backend failed to unmap the part of its area: that area and all later ones remain.
+    /// backend failed to unmap its part of the range: that area and all later ones remain.
     pub fn unmap(
         &mut self,
         start: B::Addr,

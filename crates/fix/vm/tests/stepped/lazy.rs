@@ -54,8 +54,8 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         machine.tick(first, || ());
         assert!(!machine.interrupts(|| space.unmap(changer, only(NEXT + 2)).unwrap()));
         assert_eq!(goes_on(NEXT + 3), Err(Fault::Unmapped));
-        // `HERE` and `NEXT` are free. The second CPU has not ticked since `NEXT + 1` and `NEXT + 3` were
-        // unmapped.
+        // The frames of `HERE` and `NEXT` are free now. The second CPU has not ticked since `NEXT + 1` and
+        // `NEXT + 3` were unmapped.
         assert_eq!(space.resident(), before + 1);
     });
 }
@@ -150,7 +150,7 @@ fn unmapping_object_pages_or_many_pages_is_not_lazy<A: Architecture>() {
     });
 }
 
-/// CPUs that do not tick are interrupted once for 32 ranges.
+/// CPUs that do not tick are interrupted once per 32 ranges.
 fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let many = Pages::new(Page(1000), 100);

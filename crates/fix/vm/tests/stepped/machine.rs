@@ -18,8 +18,8 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// The panic payload of an operation that would wait for another CPU. Only the test can continue after
-/// that.
+/// The panic payload of an operation that would wait for another CPU. After this panic only the test can
+/// continue.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.

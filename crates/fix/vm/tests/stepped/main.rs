@@ -131,7 +131,7 @@ fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: A
     });
 }
 
-/// A frame that two spaces shared is free when neither maps it any more.
+/// A frame that two spaces shared is free when neither space maps it any more.
 fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -147,8 +147,8 @@ fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     });
 }
 
-/// If the second operation did not wait, it would end while CPUs can still use the old page. If it then
-/// maps a new page there, these CPUs would see the old content.
+/// If the second operation did not wait, it would end while CPUs can still use the old page. These CPUs
+/// would see the old content of a page that is mapped there next.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
@@ -229,8 +229,8 @@ fn a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries<A: Archi
         let copy = machine.meanwhile(
             || {
                 machine.store(first, space, HERE, 2).unwrap();
-                // If such a store did not wait, the copy could miss it, but contain a later store of the
-                // first CPU.
+                // If such a store did not wait, the copy might lack it, and yet contain a later store of
+                // the first CPU.
                 assert!(waits(|| machine.store(second, space, NEXT, 2)));
                 assert!(waits(|| machine.store(second, space, FAR, 2)));
                 assert!(waits(|| space.unmap(second, only(FAR))));
@@ -278,7 +278,7 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
 }
 
 /// If the copy-on-write break did not wait, its own flush would count as complete as soon as the flush of
-/// the leaf's other pages ends.
+/// the leaf's other pages ended.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

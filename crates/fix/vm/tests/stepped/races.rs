@@ -12,7 +12,7 @@ use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
 /// A copy never keeps a page that the object no longer has: an operation that removes pages from the object
-/// finds the copy and its entries, at whatever point the copy is made.
+/// finds the copy and its entries, no matter when the copy is made.
 fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture>() {
     // The CPU numbers determine whether the object visits the copy before or after the other spaces.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
@@ -56,7 +56,7 @@ fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
         let space = Space::new(&changer).unwrap();
         space.map_object(&changer, only(Page(7)), &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(&first, &space, Page(7), 1).unwrap();
-        // The latest copies, as many as the frames suffice for.
+        // The latest copies. The number of frames limits how many there can be.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
             assert!(count < 1000, "`discard` starts over forever");
@@ -159,7 +159,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
             space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
             for page in PLACES {
                 machine.store(&cpus[0], &space, page, page.0).unwrap();
-                // This pushes the extent down to the leaf of these pages.
+                // This pushes the extent down to the leaf of `page`.
                 space.protect(&cpus[0], only(page), READ).unwrap();
                 space.unmap(&cpus[0], only(page + 10)).unwrap();
             }

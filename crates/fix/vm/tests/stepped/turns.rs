@@ -46,7 +46,7 @@ impl Default for Turns {
     }
 }
 
-/// After this many turns without progress, the operations are deadlocked.
+/// After this many turns without progress, the operations count as deadlocked.
 const MOST_PASSES: u32 = 1000;
 
 /// Held by one of the two threads. Dropping it marks the end of the thread's operation.
