@@ -152,7 +152,7 @@ impl Attachment {
         }
     }
 
-    /// The pages of the space.
+    /// The pages of the space that the attachment covers.
     pub(crate) fn pages(&self) -> Pages {
         Pages::new(self.page, self.indexes.end - self.indexes.start)
     }

@@ -131,7 +131,7 @@ fn check(
 }
 
 /// The CPU must acknowledge a message that was posted before it left. A requester that read the set before
-/// that, but posts afterwards, must not wait for the CPU either.
+/// the CPU left, but posts afterwards, must not wait for the CPU either.
 #[test]
 fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(

@@ -61,7 +61,8 @@ pub enum FaultFlush {
 /// * `read` decodes an entry made by [`table`](Format::table), [`page`](Format::page),
 ///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending) to the same variant and
 ///   frame, and to a protection that allows no access beyond the encoded one.
-/// * The result has the same variant, frame and protection after the hardware sets the accessed or dirty bit.
+/// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
+///   dirty bit.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
 /// * The hardware interprets entries made by `table` and `page` in the same way, and allows no access to a
 ///   page beyond the given protection. It treats entries made by `prot_none` and `flush_pending` as not

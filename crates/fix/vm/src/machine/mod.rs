@@ -58,8 +58,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
-    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: such a
-    /// CPU could walk freed tables, so [`Space`](crate::Space) panics.
+    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: an
+    /// active CPU could walk freed tables, so [`Space`](crate::Space) panics.
     const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
