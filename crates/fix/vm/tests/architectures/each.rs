@@ -1,4 +1,4 @@
-//! Runs tests that are written once for all architectures.
+//! Macros that run a test on each architecture.
 #![allow(unused_imports, unused_macros, reason = "each test binary uses one macro or both")]
 
 /// Defines tests that run each of these functions on each architecture. The functions take the architecture

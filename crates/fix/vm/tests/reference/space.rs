@@ -1,9 +1,9 @@
-//! The trait by which the reference uses spaces of knee-vm.
+//! The trait through which the reference model uses spaces of knee-vm.
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 
-/// The operations that the reference compares. knee-baselines has a larger trait, for other designs.
+/// The operations that the reference model compares. knee-baselines has a larger trait, for other designs.
 pub(crate) trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> {
     fn map(&self, cpu: &Cpu<'m, M>, pages: Pages, protection: Protection) -> Result<(), MapError>;
     fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
