@@ -21,7 +21,7 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
 }
 
-/// A condition for two orders to agree in one part of a result or of a state.
+/// What must be equal for two orders to agree in one part of a result or of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {

@@ -29,7 +29,7 @@ use crate::watch::Running;
 /// because all further paths probably have too many questions, too.
 const MOST_TOO_DEEP: usize = 1000;
 
-/// An execution that ran to its end, which defines a situation.
+/// A complete execution, which defines a situation.
 pub(crate) struct Leaf<S> {
     pub(crate) execution: Execution,
     pub(crate) initial: S,

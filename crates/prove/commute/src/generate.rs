@@ -5,8 +5,8 @@
 //! values, up to isomorphism. Patterns vary names in arguments and in the state, and integers in
 //! arguments. For example, calls on two descriptors of one file may touch other cache lines than
 //! calls on descriptors of two files, even if the model makes no difference between these cases.
-//! Integers of the state (lengths, counts, times, offsets) are as small as possible, because it does
-//! not affect the cache lines whether two of them are equal.
+//! Integers of the state (lengths, counts, times, offsets) are as small as possible, because whether
+//! two of them are equal does not affect which cache lines the calls touch.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -97,7 +97,7 @@ impl Expect {
         self.order == ANY_ORDER
     }
 
-    /// The numbers of the calls in this order, for a test of `of` calls. If the results are the same
+    /// The numbers of the calls in this order, for a test with `of` calls. If the results are the same
     /// in every order, the numbers ascend. `None` if the order names a call that the test does not
     /// have or that has no result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {

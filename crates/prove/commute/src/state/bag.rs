@@ -6,9 +6,9 @@
 //! - The orders agree if an initial element is reserved for each call, because no other call can
 //!   take that element away. So the first call that takes an element gets initial element 0 in
 //!   every order, the second call gets element 1, and so on.
-//! - If the bag has fewer initial elements than calls that take one, no choice makes the orders agree. In some
-//!   order, a call finds the bag empty or takes an element that another call has added. In an order in which
-//!   that call comes first, it gets an initial element.
+//! - If the bag has fewer initial elements than there are calls that take one, no choice makes the
+//!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
+//!   added. In an order in which that call comes first, it gets an initial element.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -40,8 +40,8 @@ impl<V: State> Bag<V> {
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // The bag has fewer initial elements than calls that take one, so no choice is better than
-        // another.
+        // The bag has fewer initial elements than there are calls that take one, so no choice is
+        // better than another.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));

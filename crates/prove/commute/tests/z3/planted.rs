@@ -60,7 +60,7 @@ const CONTRADICTED: Plant = Plant {
     },
 };
 
-/// Plants the fault in each situation and asserts that z3 objects to this situation or, for faults that concern
+/// Plants the fault in each situation, and asserts that z3 objects to this situation or, if the fault concerns
 /// several situations, to the exploration as a whole. Returns the number of planted faults.
 fn assert_objects(
     solver: &mut Solver,

@@ -10,8 +10,9 @@
 //! Calls take a directory and a name in it, as openat does. A call may still refer to a directory
 //! that `rmdir` has removed, and finds nothing in it. The model has no times: they would be open
 //! values, which the explorer would choose so that the orders agree. `rename` moves a directory only
-//! within its parent, and otherwise returns EXDEV. A move to another parent must not make a directory
-//! its own ancestor, and this would depend on every directory in between.
+//! within its parent, and otherwise returns EXDEV. For a move to another parent, the call would have to
+//! make sure that no directory becomes its own ancestor, so it would depend on every directory in
+//! between.
 
 pub mod tree;
 
