@@ -127,8 +127,8 @@ impl Condition {
 
     /// Drops literals that the condition does not need to exclude all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
-        // From the last literal to the first, because a later literal is more likely to follow from
-        // the others.
+        // Go from the last literal to the first, because a later literal is more likely to follow
+        // from the others.
         for nr in (0..self.literals.len()).rev() {
             let literal = self.literals.remove(nr);
             if others.iter().any(|other| self.possible_with(other)) {

@@ -68,7 +68,7 @@ pub struct Test {
 /// A call of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestCall {
-    /// Its label in conditions and orders: `a`, `b` …
+    /// The label of the call in conditions and orders: `a`, `b` …
     pub label: String,
     /// The operation.
     pub operation: String,

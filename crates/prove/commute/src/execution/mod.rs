@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`: an execution in which this is false is not a situation. There is one exception. If
-    /// the value of `a` or `b` was chosen to make the orders agree, it may be this choice that contradicts the
-    /// assumption. Then the execution is a situation, in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. An execution in which this is false is not a situation, with one exception: if the
+    /// value of `a` or `b` was chosen to make the orders agree, it may be this choice that contradicts the
+    /// assumption. Then the execution is a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);

@@ -37,7 +37,7 @@ impl Truth {
         Ok(execution.same_thing(word_a, word_b, a == b))
     }
 
-    /// Whether the value is true. Asks, if it is unknown.
+    /// Whether the value is true. If it is unknown, this asks a question.
     pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
         match self {
             Self::Known(value) => Ok(value),

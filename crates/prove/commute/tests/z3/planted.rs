@@ -95,8 +95,8 @@ fn explored(model: &str, operations: [&str; 2]) -> Exploration {
     model.explore(&operations.map(nr), &Limits::default()).expect("it can be explored")
 }
 
-/// Plants a fault in all pairs of the small interfaces, and asks both oracles. Plants it also in a pair
-/// of POSIX calls that compares times.
+/// Plants a fault in all pairs of the small interfaces, and asks both oracles. Also plants the fault in a
+/// pair of POSIX calls that compares times.
 fn assert_objects_everywhere(plant: &Plant) {
     let mut planted = 0;
     for toy in &TOYS {
