@@ -47,7 +47,7 @@ pub enum Difference {
     Result {
         /// The number of the call, from 0.
         call: usize,
-        /// The name of the field of the outcome in which they differ.
+        /// The field in which the results differ.
         field: String,
         /// The values of this field in the two orders.
         seen: [String; 2],

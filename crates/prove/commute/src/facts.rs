@@ -95,7 +95,7 @@ struct IntInfo {
     label: String,
     /// Whether the interface leaves the integer open, so that the explorer may choose its value.
     is_open: bool,
-    /// The number of the choice that made it equal to another integer.
+    /// The number of the choice that made this integer equal to another one.
     agreed: Option<usize>,
 }
 
@@ -138,7 +138,8 @@ impl Facts {
         id
     }
 
-    /// A new name whose label is its text in every test. It may be equal to other names.
+    /// A new name that tests print by its label, whereas they number other names (`key0`). It may be
+    /// equal to other names.
     pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         let id = self.name(sort, label);
         self.constants.push(id.0);

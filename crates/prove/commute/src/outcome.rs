@@ -89,7 +89,7 @@ impl Outcome {
                 (a, b) => execution.same_thing(&a.show(execution), &b.show(execution), false),
             };
             if !same {
-                // If the fields have different names, neither names the difference.
+                // If the two fields have different names, neither name describes the difference.
                 let field = if field == other_field { field } else { "result" };
                 return Ok(Some((field, [a.show(execution), b.show(execution)])));
             }

@@ -30,7 +30,7 @@ impl Terms {
         self.name_or(label, |facts| facts.fresh(sort, label))
     }
 
-    /// A name whose label is its text in every test.
+    /// A name that tests print by its label: see [`Facts::constant`].
     pub(crate) fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         self.name_or(label, |facts| facts.constant(sort, label))
     }
