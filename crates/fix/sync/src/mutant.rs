@@ -1,7 +1,7 @@
 //! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
 //!
-//! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. Without `--cfg mutants` the marks compile to nothing. In each crate,
+//! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, or without
+//! std the one that `choose_mutant` is given, so one build serves all mutants. Without `--cfg mutants` the marks compile to nothing. In each crate,
 //! `tests/mutants/list.rs` names the tests that detect its mutants.
 
 /// Whether the chosen mutant is one of those named.
@@ -32,29 +32,29 @@ macro_rules! order {
 
 #[cfg(mutants)]
 pub use chosen::Answer;
+#[cfg(all(mutants, not(feature = "std")))]
+pub use chosen::choose_mutant;
 
-/// The chosen mutant. A check must not order threads: otherwise Miri would not notice the ordering that the
-/// mutant removes. So each place keeps its answer in a relaxed atomic, and reads the environment only at its
-/// first check.
+/// The chosen mutant. A check must not order threads, as Miri would then miss the order that the mutant lacks.
+/// So the results are relaxed, and only the first check of a place asks for the name.
 #[cfg(mutants)]
 mod chosen {
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// The answer at one marked place: whether its mutant is the chosen one.
+    /// Whether the crate is the mutant of one place.
     #[derive(Debug)]
     pub struct Answer(AtomicU8);
 
     const UNKNOWN: u8 = 2;
 
     impl Answer {
-        /// An answer that is not known yet.
-        #[allow(clippy::new_without_default, reason = "only the macro creates an `Answer`")]
+        /// Not known yet.
+        #[allow(clippy::new_without_default, reason = "only the macro makes one")]
         pub const fn new() -> Answer {
             Answer(AtomicU8::new(UNKNOWN))
         }
 
-        /// Whether the chosen mutant is one of `names`.
+        /// Whether the chosen mutant is one of these.
         pub fn is_one_of(&self, names: &[&str]) -> bool {
             if self.0.load(Relaxed) == UNKNOWN {
                 let is_chosen = chosen().is_some_and(|chosen| names.contains(&chosen));
@@ -64,9 +64,34 @@ mod chosen {
         }
     }
 
+    #[cfg(feature = "std")]
     fn chosen() -> Option<&'static str> {
-        static NAME: OnceLock<Option<String>> = OnceLock::new();
+        static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         NAME.get_or_init(|| std::env::var("KNEE_MUTANT").ok()).as_deref()
+    }
+
+    #[cfg(not(feature = "std"))]
+    pub use bare::choose_mutant;
+    #[cfg(not(feature = "std"))]
+    use bare::chosen;
+
+    /// A machine without an environment chooses by a call.
+    #[cfg(not(feature = "std"))]
+    mod bare {
+        use core::ptr;
+        use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+        static NAME: AtomicPtr<&str> = AtomicPtr::new(ptr::null_mut());
+
+        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs start.
+        pub fn choose_mutant(name: &'static &'static str) {
+            NAME.store(ptr::from_ref(name).cast_mut(), Relaxed);
+        }
+
+        pub(super) fn chosen() -> Option<&'static str> {
+            // SAFETY: only `choose_mutant` stores a pointer, that of a static.
+            unsafe { NAME.load(Relaxed).as_ref() }.copied()
+        }
     }
 }
 

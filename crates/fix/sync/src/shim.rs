@@ -7,6 +7,8 @@ pub use crate::model::{
 };
 #[cfg(mutants)]
 pub use crate::mutant::Answer;
+#[cfg(all(mutants, not(feature = "std")))]
+pub use crate::mutant::choose_mutant;
 pub use crate::padded::Padded;
 pub use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Guarded, PublishCheck, fence, fetch_max, pause,

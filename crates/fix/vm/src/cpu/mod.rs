@@ -119,6 +119,18 @@ impl<'m, M: Machine> Cpu<'m, M> {
         unsafe { self.pool.borrow_mut().frames.free(self.machine, frame) };
     }
 
+    /// Returns the frames of the CPU's pool to the machine, for example before the CPU goes offline, or when memory is
+    /// scarce. Later operations of the CPU refill the pool.
+    pub fn drain(&self) {
+        self.defer();
+        let PerCpuPool { tree, frames, .. } = &mut *self.pool.borrow_mut();
+        for frame in tree.drain_tables() {
+            // SAFETY: the pool owns the frame exclusively, and no CPU can access it.
+            unsafe { self.machine.free(&[frame]) };
+        }
+        frames.free_all(self.machine);
+    }
+
     /// Retires a node: it is freed after a grace period.
     ///
     /// # Safety
@@ -141,12 +153,6 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
 impl<M: Machine> Drop for Cpu<'_, M> {
     fn drop(&mut self) {
-        self.defer();
-        let PerCpuPool { tree, frames, .. } = self.pool.get_mut();
-        for frame in tree.drain_tables() {
-            // SAFETY: the pool owns the frame exclusively, and no CPU can access it.
-            unsafe { self.machine.free(&[frame]) };
-        }
-        frames.free_all(self.machine);
+        self.drain();
     }
 }

@@ -1,6 +1,6 @@
 //! Page-table entry formats of the supported architectures.
 
-use knee_sync::shim::AtomicU64;
+use knee_sync::shim::{AtomicU64, is_mutant};
 
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 
@@ -308,13 +308,11 @@ unsafe impl Format for AArch64 {
             ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
             USER_NO_EXECUTE, VALID,
         };
-        let mut entry = frame.0 << 12
-            | VALID
-            | USER
-            | INNER_SHAREABLE
-            | ACCESSED
-            | NOT_GLOBAL
-            | KERNEL_NO_EXECUTE;
+        let mut entry =
+            frame.0 << 12 | VALID | USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
+        if !is_mutant!("aarch64_global") {
+            entry |= NOT_GLOBAL;
+        }
         if !protection.contains(Protection::WRITE) {
             entry |= READ_ONLY;
         }

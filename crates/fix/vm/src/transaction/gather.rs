@@ -343,8 +343,9 @@ impl<'t> TlbGather<'t> {
     /// As for [`finish`](TlbGather::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
         let flush = || tree.shoot_down(cpu, Flush::Range(self.pages));
-        if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
-        {
+        let is_left_out =
+            is_mutant!("remove_no_flush", "flush_first", "flush_after_leaves", "flush_last");
+        if !self.is_forgotten && !is_left_out {
             flush();
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);

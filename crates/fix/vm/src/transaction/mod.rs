@@ -26,7 +26,7 @@ use knee_sync::shim::is_mutant;
 
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::OutOfMemory;
-use crate::machine::Machine;
+use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
@@ -118,6 +118,9 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     ) -> Result<(R, Hold<'a>), OutOfMemory> {
         let fork_lock = &self.tree.fork_lock;
         let (mut hold, mut has_refilled) = (Hold::Nothing, false);
+        if is_mutant!("flush_first") {
+            self.tree.shoot_down(self.cpu, Flush::Range(self.pages));
+        }
         loop {
             let pin = self.cpu.pin();
             match self.attempt(&mut hold, &mut step) {
