@@ -8,10 +8,10 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 
 /// A value that one thread uses often and others rarely.
 ///
-/// The lock is Dekker's algorithm with an asymmetric fence. The owner stores that it is inside, and then
+/// The lock is Dekker's algorithm with an asymmetric fence. The owner announces that it is inside, and then
 /// checks whether another thread has requested the lock. A remote thread requests the lock, and then checks
-/// whether the owner is inside. With a fence between the two steps on each side, at least one of the
-/// threads sees the other. The owner's fence costs nothing; the remote thread's fence costs an interrupt.
+/// whether the owner is inside. With a fence between the two steps on each side, at least one of the threads
+/// sees the other's store. The owner's fence costs nothing; the remote thread's fence costs an interrupt.
 ///
 /// ```text
 /// owner                            remote thread
@@ -22,9 +22,9 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 /// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
-    /// The owner is inside.
+    /// Whether the owner is inside.
     inside: AtomicBool,
-    /// A remote thread has the lock, or waits for the owner to leave.
+    /// Whether a remote thread has the lock, or waits for the owner to leave.
     requested: AtomicBool,
     value: Guarded<T>,
 }
@@ -69,8 +69,8 @@ impl<T> Biased<T> {
     }
 
     /// Whether the owner is inside. The calling thread must have executed `heavy` since it last had the
-    /// lock. If the owner is not inside, the calling thread sees what the owner did inside, and the owner
-    /// will see at its next use what the calling thread did before `heavy`.
+    /// lock. If the owner is not inside, the calling thread sees what the owner did while it was inside. At
+    /// its next use, the owner will see what the calling thread did before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
@@ -80,10 +80,10 @@ impl<T> Biased<T> {
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
-            // Release: a remote thread may take the lock now, and must see what the owner did before.
+            // Release: a remote thread may take the lock now, and must see what the owner has done.
             self.inside.store(false, order!(Release, "biased_wait"));
-            // Relaxed: the load below decides, and it acquires the end of this request or of a later
-            // request.
+            // Relaxed: the Acquire load below decides whether to return. If it finds no request, it
+            // synchronizes with the store that ended this request or a later one.
             platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
@@ -94,7 +94,7 @@ impl<T> Biased<T> {
     }
 
     /// Frees the lock in the child of a fork, where its other users are missing. If another thread had the
-    /// lock or had requested it, the value may be in any state; it is then leaked and replaced by `new`.
+    /// lock or had requested it, the value may be in any state, so it is leaked and replaced by `new`.
     ///
     /// # Safety
     /// The calling thread is the only one, and does not have the lock.
@@ -167,8 +167,8 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// Uses a nested cell, because loom treats a use of the lock's own cell as a single point in time, at
-    /// its start.
+    /// Uses a nested cell, because loom treats a use of the lock's own cell as a single moment, the start of
+    /// the use.
     fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.

@@ -7,7 +7,8 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The number of times that a thread has begun or stopped freeing objects: odd while it frees objects.
+/// The number of times that a thread has begun or stopped freeing objects. The number is odd while the
+/// thread frees objects.
 #[derive(Debug)]
 pub(crate) struct Calls(AtomicU64);
 
@@ -51,9 +52,9 @@ impl Calls {
         self.0.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits for the end of the calls that the owner has begun. The caller has made the start of these
-    /// calls visible to itself, either by a heavy fence or by taking the lock of the owner's garbage, which
-    /// the owner held after the start.
+    /// Waits for the end of the calls that the owner has begun. The caller must have made the start of these
+    /// calls visible to itself, either by a heavy fence or by taking the garbage lock that the owner
+    /// released after the start.
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.0.load(order!(Acquire, "epoch_ended"));
         let begun = calls();

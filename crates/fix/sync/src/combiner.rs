@@ -68,7 +68,7 @@ impl Combiner {
         }
     }
 
-    /// Frees the combiner in the child of a fork, where the thread that was executing a barrier may be
+    /// Unlocks the combiner in the child of a fork, where the thread that was executing a barrier may be
     /// missing.
     #[cfg(all(unix, not(any(loom, miri))))]
     pub(crate) fn forked(&self) {

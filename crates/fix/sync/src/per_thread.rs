@@ -36,7 +36,7 @@ pub(crate) fn with<T: Part, R>(
 #[cold]
 fn with_temporary<T: Part, R>(slot: &'static Slot<T>, with: impl FnOnce(T) -> R) -> R {
     let part = T::register();
-    // If `with` forks, the handler in the child finds here what belongs to its only thread.
+    // If `with` forks, the handler in the child finds here the registration of the child's only thread.
     slot.set(Some(part));
     let result = with(part);
     unregister(slot);
@@ -53,12 +53,12 @@ pub(crate) fn unregister<T: Part>(slot: &'static Slot<T>) {
     }
 }
 
-/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. A module can use it only
-/// once.
+/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. A module can use this
+/// macro only once.
 macro_rules! per_thread {
     ($Part:ty $(, in_child: $forked:path)?) => {
         ::std::thread_local! {
-            // It has no destructor, so an access need not check whether the value is still there.
+            // `PART` has no destructor, so an access need not check whether the value is still there.
             static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
             static EXIT: Exit = const { Exit };
         }

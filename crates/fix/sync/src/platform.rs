@@ -23,9 +23,9 @@ use core::sync::atomic::Ordering::SeqCst;
 /// * [`light`](Platform::light) is at least as strong as its default: a full fence where `is_symmetric` is
 ///   true, and otherwise a compiler fence.
 /// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
-///   `condition` has returned false, and do not call `condition` again after that, because it may have
-///   taken a lock. They call it on the calling thread. They may unwind instead of returning; in that case,
-///   locks may stay taken forever.
+///   `condition` has returned false, and do not call `condition` again after that, because the last call may
+///   have taken a lock. They call it on the calling thread. They may unwind instead of returning; in that
+///   case, locks may stay taken forever.
 ///
 /// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
 ///

@@ -59,8 +59,8 @@ use crate::system::System;
 /// assert_eq!(*limit.load(&guard), 20);
 /// ```
 ///
-/// A domain may drop a replaced value at any time until the domain itself is dropped, and that is after the
-/// end of every borrow of the domain. So a value must not borrow anything (`T: 'static`):
+/// A domain may keep a replaced value until the domain itself is dropped, after every borrow of the domain
+/// has ended. So a value must not borrow anything (`T: 'static`):
 ///
 /// ```compile_fail,E0597
 /// use knee_sync::{Rcu, System, epoch::Domain};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// The number of rounds of a wait that spin. Later rounds yield the CPU.
+/// A wait spins for this many rounds, and yields the CPU in later rounds.
 const SPINS: u32 = 64;
 
 /// The number of rounds of a long wait before the thread sleeps. Half of them spin and half yield. Together
@@ -20,7 +20,7 @@ const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
 /// The longest sleep. At this length a waiter checks its condition a hundred times per second. Each check
-/// takes some microseconds, so together they use less than 1 % of a CPU.
+/// takes some microseconds, so all checks together use less than 1 % of a CPU.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The operating system of this process.
@@ -88,11 +88,11 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps in growing intervals. Each is a quarter longer than the one before, so it is at most a
-    /// quarter of the time slept so far, plus 50 µs. The thread notices the end of the wait at most one
-    /// interval late, and at most 10 ms late. No wake-up can be lost, and the child of a fork inherits no
-    /// state of a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of
-    /// lower priority might never get the CPU.
+    /// Sleeps in growing intervals of at most 10 ms. Each is a quarter longer than the one before, so an
+    /// interval is at most a quarter of the time slept before it, plus 50 µs. The thread notices the end of
+    /// the wait at most one interval late. No wake-up can be lost, and the child of a fork inherits no state
+    /// of a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of lower
+    /// priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {

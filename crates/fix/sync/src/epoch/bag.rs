@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::entry::Entry;
 
-/// The number of calls in a full bag. With this number, a bag has about 2 KiB.
+/// The number of calls in a full bag, which takes about 2 KiB.
 const CALLS: usize = 126;
 
 /// A function with its argument.
@@ -48,7 +48,7 @@ impl Bag {
         self.len == CALLS
     }
 
-    /// The entry whose call makes all calls of the bag.
+    /// Turns the bag into an entry whose function runs all of the bag's deferred calls.
     pub(super) fn into_entry(mut self: Box<Bag>) -> NonNull<Entry> {
         self.entry.prepare(self.len as u32, call_all);
         NonNull::from(Box::leak(self)).cast()
@@ -100,14 +100,14 @@ mod spare {
 
     use super::Bag;
 
-    /// A thread keeps at most as many bags as are freed at a time, 256 KiB. If bags went back to the
-    /// allocator between two uses, the allocator would split them into small objects and scatter later
-    /// allocations.
+    /// The most bags that a thread keeps: about as many as it frees at a time (256 KiB). If bags went back
+    /// to the allocator between two uses, the allocator would split them into small objects and scatter
+    /// later allocations.
     const MOST: usize = 128;
 
     thread_local! {
-        // The list contains boxes because `into_entry` leaks a box, and `call_all` makes a box from its
-        // address again.
+        // The list contains boxes because `into_entry` leaks a box, and `call_all` makes a box from the
+        // bag's address again.
         #[expect(clippy::vec_box)]
         static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
     }
@@ -117,7 +117,7 @@ mod spare {
     }
 
     pub(super) fn give(bag: Box<Bag>) {
-        // A thread that is exiting may have no list any more.
+        // An exiting thread may already have destroyed its list.
         let _ = BAGS.try_with(|bags| {
             let mut bags = bags.borrow_mut();
             if bags.len() < MOST {

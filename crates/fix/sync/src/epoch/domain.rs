@@ -19,11 +19,12 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans in any case.
 const SCAN_AT: usize = 1 << 16;
-/// The next scan is due after this many times the duration of the last scan. A scan executes a heavy fence,
-/// which takes some microseconds from every running thread. So fences take at most 6 % of the time.
+/// After a scan, the next one is not due for this many times the scan's duration. A scan executes a heavy
+/// fence, which takes some microseconds from every running thread. So fences take at most 6 % of the time.
 const SCAN_BACKOFF: u32 = 16;
 /// The most objects that are freed at a time. With this limit, a thread that retires one object need not
-/// stop to free a million, but a thread still frees objects faster than it retires them.
+/// stop to free a million. The limit is so high that a thread still frees objects faster than it retires
+/// them.
 const FREED_AT_ONCE: usize = 1 << 14;
 
 /// A set of sections, with the retired objects that wait for these sections to end.
@@ -98,7 +99,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Adds a free record, for a handle or a section. An embedder without an allocator adds one record for
-    /// each CPU, and one for each [`Section`](super::Section) that it holds at the same time. A record is
+    /// each CPU, and one for each [`Section`](super::Section) that may exist at the same time. A record is
     /// free again when its handle or section is dropped.
     ///
     /// # Panics
@@ -124,7 +125,8 @@ impl<P: Platform> Domain<P> {
         &self.global
     }
 
-    /// Advances the global epoch and returns its old value, the tag of everything unlinked before.
+    /// Advances the global epoch and returns its old value, the tag of all objects that were unlinked before
+    /// the call.
     fn advance(&self) -> u64 {
         // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader that loads a
         // later epoch, from this or a later read-modify-write, sees these stores.
@@ -192,11 +194,11 @@ impl<P: Platform> Domain<P> {
     ///
     /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the first case,
     /// the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case, the
-    /// reader's loads come after the fence as well and see what was unlinked before it, so the reader holds
-    /// no object with a tag below `fenced`. A reader that loaded the global epoch long ago and stores it
-    /// only now may have an epoch below the safe epoch. For such a reader, the safe epoch does not move
-    /// back: by the second case, the reader holds no object with a tag below the safe epoch, and no object
-    /// that is sealed from now on has such a tag.
+    /// reader's loads come after the fence, too. They see every unlinking from before the fence, so the
+    /// reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago and
+    /// stores it only now may have an epoch below the safe epoch. The safe epoch need not move back for such
+    /// a reader: by the second case, the reader holds no object with a tag below the safe epoch, and objects
+    /// that are sealed from now on get no such tag.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -208,8 +210,8 @@ impl<P: Platform> Domain<P> {
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: the reads of all sections that this scan found to have ended come before the frees by any
-        // thread that sees the new value.
+        // AcqRel: a thread that sees the new value frees objects only after the reads of all sections that
+        // this scan found to have ended.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
@@ -220,8 +222,8 @@ impl<P: Platform> Domain<P> {
     /// function periodically. A section may have begun long before a scan sees it, so a stall may be
     /// reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
-        // After this, all sections that have begun have an earlier epoch than sections that begin later, so
-        // that the scan below can record them: see `Watch::observe`.
+        // After this, every section that has already begun has an earlier epoch than any section that begins
+        // later. So the scan below can record the sections that have begun: see `Watch::observe`.
         self.advance();
         self.fence_and_scan();
         let now = self.platform.now();
@@ -236,8 +238,8 @@ impl<P: Platform> Domain<P> {
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals the owner's open objects and frees the sealed objects that are ready. If none are ready but
-    /// many are waiting, scans (if a scan is due) and tries again.
+    /// Seals the owner's open objects and frees the sealed objects that are ready. If it frees none although
+    /// many are waiting, it tries again after a scan, provided that a scan is due or very many are waiting.
     ///
     /// # Safety
     /// Must be called by the record's owner.
@@ -388,18 +390,18 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until everything that any thread retired or deferred before the call has been freed or
-    /// called: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in a section or by a deferred
-    /// call.
+    /// Waits for everything that any thread has retired or deferred so far. Returns when the objects are
+    /// freed and the deferred calls have run: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in
+    /// a section or by a deferred call.
     ///
-    /// After one grace period, it frees all objects that it has found. It executes two heavy fences,
+    /// A barrier frees all objects that it finds, after one grace period. It executes two heavy fences,
     /// however many threads there are. Barriers of one domain run one after the other. Like
     /// [`synchronize`](Domain::synchronize), it sleeps in a long wait.
     ///
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     pub fn barrier(&self) {
-        /// Counts nothing as taken after the barrier, also when it panics.
+        /// Resets the count of taken objects when the barrier ends, even by a panic.
         struct Taken<'a>(&'a AtomicU64);
 
         impl Drop for Taken<'_> {
@@ -422,9 +424,9 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Takes all garbage out of all records, with one fence. An owner that needs its garbage meanwhile
-    /// waits until its lock is released, about as long as the fence takes. Only barriers call this
-    /// function, and they run one at a time, so no two threads request locks in different orders.
+    /// Takes all garbage out of all records, with one fence. Meanwhile, an owner that needs its garbage
+    /// waits for the lock, about as long as the fence takes. Only barriers call this function, and they run
+    /// one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
         // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();

@@ -95,7 +95,7 @@ impl Queue {
     /// Appends all entries of `other`, and gives each of them `tag`.
     pub(super) fn append(&mut self, other: &mut Queue, tag: u64) {
         while let Some(mut entry) = other.pop() {
-            // SAFETY: `pop` has taken it out of the other queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the other queue, so nothing else accesses it.
             unsafe {
                 entry.as_mut().tag = tag;
                 self.push(entry);
@@ -123,7 +123,7 @@ impl Queue {
             && ready.weight < most
         {
             let Some(entry) = self.pop() else { break };
-            // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
             unsafe { ready.push(entry) };
         }
         ready
@@ -139,7 +139,7 @@ impl Queue {
         impl Rest {
             fn call(&mut self) {
                 while let Some(entry) = self.0.pop() {
-                    // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
+                    // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
                     if let Some(call) = unsafe { entry.as_ref() }.call {
                         // SAFETY: the thread that retired the entry has guaranteed that it may be called
                         // once, after its grace period.

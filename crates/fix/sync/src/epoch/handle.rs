@@ -27,7 +27,7 @@ use crate::registry::Node;
 pub struct Handle<'d, P: Platform> {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
-    /// The record of the last [`Section`], which is usually free and in this CPU's cache.
+    /// The record that the last [`Section`] used. It is usually free and in this CPU's cache.
     #[cfg(feature = "alloc")]
     section: Cell<Option<&'d Node<Record>>>,
     /// Not `Sync`.
@@ -38,11 +38,11 @@ pub struct Handle<'d, P: Platform> {
 ///
 /// Objects that were found in shared memory during the section stay valid until the guard is dropped.
 /// Guards nest and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the
-/// thread blocks, because nothing is freed meanwhile. If a section must be held that long, take a
+/// thread blocks, because nothing is freed meanwhile. To hold a section while the thread blocks, take a
 /// [`Section`](super::Section).
 ///
-/// A leaked guard ([`core::mem::forget`]) is a section that never ends: nothing that is unlinked in its
-/// domain after that is ever freed.
+/// A leaked guard ([`core::mem::forget`]) is a section that never ends: its domain never frees an object
+/// that is unlinked after the section began.
 ///
 /// Entering and leaving are two plain stores to a cache line of the thread's own. A signal handler may
 /// enter and leave sections if its thread has entered one before.
@@ -120,7 +120,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.domain
     }
 
-    /// Enters a section that a call of [`exit`](Handle::exit) ends.
+    /// Enters a section, which [`exit`](Handle::exit) ends.
     pub(super) fn enter(&self) {
         // SAFETY: the handle's thread owns the record.
         unsafe { self.record().reader.enter(self.domain.global_epoch()) };
@@ -150,7 +150,10 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// # Panics
     /// If this handle is in a section, because the call would wait for that section.
     pub fn synchronize(&self) {
-        assert!(!self.record().reader.is_inside(), "synchronize in a section waits for itself");
+        assert!(
+            !self.record().reader.is_inside(),
+            "synchronize would wait for the caller's own section"
+        );
         self.domain.synchronize();
     }
 
@@ -179,7 +182,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.reclaim(self.record()) };
     }
 
-    /// Seals, and frees the objects that other threads' scans have found ready.
+    /// Seals the thread's open objects, and frees the objects that other threads' scans have found ready.
     #[cfg(all(test, loom))]
     pub(super) fn seal_and_free(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -235,8 +238,8 @@ impl<P: Platform> Guard<'_, P> {
     /// # Safety
     /// No section that begins from now on can find the object. Sections that began before may still find
     /// it, even through objects that were unlinked earlier. The object has not been retired before. Until
-    /// `call` is called, the object must stay in place, and only these earlier sections may access it. Any
-    /// thread must be allowed to call `call`, once, after that. `call` must not unwind.
+    /// `call` is called, the object must stay in place, and only these earlier sections may access it. When
+    /// these sections have ended, any thread must be allowed to call `call` once. `call` must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
@@ -291,8 +294,8 @@ impl<P: Platform> Guard<'_, P> {
     /// Calls `call` when all sections that have already begun have ended. This function allocates.
     ///
     /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics, the
-    /// reclaiming thread first makes the other calls that are ready, and then panics too. If another of them
-    /// panics as well, the process aborts.
+    /// reclaiming thread first makes the other calls that are ready, and then panics too. If a second call
+    /// panics, the process aborts.
     #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {
@@ -309,7 +312,7 @@ impl<P: Platform> Guard<'_, P> {
     }
 
     /// Ends the section and begins another at once, unless the thread has another guard. Because of the
-    /// exclusive borrow, no reference that was found before can be used after that.
+    /// exclusive borrow, references from before the call cannot be used after it.
     #[inline]
     pub fn refresh(&mut self) {
         // SAFETY: the guard is on the thread that owns the record, and that thread is in a section.

@@ -81,10 +81,10 @@ pub fn shared() -> &'static Domain<System> {
 /// A thread registers at its first call and unregisters when it exits. If a destructor of the thread calls
 /// `pin` after that, the thread's record stays in use until the process ends.
 ///
-/// The child of a fork has only the guards of the thread that forked. Objects that other threads had
-/// retired are freed, except those that a thread was retiring or freeing at the moment of the fork, which
-/// are leaked. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered
-/// with [`shared`], ends in the child only if it is dropped there.
+/// The child of a fork has only the guards of the thread that forked. The child frees the objects that other
+/// threads had retired. It leaks objects that another thread was retiring or freeing at the moment of the
+/// fork. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered with
+/// [`shared`], ends in the child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
@@ -111,14 +111,14 @@ pub fn section() -> Section<'static, System> {
     }
 }
 
-/// Waits until everything that was retired or deferred in the process's domain before the call has been
-/// freed or called; see [`Domain::barrier`].
+/// Waits for everything that any thread has retired or deferred so far in the process's domain; see
+/// [`Domain::barrier`].
 ///
 /// # Panics
 /// If this thread holds a [`Guard`], as in [`synchronize`].
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
-    assert!(!is_inside, "barrier in a section waits for itself");
+    assert!(!is_inside, "barrier would wait for the caller's own section");
     shared().barrier();
 }
 

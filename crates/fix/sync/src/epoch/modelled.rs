@@ -19,7 +19,7 @@ use crate::model::{
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
-/// Two objects. Readers find the one with the number `current`.
+/// Two objects. Readers find the object whose number is `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
@@ -36,7 +36,7 @@ fn read(world: &World, times: u32) {
         let _guard = handle.pin();
         let found = world.current.load(Acquire) as usize;
         interrupt();
-        // SAFETY: no thread writes an object that was found in a section, and loom checks that.
+        // SAFETY: no thread writes an object during a section that has found it, and loom checks that.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
     }
 }
@@ -205,9 +205,9 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 }
 
 #[test]
-fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
+fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // This is not loom's `Arc`, because the deferred call has a reference that may still exist at the
+        // This is not loom's `Arc`, because the deferred call holds a reference that may still exist at the
         // end of the model.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
@@ -361,7 +361,7 @@ fn a_stall_belongs_to_one_section_and_names_its_thread() {
         }
         reader.join().unwrap();
     }
-    // A section begins when it loads the global epoch. On a symmetric platform loom lets that load return
+    // A section begins when it loads the global epoch. On a symmetric platform, loom lets that load return
     // an arbitrarily old value, which no CPU does.
     check_latest(3, model);
     check_interrupted(3, model);

@@ -69,8 +69,8 @@ pub unsafe trait Protect<P> {
     ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]
     unsafe fn load<'g, T: Sync>(&'g self, source: &AtomicPtr<T>) -> Option<&'g T> {
-        // Acquire: with the Release of the writer that stored the pointer, this thread sees the value as it
-        // was when it was published.
+        // Acquire: with the Release of the writer that stored the pointer, this thread sees the value as the
+        // writer published it.
         let found = source.load(order!(Acquire, "epoch_load"));
         // SAFETY: the caller guarantees that the pointer is null or points to a `T`, and that a writer
         // waits for the sections that may have found it. The section of `self` began before the load,

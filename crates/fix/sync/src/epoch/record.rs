@@ -23,8 +23,8 @@ const NESTING: u64 = ONE - 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The platform's number of the section's thread; for a [`Section`](super::Section), of the thread that
-    /// began it.
+    /// The platform's number for the section's thread. For a [`Section`](super::Section), this is the thread
+    /// that began it.
     pub thread: u64,
     /// The time since a scan first saw the section.
     pub since: Duration,
@@ -42,8 +42,8 @@ pub struct Record {
 #[derive(Debug)]
 pub(super) struct Reader {
     /// 0 outside of sections. In a section, the global epoch at the section's start, with the nesting depth
-    /// in the low bits. It is a single word, so a signal handler that enters and leaves a section between
-    /// any two instructions leaves it as it was.
+    /// in the low bits. Because this is a single word, a signal handler may enter and leave a section
+    /// between any two instructions: afterwards, the word is unchanged.
     word: AtomicU64,
     /// A copy of `Platform::is_symmetric`, so that readers load no other cache line for it.
     is_symmetric: Cell<bool>,
@@ -54,8 +54,8 @@ pub(super) struct Reader {
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// Whether the owner is a section or a handle that the user registered. Any thread may hold such a
-    /// value, so the child of a fork must keep the record.
+    /// Whether the owner is a section or a handle that the user registered. Any thread may hold such an
+    /// owner, so the child of a fork must keep the record.
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this record and is freeing its objects.
     pub(super) adopter: AtomicPtr<Record>,
@@ -69,8 +69,8 @@ pub(super) struct Watch {
     pub(super) calls: Calls,
 }
 
-// SAFETY: only the record's one owner uses the cells. By taking the node it became the owner, and acquired
-// what the last owner did before releasing the node.
+// SAFETY: only the record's one owner uses the cells. When the owner took the node, it acquired what the
+// previous owner had done before it released the node.
 unsafe impl Sync for Record {}
 
 impl Record {
@@ -96,8 +96,8 @@ impl Record {
         }
     }
 
-    /// Assigns the record to the calling thread or, if `is_kept`, to a value that the child of a fork
-    /// keeps.
+    /// Assigns the record to the calling thread. If `is_kept` is true, the owner is a section or a handle
+    /// that the child of a fork keeps.
     pub(super) fn begin(&self, platform: &impl Platform, is_kept: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
@@ -116,7 +116,7 @@ impl Record {
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
         // Acquire, with the Release in `begin`: if the record has a new owner, the next load of the word
         // sees that the last owner's section has ended. So `thread` is the thread of the section that the
-        // first load saw, or of the one that the second load sees. If both sections have this epoch, the
+        // first load saw, or of the section that the second load sees. If both sections have this epoch, the
         // argument at `Watch::observe` covers either of them.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
         (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })

@@ -10,7 +10,7 @@ use crate::primitive::AtomicU64;
 
 const OBJECTS: usize = 16;
 
-/// Objects. Readers find the one with the number `current`.
+/// Objects. Readers find the object whose number is `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
@@ -96,7 +96,7 @@ fn write(world: &Arc<World>) {
 }
 
 #[test]
-fn short_threads_find_live_objects_and_leave_nothing_behind() {
+fn short_lived_threads_find_live_objects_and_leave_nothing_behind() {
     check(|| {
         let world = World::new();
         let all = [read, read, read, write, write].map(|does| in_thread(&world, does));

@@ -25,7 +25,7 @@ unsafe impl<P: Platform> Sync for Section<'_, P> {}
 impl<P: Platform> Domain<P> {
     /// A section that may be held across anything and sent to other threads; see [`Section`]. This function
     /// searches all records for a free one; [`Handle::section`](super::Handle::section) first tries the
-    /// record that it used last.
+    /// record that the handle used last.
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'_, P> {
         Section::new(self, self.record())
@@ -51,17 +51,17 @@ impl<'d, P: Platform> Section<'d, P> {
         self.domain
     }
 
-    /// Ends the section and begins another at once. Because of the exclusive borrow, no reference that was
-    /// found before can be used after that.
+    /// Ends the section and begins another at once. Because of the exclusive borrow, references from before
+    /// the call cannot be used after it.
     pub fn refresh(&mut self) {
-        // SAFETY: the section owns its record, and `new` entered it.
+        // SAFETY: the section owns its record, and `new` entered the section.
         unsafe { self.node.value.reader.refresh(self.domain.global_epoch()) };
     }
 }
 
 impl<P: Platform> Drop for Section<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: the section owns its record, and `new` entered it.
+        // SAFETY: the section owns its record, and `new` entered the section.
         unsafe { self.node.value.reader.exit() };
         self.node.release();
     }

@@ -198,7 +198,7 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
 }
 
 #[test]
-#[should_panic(expected = "waits for itself")]
+#[should_panic(expected = "would wait for the caller's own section")]
 fn synchronize_in_a_section_panics() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
@@ -370,8 +370,8 @@ fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Durati
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
-    /// Several attempts, because a heavy fence waits for virtual CPUs that the host does not run, and uses
-    /// CPU time meanwhile.
+    /// The test makes several attempts, because a heavy fence also waits for virtual CPUs that the host is
+    /// not running, and uses CPU time meanwhile.
     const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {
@@ -452,7 +452,7 @@ fn a_stall_is_reported_without_writers() {
     drop((inner, guard));
     let _guard = handle.pin();
     // The second section began at least `long` after `begun`, and no preemption between `elapsed` and the
-    // scan lasts as long.
+    // scan lasts that long.
     assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "the second section is another stall");
 }
 

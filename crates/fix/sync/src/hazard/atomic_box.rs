@@ -42,7 +42,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     #[inline]
     pub fn load(&self) -> Option<Guard<'static, T>> {
         // SAFETY: the pointer came from a `Box` of a `Send` and `Sync` type. Only the thread whose exchange
-        // removes the pointer retires it, to the process's domain, and no thread stores it again.
+        // removes the pointer retires it to the process's domain, and no thread stores it again.
         unsafe { protect(&self.pointer) }
     }
 

@@ -141,13 +141,13 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until every object that any thread retired before the call has been freed, unless a guard
-    /// protects it. It does not wait for guards: an object that a guard protects at the call may be freed
-    /// later. Must not be called by the destructor of a retired object.
+    /// Waits until every object that any thread has retired so far is freed, unless a guard protects it. It
+    /// does not wait for guards: an object that a guard protects during the call may be freed later. Must
+    /// not be called by the destructor of a retired object.
     ///
     /// A barrier frees the objects that it finds, and executes three heavy fences, however many threads
-    /// there are. Barriers of one domain run one after the other. It sleeps while it waits for destructors
-    /// that other threads call.
+    /// there are. Barriers of one domain run one after the other. A barrier sleeps while it waits for
+    /// destructors that other threads call.
     ///
     /// ```
     /// use knee_sync::hazard::Domain;
@@ -194,9 +194,9 @@ impl<P: Platform> Domain<P> {
         self.garbage.values().for_each(|garbage| garbage.calls.wait(&self.platform));
     }
 
-    /// Takes the retired objects of all threads, with one fence. A thread that needs its list meanwhile
-    /// waits until its lock is released. Only barriers call this function, and they run one at a time, so
-    /// no two threads request locks in different orders.
+    /// Takes the retired objects of all threads, with one fence. Meanwhile, a thread that needs its list
+    /// waits for the lock. Only barriers call this function, and they run one at a time, so no two threads
+    /// request locks in different orders.
     fn take_all(&self) -> Vec<Retired> {
         // A record that is added later has no objects from before the call.
         let records = self.garbage.snapshot();

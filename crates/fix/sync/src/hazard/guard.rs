@@ -11,8 +11,8 @@ use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
 
-/// The number of slots in a record. With this number, a record fills two cache lines. A thread with more
-/// guards takes another record.
+/// The number of slots in a record, which fills two cache lines. A thread with more guards takes another
+/// record.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
 /// One slot keeps loom's models small, and makes threads run out of slots in shuttle's schedules.
@@ -101,12 +101,12 @@ pub(super) unsafe fn protect<'d, T>(
         // Release, though nothing is published: a scan that finds this pointer concludes that the slot's
         // previous object is not used any more, so the scan must acquire the uses of that object.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
-        // Before a scan that may free the object, the pointer was removed from `source`, and then `heavy`
-        // was executed. If the scan loads the slot too early to see the store above, the load below comes
-        // late enough to see the removal. So if the load below still finds the pointer, the scan finds it
-        // in the slot.
+        // Before a scan that may free the object, a writer removed the pointer from `source`, and then the
+        // scanning thread executed `heavy`. If the scan loads the slot too early to see the store above, the
+        // load below comes late enough to see the removal. So if the load below still finds the pointer, the
+        // scan finds it in the slot.
         light(node.value.symmetric);
-        // Acquire: this thread sees the object as it was when it was published.
+        // Acquire: this thread sees the object as its writer published it.
         let again = source.load(order!(Acquire, "hazard_again"));
         if again == pointer || is_mutant!("hazard_no_recheck") {
             return Some(Guard { pointer: found, node, slot, thread: PhantomData });

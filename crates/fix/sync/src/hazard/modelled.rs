@@ -73,7 +73,7 @@ fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     }
 }
 
-/// Asserts that the object is freed, and that the caller has acquired the free.
+/// Asserts that the object was freed, and that loom orders the free before this load.
 fn assert_freed(object: &Object) {
     // SAFETY: loom panics on a concurrent write.
     object.with(|value| assert_eq!(unsafe { *value }, FREED));

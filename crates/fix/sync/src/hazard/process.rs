@@ -95,8 +95,8 @@ pub fn reclaim() {
     with_handle(Handle::reclaim);
 }
 
-/// Waits until every object that any thread retired to the process's domain before the call has been freed,
-/// unless a guard protects it; see [`Domain::barrier`].
+/// Waits until every object that any thread has retired to the process's domain so far is freed, unless a
+/// guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics
 /// If the destructor of a retired object calls this function, because the destructor would wait for itself.
@@ -104,6 +104,6 @@ pub fn barrier() {
     // SAFETY: as in `with_handle`.
     let is_calling =
         registered().is_some_and(|member| unsafe { member.handle.as_ref() }.is_calling());
-    assert!(!is_calling, "barrier in a destructor waits for itself");
+    assert!(!is_calling, "barrier would wait for the destructor that calls it");
     DOMAIN.get_or_init(Domain::default).barrier();
 }

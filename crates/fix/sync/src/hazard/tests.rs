@@ -164,7 +164,7 @@ fn threads_read_only_live_objects_and_all_are_freed_at_the_end() {
             });
         }
     });
-    // These objects may be alive: the garbage, the objects in the sources, and those that a thread has
+    // These objects may be alive: the garbage, the objects in the sources, and objects that a thread has
     // allocated and not yet exchanged. A thread that waits for its heavy fence has one batch of garbage.
     let bound = THREADS * batch + SOURCES + THREADS;
     assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
@@ -176,7 +176,7 @@ fn threads_read_only_live_objects_and_all_are_freed_at_the_end() {
 }
 
 #[test]
-fn objects_that_a_thread_leaves_are_freed_by_another_thread() {
+fn objects_that_a_thread_leaves_behind_are_freed_by_another_thread() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));

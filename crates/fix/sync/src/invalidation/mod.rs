@@ -54,8 +54,8 @@
 //! # Cost
 //! Begin and finish together are three stores to a cache line of the thread's own. A wait for a page that
 //! was never marked is one load. A wait for any other page is one load for each thread, and one more for
-//! each thread in a section. It covers the sections that have marked the page, and any sections that have
-//! marked another page whose stamp happens to have the same bit (one of 64). It waits for at most one
+//! each thread in a section. The wait covers the sections that have marked the page, and any sections that
+//! have marked another page whose stamp happens to have the same bit (one of 64). It lasts for at most one
 //! section of each thread.
 //!
 //! A kernel that has per-CPU data puts a [`Slot`] there and needs no [`Tracker`].

@@ -33,8 +33,8 @@ fn place() -> Arc<Place> {
 }
 
 impl Place {
-    /// Runs a section for each element of `marks`: a section marks the page if the element is true, and
-    /// otherwise the other page.
+    /// Runs a section for each element of `marks`: a section marks the page if its element is true, and
+    /// marks the other page if it is false.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.register();
         for mark in marks {

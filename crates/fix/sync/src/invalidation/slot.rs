@@ -1,8 +1,8 @@
 //! Slots: a cache line for each thread, with the marks of its current section.
 //!
 //! Each thread numbers its own sections, and keeps the set of the stamps that its current section has
-//! marked, as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for the
-//! threads that are in a section and have the waiter's stamp in their set.
+//! marked, as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for each thread
+//! that is in a section and whose set contains the waiter's stamp.
 //!
 //! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The
 //! marking thread stored its section number and its set before it released the lock, and the waiter has
@@ -14,7 +14,7 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// Represents a page, or a bucket of pages, in the sets of marked pages. It has eight bytes.
+/// Represents a page, or a bucket of pages, in the sets of marked pages. A stamp takes eight bytes.
 #[derive(Debug)]
 pub struct Stamp(AtomicU64);
 
@@ -87,8 +87,8 @@ impl Slot {
         }
     }
 
-    // All stores are Release, not only the store in `finish`. A waiter may learn that a section has ended
-    // from any later store of the thread to the slot, and must then see what the section did.
+    // All stores are Release, not only the store in `finish`. From any later store to the slot, a waiter may
+    // learn that a section has ended, and it must then see what the section did.
 
     /// Begins a section.
     ///
@@ -132,9 +132,9 @@ impl Slot {
         stamp: &Stamp,
         platform: &impl Platform,
     ) {
-        // The caller has taken the page's lock after the threads that marked the page. So it sees the
-        // stamp's bit here, and `slots` contains the slots of these threads, because a thread registers
-        // before it marks.
+        // The caller has taken the page's lock after the threads that marked the page had released it. So
+        // the caller sees the stamp's bit here, and `slots` contains the slots of these threads, because a
+        // thread registers before it marks.
         let bit = stamp.bit();
         if bit == 0 {
             return;

@@ -67,8 +67,8 @@ fn a_wait_covers_each_section_that_has_marked_the_page() {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait for a page does not wait for a section that has not marked the page and began after the section
-/// that has.
+/// A wait for a page covers the section that has marked the page, but ignores a section that began later and
+/// has not marked the page.
 #[test]
 fn a_wait_ignores_younger_sections() {
     let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
@@ -118,8 +118,8 @@ fn a_wait_ignores_older_sections_that_marked_another_page() {
     let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
     older.mark(&stamps[0]);
-    // Each stamp has one of 64 bits. At least one of the other 31 stamps almost certainly has a different
-    // bit from the first stamp.
+    // Each stamp has one of 64 bits. At least one of the other 31 stamps almost certainly has a bit that the
+    // first stamp does not have.
     let other = stamps[1..].iter().find(|stamp| {
         second.begin().mark(stamp);
         stamp.bit() != stamps[0].bit()

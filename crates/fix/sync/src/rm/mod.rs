@@ -34,8 +34,8 @@
 //!   wrote, and a writer sees the end of all earlier reads.
 //! - A thread that has the lock for reading may read-lock it again, even while a writer waits for the lock.
 //!   It must not lock it for writing in the meantime: as with other locks, it would wait for itself.
-//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for that lock,
-//!   which decides the order.
+//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for the
+//!   underlying lock, and the underlying lock decides the order.
 //! - A panic unlocks the lock and does not poison it.
 //! - A thread may hold more than four read locks at a time. From the fifth on, each costs as much as the
 //!   underlying lock.
@@ -44,9 +44,9 @@
 //!
 //! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
 //! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (256 bytes)
-//! is not reused. In the child of a fork, read locks that other threads held through slots are released. As
-//! with any lock, the other read locks and the write locks of these threads stay locked in the child.
-//! Signal handlers must not use the lock.
+//! is not reused. In the child of a fork, read locks that other threads held through slots are released. The
+//! write locks that these threads held, and the read locks that they took through the underlying lock, stay
+//! held in the child, as with any lock. Signal handlers must not use the lock.
 //!
 //! # Source
 //! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose

@@ -125,8 +125,8 @@ impl Slot {
         self.lock.load(Relaxed) == lock
     }
 
-    /// Takes the slot. Release: a writer that finds another lock in the slot must see what the thread did
-    /// while it held the writer's lock.
+    /// Takes the slot. Release: a writer that waits for one lock and finds another lock in the slot must see
+    /// what the thread did while it held the first lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));

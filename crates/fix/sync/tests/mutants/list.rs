@@ -67,7 +67,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_end_calls", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
     ("epoch_ended", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
 
-    ("epoch_free", Loom("epoch::modelled::objects_found_ready_by_another_scan_are_freed_after_all_reads")),
+    ("epoch_free", Loom("epoch::modelled::objects_that_another_scan_found_ready_are_freed_after_all_reads")),
 
     ("event_sleep_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
     ("event_wake_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
@@ -174,8 +174,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     // Mistakes of logic, in schedules of more threads than loom can explore.
     ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
 
-    ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
-    ("future", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
+    ("epoch_adopts_all", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
+    ("future", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
 
     ("early", Shuttle("epoch::scheduled::a_wait_covers_guards_and_migrating_sections")),
 
