@@ -17,7 +17,7 @@ pub(crate) fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
 
 /// Allocates a box with uninitialized content.
 pub(crate) fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
-    // SAFETY: the callers box no zero-sized types.
+    // SAFETY: no caller boxes a zero-sized type.
     let new = unsafe { alloc(Layout::new::<T>()) }.cast::<MaybeUninit<T>>();
     // SAFETY: `new` was allocated with the layout of `T`, and its content may be uninitialized.
     NonNull::new(new).map(|new| unsafe { Box::from_raw(new.as_ptr()) }).ok_or(OutOfMemory)

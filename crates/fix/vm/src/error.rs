@@ -32,7 +32,8 @@ pub enum MapError {
     Empty,
     /// The range extends beyond the space.
     OutOfRange,
-    /// The range must be fully mapped and has a hole. [Guards](crate::Protection::GUARD) count as unmapped.
+    /// The operation requires a fully mapped range, but this range has a hole.
+    /// [Guards](crate::Protection::GUARD) count as unmapped.
     Unmapped,
     /// The operation does not support [guards](crate::Protection::GUARD): only [`map`](crate::Space::map)
     /// creates them, and they cannot be pages of an object.

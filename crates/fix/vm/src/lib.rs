@@ -37,12 +37,12 @@
 //!
 //! An operation descends without locks, protected by an epoch, to the lowest node whose subtree stores all
 //! state of the operation's pages. It locks this node and all nodes below it that cover any of the pages:
-//! parents before their children, and in page order. A branch keeps its extents in a latch with two
-//! copies: readers use one copy while a writer changes the other. A writer of a branch's extents must hold
-//! the locks of all nodes below the branch that cover the changed pages. So a fault needs only the lock of
-//! one leaf: that lock also freezes what the branches above store about the leaf's pages. To change part
-//! of an extent within the span of one child, an operation first moves what the extent has in that span
-//! down to the child.
+//! parents before their children, and in page order. A branch keeps its extents in a latch with two copies:
+//! readers use one copy while a writer changes the other. A writer of a branch's extents must hold the locks
+//! of all nodes below the branch that cover the changed pages. So a fault needs only the lock of one leaf:
+//! that lock also freezes what the branches above store about the leaf's pages. If an operation changes only
+//! a part of an extent, and one child covers all of the operation's pages, the operation first splits the
+//! extent: the part within that child's span moves down to the child.
 //!
 //! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
 //! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error

@@ -65,8 +65,9 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
     metas: Box<[FrameMeta]>,
-    /// The generation of each frame, which changes when the frame is freed. Plain atomics are enough: the
-    /// check detects a frame that is reused too early in whatever order CPUs access the generations.
+    /// The generation of each frame, which changes when the frame is freed. Plain atomics are enough:
+    /// whatever the order in which CPUs access the generations, the check detects a frame that is reused too
+    /// early.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
     /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle of
@@ -79,7 +80,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     type Platform = Model;
     type Format = Levels<LEVELS>;
 
-    /// `free` zeroes the words of a frame. If this were false, the crate would write zero bytes over
+    /// `free` zeroes the words of a frame. If `ZEROED` were false, the crate would write zero bytes over
     /// loom's atomics.
     const ZEROED: bool = true;
     /// The MMU is software, as on the hosted machine.
@@ -122,7 +123,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         fence(SeqCst);
         for cpu in on.iter() {
-            // SAFETY: the TLB's lock excludes the CPU that owns it.
+            // SAFETY: the TLB's lock excludes the CPU that owns the TLB.
             unsafe { self.flush_local(cpu, space, pages) };
         }
     }

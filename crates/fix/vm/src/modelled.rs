@@ -145,7 +145,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     );
 }
 
-/// A CPU that finds a new node of another CPU finds it initialized.
+/// A CPU that finds a new node finds it initialized, even if another CPU has added the node.
 #[test]
 fn a_new_branch_is_found_initialized() {
     check::<3>(

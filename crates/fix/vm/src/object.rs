@@ -201,7 +201,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Sets the number of pages, up to the [`capacity`](Object::capacity): `ftruncate`. When it returns,
-    /// pages beyond the end are gone from all spaces. Private copies that spaces have made stay.
+    /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
     ///
     /// # Errors
     /// [`BeyondCapacity`] if `pages` exceeds the capacity; then the object is unchanged.
@@ -252,8 +252,8 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// The reverse mapping: calls `with` for each place where page `index` is mapped and currently present,
-    /// with the number of the space and the page of that space. Private copies that spaces have made are
-    /// left out.
+    /// and passes the number of the space and the page of that space. Private copies that spaces have made
+    /// are left out.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -383,8 +383,8 @@ impl<'m, M: Machine> Object<'m, M> {
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// Writes a page to the pager if it is dirty and `mode` requires that. No CPU may be able to write to
-    /// the page. Returns whether the page counts in the result.
+    /// Writes a page to the pager if it is dirty and `mode` requires that. No CPU may be able to write to the
+    /// page. Returns whether the caller must count the page in its result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,
@@ -408,8 +408,8 @@ impl<'m, M: Machine> Object<'m, M> {
 
 impl<M: Machine> Drop for Object<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: the `Object` keeps its core alive until `close`, which returns true if that dropped the
-        // last reference. Then the core has no other user.
+        // SAFETY: the `Object` keeps its core alive until it calls `close`. If `close` returns true, it
+        // dropped the last reference, so the core has no other user.
         unsafe {
             if self.core.as_ref().attachments.close(self.machine.epoch().platform()) {
                 ObjectCore::free(self.core, self.machine);

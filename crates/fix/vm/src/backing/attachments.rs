@@ -1,14 +1,14 @@
 //! The reverse mapping: where an object is mapped.
 //!
-//! An *attachment* describes a whole mapping, not a single page. From it, a caller computes at which page
-//! of the space page `n` of the object is mapped. The PTE of that page may be absent by now, or may map
-//! another frame, so callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
+//! An *attachment* describes a whole mapping, not a single page. With it, a caller converts a page number of
+//! the object to a page of the space. The PTE of that page may be absent by now, or may map another frame, so
+//! callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
 //!
-//! The attachments of an object are divided among *shards*, one per CPU up to a limit, so that CPUs that
-//! map the same object write to different cache lines. A shard is a treap ordered by first page, augmented
-//! with the largest end of each subtree (Seidel and Aragon, "Randomized search trees", 1996; interval trees
-//! as in Cormen et al., 14.3), so that a lookup skips subtrees that do not overlap its range. The treap is
-//! intrusive and allocates nothing.
+//! The attachments of an object are divided among *shards*, one per CPU up to a limit, so that CPUs that map
+//! the same object write to different cache lines. A shard is a treap ordered by first page (Seidel and
+//! Aragon, "Randomized search trees", 1996). Each subtree stores the largest end of its attachments, so that
+//! a lookup skips subtrees that do not overlap its range (interval trees as in Cormen et al., 14.3). The
+//! treap is intrusive and allocates nothing.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};

@@ -117,8 +117,8 @@ impl Slot {
             .is_ok()
     }
 
-    /// Sets the state. Only the CPU that set it to [`Coming`](State::Coming) or [`Leaving`](State::Leaving)
-    /// may call this.
+    /// Sets the state. Only the CPU that set the state to [`Coming`](State::Coming) or
+    /// [`Leaving`](State::Leaving) may call this.
     pub(crate) fn set(&self, state: State) {
         self.0.store(state.word(), order!(Release, "slot_set"));
     }
@@ -197,8 +197,8 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the index and slot of each page among `pages` whose table exists. The time is linear
-    /// in the number of tables, not in the number of pages.
+    /// Calls `with` with the index and slot of each page among `pages` for which a table exists. The time is
+    /// linear in the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
         // SAFETY: `height` is the height of the root, which starts at page 0, and tables live as long as
         // the index.

@@ -46,7 +46,7 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// Set while the backing is [marked](Marked): first to the backing itself, then to its copy.
+    /// While the backing is [marked](Marked), points first to the backing itself, then to its copy.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -320,7 +320,7 @@ impl Marked {
         self.count
     }
 
-    /// An object of these backings that currently throttles forks, if there is one.
+    /// An object that one of these backings maps and that currently throttles forks, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {

@@ -194,8 +194,8 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
 
 impl<M: Machine> Drop for PinnedObject<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: `self` owns a reference until `put_refs`, which returns true if that was the last one.
-        // Then the object has no other user.
+        // SAFETY: `self` owns a reference until `put_refs` drops it. If `put_refs` returns true, that was the
+        // last reference, so the object has no other user.
         unsafe {
             if self.core.as_ref().attachments.put_refs(1) {
                 ObjectCore::free(self.core, self.machine);
@@ -234,8 +234,8 @@ mod tests {
         let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };
         let slot = shared.core.index.find(0).expect("the root table exists");
-        // Run both functions once, because a planted mutant reads the environment at its first use, which
-        // would synchronize the threads.
+        // Run both functions once before the threads start: a planted mutant reads the environment at its
+        // first use, and this read would synchronize the threads.
         assert_eq!(shared.core.set_len(1), 1);
         assert!(shared.core.is_within(0));
         thread::scope(|scope| {

@@ -13,9 +13,9 @@ mod sealed {
 /// access after a missing flush exposes the mistake. Translations are tagged with the number of their
 /// space, and survive a switch to another space, as with PCIDs and ASIDs that are never reused.
 pub trait Architecture: Format + sealed::Sealed {
-    /// Whether the CPU walks the tables before it raises a page fault, and the fault drops the cached
-    /// translation. If false, a cached entry that denies the access stays, and every such access faults
-    /// until software invalidates the entry.
+    /// If true, the CPU walks the tables before it raises a page fault, and the fault drops the cached
+    /// translation. If false, a cached entry that denies the access stays, and every such access faults until
+    /// software invalidates the entry.
     #[doc(hidden)]
     const FAULT_DROPS_ENTRY: bool;
     /// Whether absent entries are cached. If so, accesses fault until software invalidates the cached

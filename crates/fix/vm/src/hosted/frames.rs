@@ -21,7 +21,7 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// The holder may lock several lists.
+    /// A thread that holds this lock may lock several lists.
     sharing: Mutex<()>,
 }
 
@@ -66,8 +66,8 @@ impl Frames {
         pop(&mut list, frames)
     }
 
-    /// Steals frames from the other lists until `list` has `count` frames, starting `next` places after the
-    /// calling CPU's own list. Takes half of a list, or more if more frames are missing. The caller must
+    /// Steals frames from the other lists, starting `next` places after the calling CPU's own list, until
+    /// `list` has `count` frames. Takes half of a list, or more if more frames are missing. The caller must
     /// hold `sharing`. Visited lists stay locked until the end, so that a CPU cannot free a frame to a list
     /// that was already visited.
     #[cold]

@@ -1,4 +1,4 @@
-//! Shootdown mailboxes of CPUs, and their TLBs.
+//! The shootdown mailbox and the TLB of each CPU.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

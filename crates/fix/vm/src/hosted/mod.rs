@@ -10,10 +10,10 @@
 //! panics, because a flush is missing.
 //!
 //! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
-//! architecture. AArch64 caches translations that deny an access until they are flushed. RISC-V also caches
-//! absent entries. Both cache non-leaf entries until a [`Flush::Tables`]. A CPU also panics after 64
-//! consecutive faults on an entry that its handler does not flush, and when it would use a global
-//! translation of another space.
+//! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,
+//! and non-leaf entries stay cached until a [`Flush::Tables`]. On RISC-V, absent entries are cached as well.
+//! A CPU also panics after 64 consecutive faults on an entry that its handler does not flush, and when it
+//! would use a global translation of another space.
 //!
 //! A CPU that has activated a space must acknowledge shootdowns. Before its thread blocks or does other
 //! work, the CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:

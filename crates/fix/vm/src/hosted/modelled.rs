@@ -1,7 +1,7 @@
 //! Loom models of the mailboxes: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
 //!
-//! Two CPUs share a space of two pages. Loom detects an access through a stale TLB entry that races with
-//! the new owner of the page, and a CPU that waits forever for an acknowledgement.
+//! Two CPUs share a space of two pages. A model fails if an access through a stale TLB entry races with the
+//! new owner of the page, or if a CPU waits forever for an acknowledgement.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -131,7 +131,7 @@ fn check(
 }
 
 /// The CPU must acknowledge a message that was posted before it left. A requester that read the set before
-/// the CPU left, but posts afterwards, must not wait for the CPU either.
+/// the CPU left, but posts only afterwards, must not wait for the CPU.
 #[test]
 fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(

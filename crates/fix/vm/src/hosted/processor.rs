@@ -18,9 +18,9 @@ use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
 
-/// A CPU panics after this many consecutive faults that cached entries raised and its handler reported as
-/// resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the page in
-/// between.
+/// A CPU panics after this many consecutive faults that were raised by cached entries and that the handler
+/// reported as resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the
+/// page in between.
 const MOST_CACHED_FAULTS: u32 = 64;
 
 /// Why a CPU raised a page fault.
@@ -41,7 +41,7 @@ pub struct Processor<'m, A: Architecture = X86_64> {
 impl<A: Architecture> Hosted<A> {
     /// Brings CPU `number` online on the calling thread. The CPU acknowledges shootdowns when it accesses
     /// memory, when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). A
-    /// thread that does none of these for long must go [offline](Processor::offline).
+    /// thread that does none of these for a long time must go [offline](Processor::offline).
     ///
     /// # Panics
     /// If the machine has no such CPU, or the CPU is already online.
@@ -224,8 +224,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
-                    // The entry may have been cleared since; then the unmapper waits for an acknowledgement
-                    // from this CPU.
+                    // Another CPU may have cleared the entry since. That CPU then waits for an
+                    // acknowledgement from this CPU.
                     let translation = Translation {
                         space: space.number(),
                         page,
@@ -349,7 +349,7 @@ mod tests {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
-                // This activates the space before `first` runs. To activate it later would execute a fence.
+                // This activates the space before `first` runs: activating it later would execute a fence.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {

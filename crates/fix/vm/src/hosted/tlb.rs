@@ -46,8 +46,8 @@ pub(super) struct CachedTable {
     pub(super) space: u64,
     pub(super) level: u8,
     pub(super) index: u64,
-    /// The table that the entry points to, and the generation of the table's frame at that time; `None` for
-    /// an absent entry.
+    /// The table that the entry points to, and the generation of the table's frame when the entry was cached;
+    /// `None` for an absent entry.
     pub(super) table: Option<(Frame, u64)>,
 }
 
@@ -104,7 +104,7 @@ impl Tlb {
     /// Looks up a translation.
     ///
     /// # Panics
-    /// If the TLB holds a global translation of the page from another space, which hardware would use.
+    /// If the TLB holds another space's global translation of the page: hardware would use that translation.
     #[inline]
     pub(super) fn find(&self, space: u64, page: Page) -> Option<Translation> {
         let cached = self.entry(page).get();

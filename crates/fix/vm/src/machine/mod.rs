@@ -39,8 +39,8 @@ use crate::page::{Frame, Pages};
 /// * The CPUs must interpret entries as the [format](Machine::Format) specifies.
 /// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must request every flush that the CPUs require.
 /// * [`MAY_DROP_ACTIVE`](Machine::MAY_DROP_ACTIVE) may be true only if no CPU uses the tables of a dropped
-///   space, or translations cached from them. An MMU in software that borrows the space for each access is an
-///   example.
+///   space, or translations cached from them. For example, an MMU in software can borrow the space for each
+///   access.
 /// * [`begin_root`](Machine::begin_root) must write only to the kernel's half of the table.
 /// * [`epoch`](Machine::epoch) must return one domain for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
@@ -65,7 +65,7 @@ pub unsafe trait Machine: Sync + Sized {
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
     fn epoch(&self) -> &Domain<Self::Platform>;
 
-    /// The maximum number of CPUs, numbered from 0.
+    /// The maximum number of CPUs. CPUs are numbered from 0.
     fn cpus(&self) -> usize;
 
     /// Allocates frames into the front of `frames`, and returns their number. A number below the length of
@@ -90,9 +90,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// per space.
     fn begin_root(&self, _table: Frame) {}
 
-    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns,
-    /// none of these CPUs uses these translations any more: later accesses read the tables as they are at
-    /// this call, or newer. `on` may contain `caller`, the calling CPU. `space` is the
+    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
+    /// of these CPUs uses these translations any more: later accesses use the tables in their state at this
+    /// call, or in a newer state. `on` may contain `caller`, the calling CPU. `space` is the
     /// [number](crate::Space::number) of the space.
     ///
     /// The implementation must execute a full fence before it reads `on`; otherwise it can miss a CPU that
@@ -117,8 +117,8 @@ pub unsafe trait Machine: Sync + Sized {
     }
 
     /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all CPUs. When it
-    /// returns, the CPU uses none of these translations, and later accesses read the tables as they are at
-    /// this call, or newer.
+    /// returns, the CPU uses none of these translations, and later accesses use the tables in their state at
+    /// this call, or in a newer state.
     ///
     /// [`Space::fault`](crate::Space::fault) calls this where [`FAULT_FLUSH`](Machine::FAULT_FLUSH)
     /// requires it. In [lazy](crate::Space::set_lazy) spaces, `unmap` calls it.

@@ -1,6 +1,6 @@
-//! Loom models of small protocols, without a machine around them: waits for a flush, a fork or a tick,
-//! reference counts, and locks other than those of nodes. Memory that one thread uses after another is a
-//! [`Guarded`] cell, for which loom reports unordered accesses.
+//! Loom models of small protocols, without a machine around them: reference counts, how a CPU waits for a
+//! flush, fork or tick, and the locks other than those of nodes. Memory that one thread uses after another is
+//! a [`Guarded`] cell, for which loom reports unordered accesses.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn check<T: 'static>(
     });
 }
 
-/// A leaf that is being flushed. The model does not use its parent.
+/// A leaf that is being flushed. The model does not use the leaf's parent.
 fn flushing_leaf() -> Leaf {
     let leaf = Leaf::new(Page(0), NonNull::<Branch>::dangling());
     // SAFETY: a new leaf is locked by the thread that created it.
@@ -74,7 +74,7 @@ fn flushing_leaf() -> Leaf {
 }
 
 #[test]
-fn a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus() {
+fn a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus() {
     check(
         flushing_leaf,
         |one| {
@@ -94,7 +94,7 @@ fn a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus() {
 }
 
 #[test]
-fn a_space_that_is_not_being_forked_was_flushed_on_all_cpus() {
+fn a_space_whose_fork_has_ended_was_flushed_on_all_cpus() {
     check(
         || {
             let fork_lock = ForkLock::new();
@@ -323,7 +323,7 @@ fn remaps_of_a_space_exclude_each_other() {
 /// A space with one CPU, whose TLB may still hold an unmapped page.
 struct Settling {
     tree: Tree,
-    /// The tree's ticks, in a box because the tree has their address.
+    /// The tree's ticks, in a box because the tree holds their address.
     ticks: Box<Ticks>,
     /// The ticket with which the page was unmapped.
     ticket: u64,
@@ -357,7 +357,7 @@ fn a_page_is_unused_after_all_cpus_have_flushed_it() {
     );
 }
 
-/// Adds an attachment to an object. Nobody visits it, so its tree may dangle.
+/// Adds an attachment to an object. The attachment has no valid tree, so nothing may visit the attachment.
 fn attach(attachments: &Attachments) -> NonNull<Attachment> {
     let new = Attachment::new(Pages::new(Page(0), 1), 0, NonNull::dangling());
     let new = NonNull::from(Box::leak(Box::new(new)));

@@ -197,9 +197,9 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Makes addresses that this CPU has unmapped available for reuse. All CPUs must have flushed them.
-    /// `mapped` is the number of pages that were mapped. For a range of guards alone, the caller may pass
-    /// 1.
+    /// Gives this CPU's arena the addresses that the CPU has unmapped, so that they can be reused. All CPUs
+    /// must have flushed them. `mapped` is the number of pages that were mapped. For a range of guards alone,
+    /// the caller may pass 1.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);

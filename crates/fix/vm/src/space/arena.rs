@@ -38,7 +38,7 @@ const EXACT: usize = 32;
 /// Number of size classes: [`EXACT`] classes of one size each, then one class per power of two.
 const CLASSES: usize = 64;
 
-/// The most ranges of a class that a search examines, because some of them may be too small.
+/// A search examines at most this many ranges of a class, some of which may be too small.
 const LOOKS: usize = 8;
 
 /// The most ranges that an arena holds: 96 KiB of entries.
@@ -294,9 +294,8 @@ impl Arenas {
         with(&mut self.arenas[cpu.number()].borrow_mut())
     }
 
-    /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: two
-    /// arenas could list the same ones, and programs that choose their own addresses should not pay for
-    /// lists.
+    /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: two arenas
+    /// could list the same addresses, and programs that choose their own addresses should not pay for lists.
     #[inline]
     pub(crate) fn sliced(&self, pages: Pages) -> Pages {
         pages.and(Pages { start: Page(self.taken.load(Relaxed)), end: self.window.end })

@@ -47,8 +47,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Counts pages and tables and checks their consistency, with all nodes locked.
     ///
     /// # Panics
-    /// If a page is mapped twice, a page is present but not mapped, a PTE allows more than the page's
-    /// mapping, a node's table is not linked where it belongs, or a frame is used twice.
+    /// If a page is mapped twice or is present but not mapped, if a PTE allows more than the page's mapping,
+    /// if a node's table is not linked where it belongs, or if a frame is used twice.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         self.with_root_locked(cpu, |root| {

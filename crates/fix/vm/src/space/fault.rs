@@ -46,7 +46,7 @@ enum Step<'a, 'm, M: Machine> {
     PageIn(PinnedObject<'m, M>, u64),
 }
 
-/// A shared frame whose PTE is flush-pending, to be replaced with a copy.
+/// A shared frame that a copy will replace. Its PTE is flush-pending.
 struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
@@ -59,10 +59,10 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Handles a page fault: makes `page` present for an `access` by this CPU, or reports why the access is
     /// invalid.
     ///
-    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) the page's old PTE if it may have
-    /// cached it, so the program can retry the access. A RISC-V CPU that has cached the absence of a table
-    /// faults once more, and that fault flushes the tables as well. Another CPU that has cached the old
-    /// PTE also faults once more.
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) the page's old PTE if the CPU may
+    /// have cached that PTE, so the program can retry the access. A RISC-V CPU that has cached the absence of
+    /// a table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
+    /// old PTE also faults once more.
     ///
     /// # Errors
     /// See [`Fault`].

@@ -24,8 +24,8 @@ use crate::tree::update::{add_child, add_table};
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Counts of the branches with extents, indexed by the binary logarithm of the capacity that the
-    /// extents require.
+    /// Number of branches with extents, by the capacity that the extents require: entry `n` counts the
+    /// branches that require a capacity of 2ⁿ.
     copies: [usize; usize::BITS as usize / 2],
     /// The largest number of distinct attributes in any leaf.
     kinds: usize,
@@ -153,7 +153,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 let new = pool.backings.take(backing.copied(copy.tree_pointer()));
                 let new = new.expect("enough were reserved");
                 // SAFETY: the original backing is attached, which keeps the object alive. The new backing
-                // stays attached until the copy maps nothing by it.
+                // stays attached until nothing in the copy is mapped by it.
                 unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });

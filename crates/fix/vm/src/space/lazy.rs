@@ -57,10 +57,10 @@ impl<'m, M: LazyMachine> Space<'m, M> {
         unsafe { self.tree().set_ticks(is_lazy.then(|| self.machine.ticks())) };
     }
 
-    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is
-    /// scarce. It interrupts the CPUs of the space, unless all of them have ticked since. Without this
-    /// call, the frames are freed when the CPU that unmapped the pages unmaps something else after all
-    /// CPUs have ticked.
+    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
+    /// It interrupts the CPUs of the space, unless all of them have ticked since. Without this call, the CPU
+    /// that unmapped the pages frees the frames during its first unmap in the space after all CPUs have
+    /// ticked.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());

@@ -192,9 +192,9 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
-    /// Calls `with` for each space that maps the frame of `page`, with the number of that space and the
-    /// page there. The spaces are this one and those that share the page with it since a fork. Does
-    /// nothing for pages of [objects](crate::Object::mappings).
+    /// Calls `with` for each space that maps the frame of `page`, and passes the number of that space and the
+    /// page there. The spaces are this one and those that share the page with it since a fork. Does nothing
+    /// for pages of [objects](crate::Object::mappings).
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {

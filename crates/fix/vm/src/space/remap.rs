@@ -54,8 +54,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
     /// Moving and resizing are separate steps. If memory runs out between them, the mapping may have moved
-    /// while the pages of `old` beyond the new length stay mapped. Or the pages that were added in `new`
-    /// may stay mapped, if memory is missing for unmapping them as well.
+    /// although the pages of `old` beyond the new length are still mapped. If memory is also missing to unmap
+    /// the pages that were added in `new`, these pages may stay mapped.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;

@@ -19,7 +19,7 @@ use crate::tree::node::Leaf;
 const MOST_LINGERING: usize = 64;
 
 /// Pages that CPUs have to flush, the leaves of these pages, and the frames to free after the flush. The
-/// list of frames is linked through their metadata.
+/// frames are linked into a list through their metadata.
 ///
 /// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
 /// IPI. Therefore a flag marks each leaf that is being flushed, and an operation that is about to change
@@ -256,8 +256,8 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Restricts the present pages among `pages`. `allowed` maps a page, its frame and its current
-    /// protection to the protection that is still permitted. The leaf must be locked, and no other
+    /// Restricts the present pages among `pages`. `allowed` gets a page, its frame and its current
+    /// protection, and returns the protection that is still permitted. The leaf must be locked, and no other
     /// operation may be flushing it.
     #[inline]
     pub(crate) fn protect<M: Machine>(
@@ -321,7 +321,8 @@ impl<'t> TlbGather<'t> {
             };
         }
         while let Some(leaf) = leaves {
-            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for the end of
+            // the flush.
             unsafe { leaves = leaf.as_ref().end_flush() };
         }
         Some(self.ticket)
@@ -350,7 +351,8 @@ impl<'t> TlbGather<'t> {
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);
         while let Some(leaf) = leaves {
-            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for the end of
+            // the flush.
             unsafe {
                 let leaf = leaf.as_ref();
                 // Nobody else changes this count, because other operations wait for the end of the flush.

@@ -292,8 +292,8 @@ impl<'a> View<'a> {
         View { len: rest.places_until(|own| own.start < pages.end), ..rest }
     }
 
-    /// The partition point: the number of leading extents for which `is_so` holds. After the first extent for
-    /// which `is_so` is false, it must be false for all.
+    /// The partition point: the number of leading extents for which `is_so` holds. Once `is_so` is false for
+    /// an extent, it must be false for all later extents.
     #[inline]
     fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len);

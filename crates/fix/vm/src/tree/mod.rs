@@ -135,8 +135,8 @@ impl Tree {
         self.active.iter().all(|other| other == cpu)
     }
 
-    /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped.
-    /// The caller may have locked nodes. An operation with a guard must therefore not wait for node locks.
+    /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped. The
+    /// caller may hold node locks, so an operation with a guard must not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));

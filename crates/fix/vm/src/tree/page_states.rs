@@ -188,7 +188,7 @@ impl PageStates {
         place as u16 + 1
     }
 
-    /// Unmaps these pages. Returns the number that were mapped.
+    /// Unmaps these pages. Returns how many of them were mapped.
     #[inline]
     pub(crate) fn clear(&mut self, slots: Range<usize>) -> usize {
         if self.mapped == 0 {

@@ -236,7 +236,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of those of `pages` that are in `extents`.
+/// Changes the attributes of the pages among `pages` that `extents` contains.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,

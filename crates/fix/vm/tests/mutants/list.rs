@@ -90,10 +90,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("shared_frames_stay", Loom("modelled::a_fork_copies_all_pages_of_a_concurrent_unmap_or_none")),
 
     // The small protocols around the tree.
-    ("flushing_load", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus")),
-    ("flushing_end", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus")),
-    ("forking_load", Loom("modelled::parts::a_space_that_is_not_being_forked_was_flushed_on_all_cpus")),
-    ("forking_end", Loom("modelled::parts::a_space_that_is_not_being_forked_was_flushed_on_all_cpus")),
+    ("flushing_load", Loom("modelled::parts::a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus")),
+    ("flushing_end", Loom("modelled::parts::a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus")),
+    ("forking_load", Loom("modelled::parts::a_space_whose_fork_has_ended_was_flushed_on_all_cpus")),
+    ("forking_end", Loom("modelled::parts::a_space_whose_fork_has_ended_was_flushed_on_all_cpus")),
     ("ticks_end", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
     ("ticks_over", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
     ("ticks_late", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
