@@ -4,7 +4,7 @@
 //! build serves all mutants. Without `--cfg mutants` the marks compile to nothing. In each crate,
 //! `tests/mutants/list.rs` names the tests that detect its mutants.
 
-/// Whether the chosen mutant is one of those named.
+/// Whether the chosen mutant has one of these names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! is_mutant {
@@ -33,8 +33,8 @@ macro_rules! order {
 #[cfg(mutants)]
 pub use chosen::Answer;
 
-/// The chosen mutant. A check must not order threads: otherwise Miri would not notice the ordering that the
-/// mutant removes. So each place keeps its answer in a relaxed atomic, and reads the environment only at its
+/// The chosen mutant. A check must not order threads: otherwise Miri would not notice that the mutant lacks
+/// an ordering. So each place keeps its answer in a relaxed atomic, and reads the environment only at its
 /// first check.
 #[cfg(mutants)]
 mod chosen {
