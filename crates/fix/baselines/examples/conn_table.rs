@@ -1,5 +1,6 @@
-//! Measures lookups per second in the connection tables with a read lock and with an epoch, for 1 to N threads, with
-//! and without a thread that opens and closes connections. See `--help`.
+//! Measures lookups per second in two connection tables: one with a read lock, one with an epoch. Measures
+//! each with 1 to N lookup threads, with and without a thread that opens and closes connections. See
+//! `--help`.
 
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Write};
@@ -28,7 +29,7 @@ the same core. The writer opens and closes a connection every 100 microseconds.
 /// A larger number is more likely a typing error than a real machine.
 const MOST_THREADS: u32 = 1024;
 
-/// The connections of each thread. They fit into a core's L1 cache.
+/// The number of connections of each thread. The connections fit into a core's L1 cache.
 const CONNECTIONS: u32 = 64;
 
 /// How long the writer keeps each connection open.

@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn a_wait_returns_only_after_every_section_that_marked_has_ended(
+    fn a_wait_returns_only_after_all_marking_sections_have_ended(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
         waits_for_marks(Slots, &operations)?;
@@ -28,8 +28,8 @@ proptest! {
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs on its own thread, which then checks that all sections
-/// that had marked the page before the wait have ended.
+/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
+/// checks the sections that had marked the page before the wait: all of them must have ended.
 fn waits_for_marks<F: Invalidation>(
     form: F,
     operations: &[(u8, usize, usize)],

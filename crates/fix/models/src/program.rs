@@ -120,8 +120,8 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// The program that one of cargo's messages reports, if any, and the name of its target. The program is a
-/// copy, because another build overwrites the executable of an example.
+/// If this message of cargo's reports a program, returns the name of the program's target and a copy of the
+/// program. It is a copy because another build overwrites the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;

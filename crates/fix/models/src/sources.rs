@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of all mutants that the files in a directory and its subdirectories mark.
+/// The names of all mutants that are marked in the files of a directory and its subdirectories.
 pub(crate) fn marked(directory: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(directory).expect("read the sources") {

@@ -1,5 +1,5 @@
-//! Handlers that run in the child of a fork. The child has a copy of the parent's memory, but only the
-//! thread that forked.
+//! Handlers that run in the child of a fork. The child has a copy of the parent's memory. Of the parent's
+//! threads, only the one that forked exists in the child.
 
 use std::sync::Once;
 

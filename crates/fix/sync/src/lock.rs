@@ -2,9 +2,9 @@
 //!
 //! If a high-priority thread waits for a low-priority owner, it also waits for all threads of medium
 //! priority, because they preempt the owner: *priority inversion*. The turnstiles of some kernels lend the
-//! owner the priority of its highest waiter. If the owner itself waits for a lock, they pass this priority on
-//! to that lock's owner. Linux offers this to processes as `FUTEX_LOCK_PI` of futex(2). On other systems this
-//! module does not exist.
+//! owner the priority of its highest waiter. If the owner itself waits for a lock, the turnstiles pass this
+//! priority on to that lock's owner. Linux offers this to processes as `FUTEX_LOCK_PI` of futex(2). On other
+//! systems this module does not exist.
 //!
 //! *Use it* for data that threads with a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) share
 //! with other threads, as in audio or robotics. *Do not use it* for anything else: each contended lock and
@@ -80,11 +80,11 @@ impl RawPiMutex {
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Relaxed: the last owner or the kernel released the mutex with an exchange of the word. The
-                // kernel's exchange for this thread came after it, and is a full fence before the call
-                // returns. The kernel stored the value that this load returns, so an Acquire would have no
-                // store of the program to pair with. An owner that leaked its guard may have lent the value
-                // forever, so no thread takes over its lock.
+                // Relaxed: the last owner or the kernel released the mutex with an exchange of the word.
+                // After that, the kernel exchanged the word for this thread, which is a full fence before the
+                // call returns. The kernel stored the value that this load returns, so an Acquire would have
+                // no store of the program to pair with. An owner that leaked its guard may have lent the
+                // value forever, so no thread takes over its lock.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex exited without unlocking it")

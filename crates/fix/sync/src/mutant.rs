@@ -1,10 +1,11 @@
 //! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
 //!
-//! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, or without
-//! std the one that `choose_mutant` is given, so one build serves all mutants. Without `--cfg mutants` the marks compile to nothing. In each crate,
-//! `tests/mutants/list.rs` names the tests that detect its mutants.
+//! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
+//! build serves all mutants. Where there is no environment, `choose_mutant` takes the name. Without
+//! `--cfg mutants` the marks compile to nothing. In each crate, `tests/mutants/list.rs` names the tests that
+//! detect its mutants.
 
-/// Whether the chosen mutant is one of those named.
+/// Whether the chosen mutant has one of these names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! is_mutant {
@@ -35,13 +36,14 @@ pub use chosen::Answer;
 #[cfg(all(mutants, not(feature = "std")))]
 pub use chosen::choose_mutant;
 
-/// The chosen mutant. A check must not order threads, as Miri would then miss the order that the mutant lacks.
-/// So the results are relaxed, and only the first check of a place asks for the name.
+/// The chosen mutant. A check must not order threads: otherwise Miri would not notice that the mutant lacks
+/// an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only at its
+/// first check.
 #[cfg(mutants)]
 mod chosen {
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Whether the crate is the mutant of one place.
+    /// The answer at one marked place: whether its mutant is the chosen one.
     #[derive(Debug)]
     pub struct Answer(AtomicU8);
 

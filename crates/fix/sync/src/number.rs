@@ -26,7 +26,7 @@ impl Part for Number {
     }
 
     fn unregister(self) -> bool {
-        // The next owner of the number sees everything that this thread did under it.
+        // The next owner of the number sees everything that this thread did while it owned the number.
         self.node.release();
         true
     }
@@ -39,7 +39,7 @@ pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
     per_thread::with(&PART, part(), |part| with(part.number))
 }
 
-/// Frees the numbers of missing threads in the child of a fork.
+/// Runs in the child of a fork. Frees the numbers of the parent's threads that do not exist in the child.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     NUMBERS.others(registered().map(|part| part.node)).for_each(Node::release);

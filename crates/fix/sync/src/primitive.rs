@@ -1,5 +1,5 @@
-//! Atomics and cells. A build uses those of `core`, of loom (which tries every interleaving of accesses) or
-//! of shuttle (which tries schedules).
+//! Atomics and cells. A build uses the atomics and cells of `core`, of loom (which tries every interleaving
+//! of accesses) or of shuttle (which tries schedules).
 
 use core::sync::atomic::Ordering;
 

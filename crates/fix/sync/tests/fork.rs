@@ -1,5 +1,5 @@
 //! Forks in the middle of deferred calls of the process's domain. These tests are not in `process.rs`,
-//! because its threads would make some of these calls.
+//! because the threads of the tests there would make some of these calls.
 
 #![cfg(all(unix, not(miri)))]
 

@@ -279,11 +279,12 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
     });
 }
 
-/// Whether a barrier that another thread of the child runs waits for the barrier that has made the fork.
+/// Called inside a barrier. Forks, and in the child another thread calls `barrier`. Returns whether that call
+/// waits for the barrier that has made the fork.
 fn waits_in_a_child(barrier: fn()) -> bool {
     let in_child = || {
         let other = thread::spawn(barrier);
-        // A barrier that does not wait returns long before.
+        // A barrier that does not wait returns long before this sleep ends.
         thread::sleep(std::time::Duration::from_millis(200));
         !other.is_finished()
     };

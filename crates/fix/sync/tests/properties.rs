@@ -58,7 +58,7 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any thread gets and puts references. At some point the count is killed, and it may be reinitialised.
+    /// Any thread gets and puts references. At some point the count is killed. Later it may be reinitialised.
     #[test]
     fn a_count_becomes_zero_with_its_last_reference(
         operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
@@ -199,8 +199,8 @@ proptest! {
             }
         }
         for (place, _) in places {
-            // SAFETY: the object came from a box. The loop consumes its place, so no thread can find it any
-            // more.
+            // SAFETY: the object came from a box. The loop consumes the object's place, so no thread can find
+            // the object any more.
             unsafe { handles[0].retire(place.into_inner()) };
         }
         // When the domain is dropped, it frees the objects that were protected until now.
@@ -329,15 +329,15 @@ proptest! {
     }
 
     #[test]
-    fn a_wait_returns_only_after_every_section_that_marked_has_ended(
+    fn a_wait_returns_only_after_all_marking_sections_have_ended(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
         wait_is_over(&operations)?;
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs in a thread of its own, which checks that the sections
-/// that had marked the page before the wait have ended.
+/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
+/// checks the sections that had marked the page before the wait: all of them must have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));

@@ -23,7 +23,7 @@ use knee_vm::{
 
 const CPUS: usize = 2;
 
-/// The number of a space, and its pages that a CPU must flush.
+/// The number of a space, and the pages of the space that a CPU must flush.
 type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {
@@ -53,7 +53,7 @@ impl TwoCpus {
         }
     }
 
-    /// Simulates a program's access to a page, which hits the TLB or raises a page fault.
+    /// Simulates a program's access to a page. The access hits the TLB or raises a page fault.
     pub(crate) fn access<'m>(
         &'m self,
         cpu: &Cpu<'m, TwoCpus>,

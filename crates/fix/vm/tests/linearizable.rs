@@ -2,11 +2,11 @@
 //! its results (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993). The search tries all
 //! orders.
 //!
-//! An operation takes effect at one moment between its start and its end. An operation that revokes an
-//! access has two such moments: first its change is *published*, and later it is *flushed*. In between,
-//! every other CPU may still use a translation that it has cached, until it first observes the new state.
-//! Hardware does the same: a CPU that has a page in its TLB does not notice that another CPU's access was
-//! denied. An operation that changes the same pages takes effect before the publication or after the flush.
+//! An operation takes effect at one moment between its start and its end. An operation that revokes an access
+//! has two such moments: first its change is *published*, and later it is *flushed*. In between, every other
+//! CPU may still use a translation that it has cached, until it first observes the new state. Hardware does
+//! the same: a CPU that has a page in its TLB does not notice that another CPU's access was denied. Another
+//! operation that changes the same pages takes effect before the publication or after the flush.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -157,7 +157,7 @@ struct Leaving {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     views: [Option<View>; PAGES],
-    /// The word in each content.
+    /// The word of each content, indexed by `View::content`.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
     /// `said` has one bit for each operation that is published, and `over` one for each operation that is
@@ -167,7 +167,7 @@ struct State {
 }
 
 impl State {
-    /// Whether no change of these pages waits for its flush.
+    /// Whether all published changes of these pages are flushed.
     fn is_quiet(&self, run: Run) -> bool {
         self.leaving.iter().all(|leaving| run.places().all(|place| leaving.views[place].is_none()))
     }

@@ -15,7 +15,7 @@ use knee_vm::{Page, Pages, Protection, Space};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The list is sorted. It shows unchanged pages exactly, and other pages as they were at some moment.
+/// The list is sorted. It shows unchanged pages exactly, and each changed page as it was at some moment.
 fn unchanged_mappings_are_listed_exactly_during_other_changes<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 1000 };
     let machine = Hosted::<A>::with_architecture(1024, 2);

@@ -73,7 +73,8 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");
 }
 
-/// Hardware has no write-only pages: a load from such a page would fault forever.
+/// Hardware cannot deny loads alone. If a space allowed stores to a page but not loads, a load from it would
+/// fault forever.
 #[test]
 fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);
@@ -118,7 +119,7 @@ fn each_reason_for_a_failed_change_has_its_own_error() {
     assert_eq!(remap(hole, Pages::new(Page(300), 4)), Err(MapError::Unmapped));
     assert_eq!(remap(pages, none), Err(MapError::Empty));
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
-    // An unmapped range is an error, even if there is room for the new range.
+    // Moving an unmapped range is an error, even if there is room for the new range.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
     assert_eq!(space.map_anywhere(&cpu, end.0, WRITE), Err(MapError::NoAddressSpace));
 }

@@ -503,8 +503,8 @@ fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Each thread owns one word of each page. It reads the value that it last wrote, even if the page was
-/// evicted and brought in again in between.
+/// Each thread owns one word of each page. The thread reads back the value that it last wrote, even if the
+/// page was evicted and brought in again meanwhile.
 fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 3000 };

@@ -20,9 +20,9 @@ const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
 thread_local! {
-    /// Frames that this thread can still allocate.
+    /// The number of frames that this thread can still allocate.
     static FRAMES: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Heap allocations that still succeed on this thread.
+    /// The number of heap allocations that will still succeed on this thread.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 

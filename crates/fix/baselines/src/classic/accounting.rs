@@ -100,8 +100,8 @@ impl Accounting for OneCounter {
 pub struct PerCpu(Quota);
 
 impl Accounting for PerCpu {
-    /// For each CPU, the number of pages that it made present minus the number that it removed, modulo 2⁶⁴. Each
-    /// CPU changes only its own element.
+    /// For each CPU, the number of pages that the CPU has made present minus the number of pages that it has
+    /// removed, modulo 2⁶⁴. Each CPU changes only its own element.
     type Resident = Box<[CachePadded<AtomicU64>]>;
 
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<PerCpu, OutOfMemory> {

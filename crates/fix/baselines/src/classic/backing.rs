@@ -2,10 +2,10 @@
 //!
 //! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
 //! be mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more
-//! than is mapped, and nothing is stored for each page. The first fault creates the object. A fork adds its
-//! new backings to the objects of the backings that it copies. Frames that are copied later belong to the
-//! same object, as with Linux' `anon_vma` until 2.6.33. There are no `anon_vma_chain`s, so a walk visits all
-//! spaces of the family.
+//! than is mapped, and nothing is stored for each page. The first fault creates the object. A fork copies
+//! each backing, and adds the copy to the object of the original. The frames that later copy-on-write breaks
+//! allocate belong to the same object, as with Linux' `anon_vma` until 2.6.33. There are no
+//! `anon_vma_chain`s, so a walk visits all spaces of the family.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -33,7 +33,7 @@ pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Extends the backing to these pages if possible. Returns whether it was extended.
     fn extend(&self, pages: Pages) -> bool;
 
-    /// Returns the backing for the entry of a forked space.
+    /// Copies the backing for the copy of its entry in a forked space.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
     /// Drops an entry's reference, after the frames of its pages were removed.
@@ -176,8 +176,8 @@ impl Backing<PerBacking> for Arc<Part> {
         let object = self.object.load(Acquire);
         // SAFETY: this part is in the object's list, so the object exists.
         if unsafe { object.as_ref() }.is_some_and(|object| object.remove(&self)) {
-            // SAFETY: the object came from a box. No part and no frame refers to it any more, and a thread that
-            // found it through a frame is in a section.
+            // SAFETY: the object came from a box. No part and no frame refers to the object any more, and
+            // each thread that found the object through a frame is in a section.
             unsafe { guard.retire(object) };
         }
     }

@@ -48,7 +48,7 @@ pub trait Entries<R: Reverse> {
     /// Returns the start of the first gap of at least `count` pages in this range.
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
-    /// Records that a range that begins at `start` was unmapped.
+    /// Records the unmapping of a range that begins at `start`.
     fn unmapped(&mut self, start: Page);
 
     /// Excludes faults on all pages of the space.

@@ -18,9 +18,9 @@ use crate::invalidation::Stamp;
 pub(super) struct Record<R: Reverse> {
     /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
-    /// Whether more than one page-table entry has contained the frame since it was allocated. If so, TLBs may
-    /// still contain a former mapping of the frame. Changed by the frame's only owner, or under its bucket's
-    /// lock.
+    /// Whether more than one page-table entry has contained the frame since it was allocated. Cleared when
+    /// the frame's only owner has waited for the flushes of all former mappings. While set, TLBs may still
+    /// contain a former mapping of the frame. Changed by the frame's only owner, or under its bucket's lock.
     pub(super) was_shared: AtomicBool,
     /// The number of page-table entries that contain the frame.
     pub(super) count: AtomicU32,
@@ -30,7 +30,7 @@ pub(super) struct Record<R: Reverse> {
     pub(super) of: R::OfFrame,
 }
 
-/// The shared state of some frames: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
+/// The lock and the stamp that some frames share: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Bucket {

@@ -11,7 +11,7 @@ pub(super) struct GapCache {
 }
 
 impl GapCache {
-    /// Records that pages were unmapped, which are now part of a gap that begins at `start`.
+    /// Records that pages were unmapped: these pages are now part of a gap that begins at `start`.
     pub(super) fn unmapped(&mut self, start: Page) {
         self.from = self.from.min(start);
     }

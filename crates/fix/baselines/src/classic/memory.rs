@@ -55,7 +55,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Returns the number of pages that all spaces map. The number is exact only if there are no concurrent changes.
+    /// Returns the number of mapped pages of all spaces together. The number is exact only if there are no
+    /// concurrent changes.
     pub fn used(&self) -> u64 {
         self.accounting.used()
     }
@@ -209,9 +210,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
-                    // Only this space maps the frame, but TLBs may contain former mappings, through which
-                    // their CPUs could read the new data. This thread cannot wait with locks held, because
-                    // the sections that it waits for may wait for these locks.
+                    // Only this space maps the frame, but other CPUs' TLBs may contain former mappings of it.
+                    // Through these, those CPUs could read the new data. This thread cannot wait with locks
+                    // held, because the sections that it waits for may wait for these locks.
                     drop((guard, whole));
                     self.wait(cpu, frame);
                     settled = Some(frame);
@@ -235,8 +236,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // Incremented before the first table is locked. An operation that finds an entry that this operation
-        // has cleared sees the increment, unless this operation has already flushed.
+        // Incremented before the first table is locked. If another operation finds an entry that this one has
+        // cleared, it sees the increment, unless this one has already flushed.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);

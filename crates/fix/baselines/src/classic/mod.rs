@@ -1,6 +1,6 @@
 //! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
 //!
-//! They exist to be compared with [knee-vm's](knee_vm::Space), and to measure each well-known improvement
+//! They are compared with [knee-vm's design](knee_vm::Space), and each well-known improvement can be measured
 //! separately. A [`Space`] combines four [`Strategies`]. It implements [`AddressSpace`](crate::AddressSpace)
 //! with the same results as any other design.
 //!

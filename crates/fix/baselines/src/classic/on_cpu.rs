@@ -5,8 +5,8 @@ use knee_vm::{Cpu, Machine};
 
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
-/// A CPU may hold locks while it waits for other CPUs this way, if the CPUs that wait for these locks also
-/// wait this way. Then a CPU that waits for a lock still answers the lock's holder.
+/// A CPU may hold locks while it waits for other CPUs through this platform, if the CPUs that wait for these
+/// locks also wait through it. Then a CPU that waits for a lock still answers the lock's holder.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,
@@ -14,7 +14,7 @@ pub(super) struct OnCpu<'m, M> {
 }
 
 impl<'m, M: Machine> OnCpu<'m, M> {
-    /// Returns the platform for the thread that owns this CPU, for as long as it owns the CPU.
+    /// Returns the platform for the thread that owns `cpu`. It may be used only while that thread owns `cpu`.
     #[inline]
     pub(super) fn of(cpu: &Cpu<'m, M>) -> OnCpu<'m, M> {
         OnCpu { machine: cpu.machine(), cpu: cpu.number() }

@@ -34,7 +34,7 @@ pub struct Pmap<R: Reverse> {
 /// The first space number. The spaces of other designs have smaller numbers.
 const FIRST_NUMBER: u64 = 1 << 63;
 
-/// The state that a reverse map keeps for a space, with the lock of all tables held if there is one.
+/// The state that a reverse map keeps for a space. If one lock guards all tables, this holds the lock.
 pub(super) struct Whole<'a, R: Reverse> {
     held: Option<Held<'a, R::OfSpace>>,
     none: R::OfSpace,
@@ -147,8 +147,8 @@ impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
         Ok(new)
     }
 
-    /// Calls `with` with each lowest-level table of these pages, and with those of the pages that the table
-    /// covers.
+    /// Calls `with` for each lowest-level table of these pages: with the table, and with the part of the
+    /// pages that it covers.
     pub(super) fn for_leaves(
         &self,
         pmap: &Pmap<R>,

@@ -1,8 +1,8 @@
 //! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
 //!
-//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes the copy,
-//! and replaces the node by one store. Readers in an epoch section see the old node or the new one. `mmap_lock`
-//! serializes writers.
+//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes
+//! the copy, and then puts it in the node's place with a single store. Readers in an epoch section see the
+//! old node or the new one. `mmap_lock` serializes writers.
 //!
 //! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else.
 //! Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread changes
@@ -459,8 +459,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // New areas that begin before those of the first remaining child will go to this child,
-                    // so its key must also be a lower bound for them.
+                    // A new area may begin before all areas of the first remaining child. It will go to that
+                    // child, so the child's key must be a lower bound for the new area too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);
@@ -608,8 +608,8 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
 impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
     fn drop(&mut self) {
-        // Release: a reader that sees that the turn of a mark is over sees what was done in that turn. This
-        // thread still holds the lock, because fields are dropped after this.
+        // Release: if a reader finds that the turn of a mark is over, it sees what was done in that turn.
+        // This thread still holds the lock, because fields are dropped after this.
         self.map.turn.fetch_add(1, Release);
     }
 }

@@ -14,7 +14,7 @@ use knee_sync::order;
 /// A connection table whose readers are in a section of the process's epoch domain.
 ///
 /// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls
-/// `with` within the section. While `with` runs, the process frees no object that was retired meanwhile, and
+/// `with` within the section. While `with` runs, the process frees no object that was retired meanwhile.
 /// `with` must not wait for sections to end.
 pub struct EpochTable<T: Send + 'static> {
     buckets: Box<[AtomicPtr<Entry<T>>]>,
@@ -34,8 +34,8 @@ struct Found<'a, T> {
 }
 
 impl<T: Send + 'static> EpochTable<T> {
-    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
-    /// bucket for each expected connection.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. To keep the buckets' lists
+    /// short, use at least one bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> EpochTable<T> {
         let buckets = buckets.next_power_of_two();
         let buckets = (0..buckets).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
@@ -56,7 +56,8 @@ impl<T: Send + 'static> EpochTable<T> {
             // Acquire: this thread must see the entry as the linking thread wrote it.
             let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
             // SAFETY: an entry found in a section is freed only after the section, even if it is unlinked
-            // meanwhile. With the writers' lock, no entry is unlinked. The caller guarantees one of these.
+            // meanwhile. While the caller holds the writers' lock, no other thread unlinks an entry. The
+            // caller is in a section or holds the lock.
             let of = unsafe { entry.as_ref() };
             if of.connection.id == *id {
                 return Some(Found { at, entry });

@@ -17,8 +17,8 @@ pub struct LockedTable<T> {
 type Bucket<T> = Vec<Arc<Connection<T>>>;
 
 impl<T> LockedTable<T> {
-    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
-    /// bucket for each expected connection.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. To keep the buckets' lists
+    /// short, use at least one bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> LockedTable<T> {
         let buckets = (0..buckets.next_power_of_two()).map(|_| Vec::new()).collect();
         LockedTable { buckets: RwLock::new(buckets) }

@@ -91,7 +91,7 @@ fn a_connection_is_not_removed_during_a_lookup() {
     a_removal_waits_for_a_lookup(&EpochTable::with_buckets(1));
 }
 
-/// A connection with a flag, which the thread that closed the connection sets.
+/// A connection with a flag. The thread that has closed the connection sets the flag.
 struct Opened(Arc<AtomicBool>);
 
 /// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.

@@ -84,8 +84,8 @@ unsafe impl Invalidation for Epoch {
             platform.heavy();
         }
         for place in places {
-            // A section that reads the clock from now on gets `now` or later. A section with an older time
-            // began earlier, or read the clock earlier and stores the time late. Waiting for such a late
+            // A section that reads the clock from now on gets `now` or a later time. A section with an older
+            // time began earlier, or read the clock earlier and stores the time late. Waiting for such a late
             // section does no harm.
             platform.sleep_while(|| {
                 (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))

@@ -38,7 +38,8 @@ pub struct Link(AtomicU128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pair {
     number: u64,
-    /// The address of the next link, or 0. With [`INVALID`], no other thread may follow or change it.
+    /// The address of the next link, or 0. While [`INVALID`] is set, only the link's owner may change the
+    /// pair, and no thread may follow `next`.
     next: u64,
 }
 
@@ -73,7 +74,7 @@ impl Link {
     }
 
     /// Release: a thread that sees the new number sees what the section with this number did. Acquire: that
-    /// thread also sees what the sections did whose numbers were moved here before.
+    /// thread also sees what was done by sections whose numbers were moved here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
@@ -174,7 +175,7 @@ unsafe impl Invalidation for LockFree {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a Link>, stamp: &Stamp, platform: &impl Platform) {
         let number = stamp.number.load(Relaxed);
-        // A number moves to the head from link to link, and each thread that moves it has acquired it before.
+        // A number moves to the head from link to link, and each thread that moves it has acquired it first.
         platform.sleep_while(|| number > self.head.load().number);
     }
 }

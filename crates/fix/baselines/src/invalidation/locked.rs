@@ -119,8 +119,8 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Sections pass their numbers on under the mutex, so what those sections did also happens
-                // before this store.
+                // Sections pass their numbers on under the mutex, so what the passing sections did also
+                // happens before this store.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }
         }

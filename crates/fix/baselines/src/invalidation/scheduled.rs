@@ -13,7 +13,7 @@ const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
 const PAGES: usize = 2;
 
-/// A page: the sections that have marked it, under the page's lock, and its stamp.
+/// The stamp of a page and, under the page's lock, the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,

@@ -11,7 +11,7 @@ const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
 const THREADS: usize = 3;
 const PAGES: usize = 5;
 
-/// A page: the sections that have marked it, under the page's lock, and its stamp.
+/// The stamp of a page and, under the page's lock, the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait does not wait for a section that began after all sections that have marked the page, and that has
-/// not marked the page itself.
+/// Consider the sections that have marked a page, and a younger section that has not. A wait for the page
+/// returns even if the younger section is still active.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());

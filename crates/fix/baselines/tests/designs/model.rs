@@ -94,7 +94,7 @@ fn hundreds_of_entries_are_found<D: Design>() {
 
 for_each_design!(hundreds_of_entries_are_found);
 
-/// The machine runs out of frames. Pages that are present stay accessible.
+/// When the machine runs out of frames, pages that are present stay accessible.
 fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(100, 1);
     let all = machine.free_frames();

@@ -1,6 +1,6 @@
-//! Several CPUs in one space at the same time: on disjoint pages, with a model for each CPU; on pages that one CPU
-//! changes and all CPUs access; and on the same pages. The machine itself panics if a CPU accesses a frame through a
-//! stale TLB entry.
+//! Several CPUs use one space at the same time. In some tests the CPUs have disjoint pages, and each CPU has
+//! a model. In others, all CPUs access pages that one CPU changes, or all CPUs change the same pages. The
+//! machine itself panics if a CPU accesses a frame through a stale TLB entry.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -30,7 +30,7 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // Creating a machine takes as long as many operations, so the machine is small.
+    // Creating a machine takes as much time as many operations, so the machine is small.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -198,7 +198,7 @@ fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
 /// The pages of one CPU at which its ranges begin and end. Other CPUs access these pages too.
 type Places = Vec<Page>;
 
-/// The state of a page as published by the only CPU that changes it, with a version that is odd during a change.
+/// The state of a page, published by the only CPU that changes the page. Its version is odd during a change.
 #[derive(Default)]
 struct Published(AtomicU64);
 

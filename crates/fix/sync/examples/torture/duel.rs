@@ -59,7 +59,7 @@ impl Duel {
         self.over.load(Relaxed)
     }
 
-    /// Reports an error if `is_bad`, and ends the duel then.
+    /// If `is_bad`, reports an error and ends the duel.
     pub(crate) fn object(&self, is_bad: bool) {
         if is_bad {
             self.bad.store(true, Relaxed);

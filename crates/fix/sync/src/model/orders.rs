@@ -1,17 +1,17 @@
 //! The platforms of the loom models, and threads that these platforms can interrupt.
 //!
 //! loom models full fences, but nothing like membarrier(2). So each model runs on two platforms. One is
-//! symmetric. On the other, a heavy fence returns only after every other thread has executed a full fence.
-//! loom chooses where a thread executes this fence: at a light fence, in a wait, or at the end of the thread.
-//! Real interrupts can come anywhere. So every execution of a model is possible on a real system, but a real
-//! system has more executions.
+//! symmetric: both sides execute a full fence. On the other platform, a heavy fence returns only after every
+//! other thread has executed a full fence. loom chooses where a thread executes its fence: at a light fence,
+//! in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a model
+//! is possible on a real system, but a real system has more executions.
 //!
-//! loom's full fences order more than those of the language: in loom, a thread that executes a full fence
-//! acquires everything that came before any earlier full fence. In the language, two full fences guarantee
-//! only that a load after the later fence does not miss a store before the earlier one. Only an Acquire load
-//! also makes visible what came before that store. So each model runs a third time, with full fences that
-//! only acquire and release, and with loads that see the latest store. This run fails if loom's full fences
-//! hide a missing ordering.
+//! loom's full fences order more than the language's full fences: in loom, a thread that executes a full
+//! fence acquires everything that came before any earlier full fence. In the language, two full fences
+//! guarantee only that a load after the later fence does not miss a store before the earlier one. Only an
+//! Acquire load also makes visible what came before that store. So each model runs a third time, with full
+//! fences that only acquire and release, and with loads that see the latest store. This run fails if loom's
+//! full fences hide a missing ordering.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;

@@ -20,13 +20,13 @@ const DYING: u64 = 1;
 const DEAD: u64 = 2;
 
 /// The lowest bit of a thread's counter. The thread sets it before it loads the mode, and clears it when it
-/// stores the new count. The other bits count the references that the thread has taken minus the references
-/// that it has put.
+/// stores the new count. The other bits are the number of references that the thread has taken minus the
+/// number that it has put.
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
-/// More references than can exist. It is part of the common count until the threads' counters are folded, so
-/// that the common count cannot reach zero before that.
+/// A number that is larger than any number of references. It is part of the common count until the threads'
+/// counters are folded, so that the common count cannot reach zero before that.
 const BIAS: u64 = 1 << 62;
 
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
@@ -116,8 +116,8 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.light();
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: the thread's uses of its reference come before `light`, which comes before the sum in
-        // `kill`, which comes before the last put.
+        // Relaxed: the thread's uses of its reference come before `light`. `light` comes before the sum in
+        // `kill`, and the sum comes before the last put.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -480,8 +480,8 @@ mod modelled {
         });
     }
 
-    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads
-    /// have read.
+    /// The querying thread executes no fence: in loom, a fence would also synchronize with stores that only
+    /// other threads have read.
     #[test]
     fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {

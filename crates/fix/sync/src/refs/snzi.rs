@@ -99,11 +99,11 @@ impl AtomicWord {
 ///
 /// A node counts its arrivals. It arrives at its parent when its count rises from zero, and departs from the
 /// parent when its count is zero again. The first arrival cannot change the node and the parent in one step.
-/// If it changed the parent first, each of many simultaneous arrivals would do so. If it changed the node
-/// first, the second arrival would wrongly assume that the root is set. So the first arrival sets the node's
-/// count to *one half*. Every thread that finds one half also arrives at the parent, and then tries to set
-/// the count to one. A thread that fails to set it has arrived at the parent once too often, and departs
-/// from the parent again.
+/// If it changed the parent first, each of many simultaneous arrivals would change the parent. If it changed
+/// the node first, the second arrival would wrongly assume that the root is set. So the first arrival sets
+/// the node's count to *one half*. Every thread that finds one half also arrives at the parent, and then
+/// tries to set the count to one. A thread that fails to set it has arrived at the parent once too often, and
+/// departs from the parent again.
 ///
 /// The indicator is a separate word, so that queries do not touch the root's count. A thread that raises the
 /// root's count from zero then sets the indicator. Threads that arrive at the root before the indicator is

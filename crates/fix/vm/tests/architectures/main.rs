@@ -96,7 +96,7 @@ fn a_forked_page_that_was_read_can_be_written<A: Architecture>() {
     }
 }
 
-/// A CPU may have cached that the page was absent, or read-only, before another CPU changed that.
+/// A CPU may have cached the page as absent or read-only before another CPU changed the page-table entry.
 fn a_cpu_finds_a_page_that_another_cpu_made_present<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));

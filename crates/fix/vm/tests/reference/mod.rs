@@ -322,7 +322,7 @@ fn turn_of<'m, A: Architecture>(
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
         model.check_pages(cpu, space);
-        // A check of all nodes takes as long as many operations.
+        // A check of all nodes takes as much time as many operations.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);
         }

@@ -40,7 +40,7 @@ type CachedTable = Option<(Frame, u64)>;
 struct Tlb {
     /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables by space, level, and number of the entry among all entries of the level.
+    /// Tables by space, by level, and by the number that the entry has among all entries of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn with_machine<A: Architecture>(
     };
     let all = machine.hosted.free_frames();
     (0..3).for_each(|cpu| machine.ticks.cpu_online(cpu));
-    // SAFETY: only this thread has these CPUs, and each of them once.
+    // SAFETY: the machine gets one `Cpu` for each number, and the threads that act as its CPUs take turns.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
     assert_eq!(machine.hosted.free_frames(), all, "all frames are free again");
 }
@@ -255,7 +255,7 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        // Consecutive faults that cached entries have raised.
+        // The number of consecutive faults that cached entries have raised.
         let mut cached_faults = 0;
         loop {
             match self.translate(cpu, space, page, access) {

@@ -147,8 +147,8 @@ fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     });
 }
 
-/// If the second operation did not wait, it would end while CPUs can still use the old page. These CPUs
-/// would see the old content of a page that is mapped there next.
+/// If the second operation did not wait, it would end while CPUs can still use the old page. If a new page
+/// were mapped there next, these CPUs would still see the old page's content.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();

@@ -56,7 +56,7 @@ fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
         let space = Space::new(&changer).unwrap();
         space.map_object(&changer, only(Page(7)), &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(&first, &space, Page(7), 1).unwrap();
-        // The latest copies. The number of frames limits how many there can be.
+        // The latest copies. The number of frames limits how many copies can exist.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
             assert!(count < 1000, "`discard` starts over forever");

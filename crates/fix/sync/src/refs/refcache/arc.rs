@@ -60,7 +60,8 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     /// Allocates a value and returns its first reference.
     pub fn new_in(value: T) -> RefcacheArc<T, C> {
         unsafe fn free<T, R>(header: NonNull<Header<R>>) {
-            // SAFETY: the header is the first field of the box below, which nothing refers to any more.
+            // SAFETY: the header is the first field of the object, which was boxed below. Nothing refers to
+            // the object any more.
             drop(unsafe { Box::from_raw(header.cast::<Object<T, R>>().as_ptr()) });
         }
         let object = Box::new(Object { header: Header::new(free::<T, C::Lock>), value });

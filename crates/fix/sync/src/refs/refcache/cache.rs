@@ -26,7 +26,7 @@ const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 /// until all of them are flushed, which takes a few microseconds for each.
 pub(super) const GROUP: usize = 16;
 
-/// The bit of a weak reference's word that is set while the object's count is zero.
+/// In a weak reference's word, the bit that is set while the object's count is zero.
 const DYING: usize = 1;
 
 /// The count of an object, at the start of the object.
@@ -104,7 +104,7 @@ impl WeakRef {
     }
 }
 
-/// A change of an object's count that is not in its global count yet.
+/// A change of an object's count that is not yet in the object's global count.
 struct DeltaSlot<R> {
     object: *mut Header<R>,
     delta: i64,
@@ -122,8 +122,8 @@ struct Cache<R> {
     queue: Queue<R>,
 }
 
-/// The index of an object's slot: the highest bits of the object's address times the golden ratio (Knuth),
-/// because objects are often a power of two apart.
+/// The index of an object's slot: the highest bits of the product of the object's address and the golden
+/// ratio (Knuth), because objects are often a power of two apart.
 #[inline]
 fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -218,8 +218,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         // The queue is not locked here: a destructor may drop other references, and may even tick.
         for object in dead {
             // SAFETY: the true count is zero and no weak reference can be upgraded (see the module). So this
-            // thread has the object to itself, and has acquired what other threads did with it by taking the
-            // object's lock.
+            // thread has the object to itself. By taking the object's lock, it has acquired what other
+            // threads did with the object.
             unsafe { (object.as_ref().free)(object) };
         }
     }
@@ -250,7 +250,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
-        // `used` must be loaded second: an owner that is no longer inside set `used` before it left.
+        // `used` must be loaded second: if an owner is no longer inside, it set `used` before it left.
         let mut used = self.members.values().filter(|member| {
             let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
@@ -429,8 +429,8 @@ unsafe fn make_room<P, R: RawMutex>(
     old: DeltaSlot<R>,
     queue: &mut Queue<R>,
 ) {
-    // A tick that passed this cache before this thread entered may end the epoch at any moment, but the tick
-    // after it waits for this thread. So the current epoch is at most one later than the loaded one. The
+    // If a tick passed this cache before this thread entered, it may end the epoch at any moment, but the
+    // next tick waits for this thread. So the current epoch is at most one later than the loaded one. The
     // fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
     let latest = refcache.epoch.load(Relaxed) + 1;
     // SAFETY: the caller guarantees the contract of `evict`.

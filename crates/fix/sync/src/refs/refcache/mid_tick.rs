@@ -134,8 +134,8 @@ fn add(local: &Local, object: NonNull<Object>, change: i64) {
 fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
     let scene = Scene::new();
     let (early, late, object) = (&scene.early, &scene.late, scene.object);
-    // The global count becomes zero although there is a reference, because the reference is taken after its
-    // cache was flushed.
+    // The global count becomes zero although there is a reference, because the reference's delta is added to
+    // a cache that was already flushed.
     add(late, object, -1);
     scene.tick({
         let early = Rc::clone(early);

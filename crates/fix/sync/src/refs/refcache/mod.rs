@@ -13,14 +13,15 @@
 //! # The algorithm
 //! An object has a *global count*. A thread that takes or drops a reference does not touch the global count.
 //! It adds the change to its own cache, a table of 256 *deltas* in which each object has one possible slot. A
-//! delta is *evicted*, that is, added to the global count under the object's lock, when another object needs
-//! its slot and at the end of each epoch. The true count is the global count plus all cached deltas. No
+//! delta is *evicted* when another object needs its slot, and at the end of each epoch: it is then added to
+//! the global count under the object's lock. The true count is the global count plus all cached deltas. No
 //! thread ever knows the true count, but:
 //!
-//! **If the global count is zero, and from then until each cache has been flushed once no delta of the object
-//! is evicted, not even a delta of zero, then the true count is zero and was zero at the start of that
-//! interval.** A delta that was cached at the start would have been evicted by the flush of its cache. A true
-//! count of zero stays zero, because each new reference is made from an existing one.
+//! **Take an interval that begins when the global count is zero and ends when each cache has been flushed
+//! once. If no delta of the object is evicted during the interval, not even a delta of zero, then the true
+//! count is zero at the end of the interval, and was zero at its start.** A delta that was cached at the
+//! start would have been evicted by the flush of its cache. A true count of zero stays zero, because each new
+//! reference is made from an existing one.
 //!
 //! [`tick`] ends an epoch: it flushes each cache that was used since the last tick, and then reviews objects.
 //! An object whose global count becomes zero is *touched* in that epoch and queued for review. Each eviction
@@ -53,8 +54,8 @@
 //! clears the bit and then caches its reference. A review frees the object only if it can exchange the word,
 //! with the bit set, for null. If it cannot, an upgrade has cleared the bit. The review then sets the bit
 //! again and touches the object, and two epochs later the new reference has been evicted. For this, the
-//! upgrading thread's cache must not be flushed between the upgrade's load of the word and the store of its
-//! delta. Otherwise two epochs could end in between.
+//! upgrading thread's cache must not be flushed after the upgrade has loaded the word and before it has
+//! stored its delta. Otherwise two epochs could end in between.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};

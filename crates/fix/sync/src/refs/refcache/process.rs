@@ -113,7 +113,7 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // If an object that the ticker's thread frees owns the ticker, the thread must not wait for
+            // The ticker's thread may free an object that owns the ticker. Then the thread must not wait for
             // itself.
             if thread.thread().id() != thread::current().id() {
                 // The panic hook has already reported a destructor's panic.
