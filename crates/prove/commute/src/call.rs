@@ -79,8 +79,8 @@ impl<'w> Call<'w> {
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
     }
 
-    /// An integer that the interface leaves open, such as a time. If possible, it is chosen so that
-    /// the orders agree.
+    /// An integer that the interface leaves open, such as a time. If possible, the explorer chooses
+    /// it so that the orders agree.
     pub fn open_int(&mut self, name: &str) -> Int {
         let label = self.label(name);
         self.execution.open_int(&label, None, None)
@@ -120,8 +120,8 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The argument is none of the words. Assuming that it is the last one contradicts the facts,
-        // and the certificate records this assumption.
+        // The argument is none of the words. The assumption that it is the last word contradicts the
+        // facts, and the certificate records this assumption.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

@@ -10,8 +10,8 @@ use crate::literal::{Literal, show_sum};
 pub struct Certificate {
     /// The assumptions of the model.
     pub assumed: Vec<(Literal, bool)>,
-    /// Fresh names. Each differs from all other names of its sort. The exception is two fresh names
-    /// of different orders: they may be chosen to be equal.
+    /// Fresh names. Each differs from all other names of its sort, except that two fresh names of
+    /// different orders may be chosen to be equal.
     pub fresh: Vec<String>,
     /// The pairs of fresh names that were chosen to be equal.
     pub agreed: Vec<(String, String)>,

@@ -2,10 +2,10 @@
 //!
 //! An exploration has many situations, and their conditions have literals that do not matter. A
 //! literal is dropped from a condition if no situation with the opposite verdict satisfies the
-//! remaining literals. Of the shortened conditions, only as many are kept as are needed to cover
-//! all situations. Terms are compared by label, so two conditions that exclude each other for a
-//! deeper reason count as compatible. A condition may therefore be longer than necessary, but it is
-//! never wrong.
+//! remaining literals. Then a greedy search selects enough of the shortened conditions to cover all
+//! situations. Terms are compared by label, so two conditions that exclude each other for a deeper
+//! reason count as compatible. A condition may therefore be longer than necessary, but it is never
+//! wrong.
 
 use std::collections::HashMap;
 
@@ -39,8 +39,8 @@ pub struct Case {
     pub formulas: Vec<String>,
     /// The number of situations in which all formulas hold.
     pub situations: usize,
-    /// The index of an example: of the situations that the fewest other cases cover, the one with
-    /// the shortest condition.
+    /// The index of an example: a situation covered by as few other cases as possible. If there are
+    /// several such situations, the example has the shortest condition.
     pub example: usize,
 }
 
@@ -125,7 +125,7 @@ impl Condition {
         })
     }
 
-    /// Drops literals that the condition does not need to exclude all of `others`.
+    /// Drops literals without which the condition still excludes all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
         // Go from the last literal to the first, because a later literal is more likely to follow
         // from the others.
@@ -217,8 +217,8 @@ fn reasons(
         .collect()
 }
 
-/// Returns few short conditions that together cover `situations` and exclude all of `others`. They
-/// are selected greedily.
+/// Greedily selects a small number of short conditions that together cover `situations`. Each
+/// condition excludes all of `others`.
 fn cover(
     situations: &[(usize, Condition)],
     others: &[Condition],
@@ -249,7 +249,7 @@ fn cover(
     }
     let all = covers.clone();
     let mut chosen: Vec<usize> = Vec::new();
-    // Of the candidates that cover the most remaining situations, choose the first.
+    // Choose the candidate that covers the most remaining situations, or the first of several.
     while let Some((nr, _)) = covers
         .iter()
         .map(Vec::len)

@@ -63,7 +63,7 @@ pub enum Difference {
     },
 }
 
-/// A class of initial states and arguments in which the model takes one path.
+/// A class of initial states and arguments for which the model takes the same path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Situation {
     /// The path condition: literals with their answers. The conditions of two situations exclude

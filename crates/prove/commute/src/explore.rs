@@ -38,7 +38,7 @@ pub(crate) struct Leaf<S> {
     pub(crate) runs: Vec<Run>,
 }
 
-/// A sequence of calls that were made.
+/// The calls that were made in one order, and their outcomes.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) order: Vec<usize>,

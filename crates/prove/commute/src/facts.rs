@@ -95,7 +95,7 @@ struct IntInfo {
     label: String,
     /// Whether the interface leaves the integer open, so that the explorer may choose its value.
     is_open: bool,
-    /// The number of the choice that made this integer equal to another one.
+    /// The number of the first choice that made this integer equal to another integer.
     agreed: Option<usize>,
 }
 
@@ -123,7 +123,8 @@ impl Facts {
         Name(id)
     }
 
-    /// A new name that differs from all other names of its sort, including later ones.
+    /// A new fresh name. It differs from all other names of its sort, including later names, unless
+    /// the explorer chooses it to be equal to another fresh name.
     pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let name = self.name(sort, label);
         self.names[name.0 as usize].fresh = true;
@@ -138,8 +139,8 @@ impl Facts {
         id
     }
 
-    /// A new name that tests print by its label, whereas they number other names (`key0`). It may be
-    /// equal to other names.
+    /// A new name, which may be equal to other names. Tests print its label, whereas they number other
+    /// names (`key0`).
     pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         let id = self.name(sort, label);
         self.constants.push(id.0);
@@ -182,7 +183,7 @@ impl Facts {
         of_class.map(|(.., choice)| *choice).max()
     }
 
-    /// The pairs of names that were chosen to be equal, by label.
+    /// The labels of each pair of names that were chosen to be equal.
     pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
         let label = |id: u32| self.names[id as usize].label.clone();
         self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
@@ -315,8 +316,8 @@ impl Facts {
         }
     }
 
-    /// Whether two integers can be chosen to be equal: at least one of them is open, and the facts
-    /// allow them to be equal.
+    /// Whether two integers can be chosen to be equal: at least one of the two is open, and the facts
+    /// allow equality.
     pub fn can_agree(&self, a: Int, b: Int) -> bool {
         let may = |answer: Option<bool>| answer != Some(false);
         (self.is_open(a) || self.is_open(b))
@@ -324,10 +325,10 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// A bound on integers that are not open, which would follow from the bounds `at_most` but does
-    /// not follow from the facts alone. For example, an open integer that is at least `x` can equal
-    /// `y` only if `x` ≤ `y`. Whether `x` ≤ `y` must be a question, because the explorer may choose
-    /// only open integers.
+    /// Finds a new bound on integers that are not open. The bound follows from the facts and the bounds
+    /// `at_most` together, but not from the facts alone. For example, an open integer that is at least
+    /// `x` can equal `y` only if `x` ≤ `y`. Whether `x` ≤ `y` must be a question, because the explorer
+    /// may choose only open integers.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
@@ -509,7 +510,7 @@ mod tests {
         assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }
 
-    /// All assignments of -2 to 2 to three integers.
+    /// All ways to choose three integers between -2 and 2.
     fn assignments() -> impl Iterator<Item = [i64; 3]> {
         let range = -2..=2i64;
         range.clone().flat_map(move |x| {

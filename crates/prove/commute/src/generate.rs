@@ -170,8 +170,8 @@ enum Pair {
 }
 
 impl Pair {
-    /// For each way in which the two values may compare, the answers that follow. The first case is
-    /// equality. Integers can differ in two ways.
+    /// One case for each possible relation of the two values: the answers that follow from the
+    /// relation. The first case is equality. Integers can differ in two ways.
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::facts::{Facts, Flag, Int, Name};
 
-/// The terms by label, and what is known about them. Each method returns the term with this label,
+/// The terms by label, and what is known about them. Each method returns the term with the given label,
 /// and creates the term if there is none.
 #[derive(Default)]
 pub(crate) struct Terms {
@@ -44,7 +44,7 @@ impl Terms {
         name
     }
 
-    /// An integer, and whether this call created it. The bounds have an effect only if it did.
+    /// An integer, and whether this call created it. The bounds have an effect only on a new integer.
     pub(crate) fn int(&mut self, label: &str, min: Option<i64>, max: Option<i64>) -> (Int, bool) {
         if let Some(&int) = self.ints.get(label) {
             return (int, false);

@@ -1,4 +1,4 @@
-//! A list of the running explorations, from which a panic or an endless loop of a model is reported.
+//! A list of the running explorations, for reports of models that panic or loop forever.
 //!
 //! A model that panics, or that loops forever without asking a question, cannot report its path
 //! itself.

@@ -105,7 +105,7 @@ differ: b is not in the other process and proc0.fds has proc0.cloexec: something
 }
 
 #[test]
-fn fork_commutes_with_lseek_and_dup_makes_two_descriptors_share_an_offset() {
+fn dup_makes_two_descriptors_share_an_offset_and_fork_commutes_with_lseek() {
     let processes = processes::processes();
     assert_data_eq!(
         shown(&processes, &["lseek", "fork"]),

@@ -30,8 +30,7 @@ impl Calls {
         self.record(nr).process = process;
     }
 
-    /// Records an argument. If it has been recorded already, in an earlier order of the calls, this
-    /// has no effect.
+    /// Records an argument, unless it was recorded already in an earlier order of the calls.
     pub(crate) fn add_argument(&mut self, nr: usize, name: &str, argument: Argument) {
         let arguments = &mut self.record(nr).arguments;
         if arguments.iter().all(|(known, _)| known != name) {

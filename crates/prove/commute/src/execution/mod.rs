@@ -72,7 +72,7 @@ impl Execution {
         &self.terms.facts
     }
 
-    /// Answers a question. If the facts do not imply the answer, this becomes a decision of the path.
+    /// Answers a question. If the facts do not imply the answer, the path gets another decision.
     pub fn ask(&mut self, question: Question) -> Result<bool, Stop> {
         self.path.decide(question, &mut self.terms.facts)
     }
@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. An execution in which this is false is not a situation, with one exception: if the
-    /// value of `a` or `b` was chosen to make the orders agree, it may be this choice that contradicts the
-    /// assumption. Then the execution is a situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. An execution in which this is false is not a situation, with one exception. If
+    /// the value of `a` or `b` was chosen to make the orders agree, and only this choice makes the assumption
+    /// false, the execution is a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -235,9 +235,9 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search. Its comparisons are questions, even while states are compared. If a key differs
-    /// from the first entry, it may equal the next, so the explorer must not simply choose the key to
-    /// be equal to the first entry.
+    /// Runs a search. Its comparisons are questions, even while states are compared. A key that differs
+    /// from the first entry may equal the next, so the explorer must not simply choose the key to be
+    /// equal to the first entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

@@ -48,8 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // All descriptors below the last known unused one are in use, except the other known unused
-        // ones.
+        // `unused` has all unused descriptors up to its last element. So all other descriptors below
+        // that element are in use.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
@@ -62,7 +62,7 @@ impl<V: State> Descriptors<V> {
         self.fds.find(&fd, execution)
     }
 
-    /// The known descriptors of the initial state. One that is known to be unused has `None`.
+    /// The known descriptors of the initial state. A descriptor that is known to be unused has `None`.
     pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
         self.fds.known(execution)
     }
@@ -95,13 +95,13 @@ impl<V: State> Descriptors<V> {
         execution.assume_at_most(above + 1, fd)?;
         for (other, value) in self.fds.known(execution) {
             if other.same(&fd, execution)? {
-                // A used descriptor must differ from `fd`. An unused one may be equal to it.
+                // `fd` must differ from a descriptor in use, but may be equal to an unused descriptor.
                 match value {
                     Some(_) => execution.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
-            // All descriptors between the previous unused one and this one are in use.
+            // All descriptors between the previous unused descriptor and `fd` are in use.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?
@@ -134,7 +134,7 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor. A call that needs several asks for them with different `nth`.
+    /// Any unused descriptor. A call that needs two descriptors asks for each with another `nth`.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
@@ -150,7 +150,8 @@ impl<V: State> Descriptors<V> {
         self.fds.remove(fd);
     }
 
-    /// The descriptors that were opened or closed. A descriptor occurs as often as that happened.
+    /// The descriptors that were opened or closed. A descriptor occurs once for each of its openings
+    /// and closings.
     pub(super) fn written(&self) -> impl Iterator<Item = Int> {
         self.fds.writes().iter().map(|(fd, _)| *fd)
     }

@@ -9,8 +9,8 @@
 //! of the descriptors from the other.
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is
-//! close-on-exec. Other processes may hold the initial open file descriptions, too, so the offsets
-//! in them are always visible. `posix_spawn` closes all descriptors that its caller does not name, as
+//! close-on-exec. Other processes may hold the initial open file descriptions, too, so their offsets
+//! are always visible. `posix_spawn` closes all descriptors that its caller does not name, as
 //! Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
 //! descriptors that are not close-on-exec, so `posix_spawn` would commute no more often than `fork`.
 //! Pids are left open, and children do not run.
@@ -120,7 +120,7 @@ state! {
         proc1: Process,
         descriptions: TotalMap<Term<Description>, Open>,
         forked: Map<Term<Pid>, Process>,
-        /// The description of the only descriptor of each spawned child.
+        /// For each spawned child, the open file description of its only descriptor.
         spawned: Map<Term<Pid>, Term<Description>>,
     }
 }

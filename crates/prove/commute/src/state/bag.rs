@@ -97,8 +97,8 @@ impl<V: State> State for Bag<V> {
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
-    /// Pairs each element with an equal element of the other bag. Equality is transitive, so it does
-    /// not matter which of several equal elements is chosen, and this takes the first.
+    /// Pairs each element with an equal element of the other bag. If several elements are equal, this takes
+    /// the first: the choice does not matter, because equality is transitive.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} elements"));

@@ -73,7 +73,7 @@ impl<K: State, V: State> Map<K, V> {
         Question::Is(execution.terms.flag(&label))
     }
 
-    /// The value at `key` in the initial state, assuming that the key has one.
+    /// The value at `key` in the initial state, if the key has a value there.
     fn value(&self, key: &K, execution: &mut Execution) -> V {
         let label = format!("{}[{}]", self.label, key.show(execution));
         V::unknown(execution, &label)

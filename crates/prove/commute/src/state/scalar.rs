@@ -27,8 +27,8 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Assumes that this number, which is part of the initial state, counts `holder`. So it is at
-    /// least the number of different known holders.
+    /// Assumes that this number, which is part of the initial state, counts `holder`. So this
+    /// number is at least the number of different known holders.
     pub fn assume_counts<H: State>(
         self,
         holder: &H,

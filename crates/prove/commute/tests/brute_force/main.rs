@@ -51,8 +51,8 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute by definition: the same results are possible in every order and, with these
-/// results, the possible states after every set of the calls do not depend on the order of these calls.
+/// Whether the calls commute by definition. There must be results that are possible in every order. With
+/// these results, the possible states after each set of the calls must not depend on the order of the calls.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -66,7 +66,7 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     }
     let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
     possible.iter().any(|results| {
-        // For each set of calls (one bit for each call), the states that are possible in every order.
+        // For each set of calls (one bit for each call), the possible states after these calls.
         let mut left = vec![BTreeSet::from([start.clone()])];
         for made in 1..1usize << calls.len() {
             let last = (0..calls.len()).filter(|nr| made >> nr & 1 == 1);
@@ -103,11 +103,11 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
     }
 }
 
-/// A condition: numbers of literals, and which of them hold.
+/// A condition: the numbers of its literals, and whether each literal holds.
 type Numbered = Vec<(usize, bool)>;
 
 /// The distinct literals of an exploration, and its conditions, in which numbers stand for literals. Most
-/// literals occur in many situations, and the numbers make it possible to evaluate each only once.
+/// literals occur in many situations, and the numbers make it possible to evaluate each literal only once.
 fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     let mut literals = Vec::new();
     let mut number = |literal| {
@@ -143,7 +143,7 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
         if failed.is_none() {
             here.push(nr);
         }
-        // The conditions that begin with the same answers fail, too.
+        // Skip the conditions that begin with the same answers up to the failed literal: they fail, too.
         let begins_so =
             |other: &&Numbered| failed.is_some_and(|at| other.get(..=at) == condition.get(..=at));
         nr += 1 + conditions[nr + 1..].iter().take_while(begins_so).count();

@@ -119,8 +119,8 @@ impl Concrete for Signals {
     }
 }
 
-/// Whether the flag that has no meaning for this kind of signal is clear, so that each signal is named only
-/// once.
+/// Whether the flag that has no meaning for this kind of signal is clear. This leaves only one choice of flags
+/// for each signal.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

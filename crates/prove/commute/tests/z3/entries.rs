@@ -66,7 +66,7 @@ fn parts(key: &str) -> Vec<&str> {
     parts
 }
 
-/// The formula that two keys of a map are equal. Keys that are names are compared part by part.
+/// A formula which states that two keys of a map are equal. Keys that are names are compared part by part.
 pub(crate) fn same_key(a: &str, b: &str, terms: &Terms) -> String {
     let term = |key: &str| integer(key, terms).unwrap_or_else(|| symbol(key));
     let same = |(a, b): (&str, &str)| format!("(= {} {})", term(a), term(b));

@@ -35,7 +35,7 @@ pub(crate) struct Objection {
     pub(crate) fault: Fault,
     /// The number of the situation; `None` if the objection is not about a single situation.
     pub(crate) situation: Option<usize>,
-    /// The answer of z3, which is not the expected one.
+    /// The unexpected answer of z3.
     pub(crate) answer: Answer,
 }
 
@@ -153,14 +153,14 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
     }
 }
 
-/// The formula that some choice of values for the open integers makes `formula` true.
+/// A formula which states that `formula` is true for some values of the open integers.
 fn exists(open: &[String], formula: &str) -> String {
     let open: Vec<String> = open.iter().map(|label| format!("({} Int)", symbol(label))).collect();
     format!("(exists ({}) {formula})", open.join(" "))
 }
 
-/// The formula that each fresh name differs from every name that is not fresh. The certificate's
-/// assumptions say which fresh names differ from each other.
+/// A formula which states that each fresh name differs from every name that is not fresh. The
+/// certificate's assumptions say which fresh names differ from each other.
 fn apart(fresh: &[String], terms: &Terms) -> String {
     let others = |_: &String| {
         let others = terms.names.iter().filter(|other| !fresh.contains(other));
@@ -170,8 +170,8 @@ fn apart(fresh: &[String], terms: &Terms) -> String {
     and(fresh.iter().flat_map(|a| others(a).into_iter().map(move |b| differ(a, &b))))
 }
 
-/// For every two entries of one map in the labels of `terms`, the formula that their keys are equal.
-/// Pairs of fresh keys are left out, because the initial state has no entries with fresh keys.
+/// For every two entries of one map in the labels of `terms`, a formula which states that their keys are
+/// equal. Pairs of fresh keys are left out, because the initial state has no entries with fresh keys.
 fn one_place(terms: &Terms, fresh: &[String]) -> Vec<String> {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let mut maps: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -16,8 +16,8 @@ pub(crate) struct Solver {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Commands that have not been sent yet. The solver collects them to write to the pipe as rarely
-    /// as possible.
+    /// Commands that have not been sent yet. The solver collects commands, so that it rarely has to
+    /// write to the pipe.
     unsent: String,
     queries: usize,
 }

@@ -227,8 +227,8 @@ impl Toy {
         text
     }
 
-    /// The formula that all orders of every set of the calls have the same results and the same final
-    /// state.
+    /// A formula which states that all orders of every set of the calls have the same results and the
+    /// same final state.
     fn orders_agree(&self, operations: &[&str]) -> String {
         let mut agree = Vec::new();
         for set in 1..1usize << operations.len() {

@@ -5,11 +5,11 @@
 //! `rmdir` depends on the directory being empty, so an `rmdir` that succeeds does not commute with
 //! any `create` in that directory. Two `mkdir` in one directory commute with each other but not with
 //! an `fstat` of the directory, because st_nlink of a directory counts its sub-directories. `fstatx`,
-//! which does not return st_nlink, commutes with both.
+//! which does not return st_nlink, commutes with every `mkdir`.
 //!
 //! Calls take a directory and a name in it, as openat does. A call may still refer to a directory
-//! that `rmdir` has removed, and finds nothing in it. The model has no times: they would be open
-//! values, which the explorer would choose so that the orders agree. `rename` moves a directory only
+//! that `rmdir` has removed; the call finds nothing there. The model has no times: they would be
+//! open values, which the explorer would choose so that the orders agree. `rename` moves a directory only
 //! within its parent, and otherwise returns EXDEV. For a move to another parent, the call would have to
 //! make sure that no directory becomes its own ancestor, so it would depend on every directory in
 //! between.

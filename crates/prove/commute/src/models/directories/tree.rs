@@ -132,7 +132,7 @@ impl Tree {
         unreachable!("it is known")
     }
 
-    /// Assumes that no other entry than the one at `path` refers to `dir`.
+    /// Assumes that no entry except the one at `path` refers to `dir`.
     fn is_only_name(
         &self,
         path: &Path,

@@ -2,7 +2,7 @@
 //!
 //! A small change of an interface is often enough. `fstatx` returns the same values as `fstat` except
 //! the number of links, and commutes with every `link` and `unlink`. `open_anyfd` and `pipe_anyfd`
-//! return any unused descriptors, because few callers need the lowest ones. (Clements et al., "The
+//! return any unused descriptors, because few callers need the lowest. (Clements et al., "The
 //! scalable commutativity rule", SOSP 2013, section 4.) `munmap` takes effect at once, for all
 //! threads of a process. It does not commute with any access to the page, and it must interrupt
 //! every core that runs a thread of the process. `munmap_delayed` permits accesses until

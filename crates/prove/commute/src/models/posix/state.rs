@@ -25,7 +25,7 @@ state! {
     pub struct Process {
         pub(super) fds: Descriptors<Fd>,
         pub(super) memory: Map<Term<Va>, Area>,
-        /// Pages that `munmap_delayed` unmaps later.
+        /// The pages with a delayed unmapping.
         pub(super) leaving: Map<Term<Va>, ()>,
     }
 }
@@ -56,7 +56,7 @@ pub(super) struct Data {
 
 impl State for Data {
     fn unknown(execution: &mut Execution, label: &str) -> Self {
-        // The length and the pages have the label of the file.
+        // The labels of the length and of the pages begin with the label of the file, without `.data`.
         let label = label.trim_end_matches(".data");
         Self {
             len: Natural::unknown(execution, &format!("{label}.len")),
