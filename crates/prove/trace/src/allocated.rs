@@ -5,16 +5,16 @@
 //! address in a register, and plugins cannot read registers before QEMU 9. So the memory is named
 //! after the innermost meaningful function on the call path of the first access. A primitive of
 //! `core`, a function that copies bytes, or an allocator counts only if no other function is on the
-//! path; otherwise its caller counts. If the function is a method, only its type is named: `read`,
-//! `write` and `write_unlock` of a lock access the same word, which should have one name in all
-//! tests.
+//! path; otherwise its caller counts. If the function is a method, only its type is named, because
+//! the methods of a type often access the same word, which should have one name in all tests. For
+//! example, a lock's `read`, `write` and `write_unlock` all access the lock's word.
 
 use crate::functions::Functions;
 use crate::record::Touch;
 
 /// The name of memory if the code that accesses it is unknown.
 const ALLOCATED: &str = "allocated memory";
-/// Suffix of the name of a file that has no symbol for an address.
+/// Follows a file's name in the label of code for which the file has no symbol.
 pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
 /// Rust code that accesses memory on behalf of its caller.
 const PRIMITIVES: &[&str] =
@@ -25,9 +25,9 @@ const COPIES: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
 /// C functions that manage memory for their callers. `__libc_malloc` is another name for `malloc`.
 const ALLOCATORS: &[&str] =
     &["malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc"];
-/// Prefix of the names of knee-bind's functions, which make the calls of a test.
+/// Name prefix of knee-bind's functions, which make the calls of a test.
 const BINDING_CODE: &str = "knee_bind::";
-/// Part of the names of a binding's functions, which implement the calls.
+/// Part of the name of each function with which a binding implements the calls.
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
 /// Names the memory that these sides write.

@@ -3,8 +3,8 @@
 //!
 //! apt handles proxies, signatures, mirrors and dependencies. It needs no privileges: it writes only
 //! below the user's cache directory, and reads the machine's own configuration to find the mirror.
-//! Package lists are shared between the search for kernels and the search for QEMUs, which use
-//! different suites. Suites that the mirror no longer has are skipped.
+//! The searches for kernels and for QEMUs use different suites, but share the package lists. Suites
+//! that the mirror no longer has are skipped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -140,8 +140,8 @@ impl Apt {
         Ok(packages(&found))
     }
 
-    /// Downloads one version of a package into a directory unless it is already there. Returns the
-    /// file.
+    /// Downloads one version of a package into a directory unless the directory already contains it.
+    /// Returns the file.
     pub(crate) fn download(
         &self,
         name: &str,

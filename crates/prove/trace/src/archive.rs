@@ -83,8 +83,8 @@ impl Archive {
         image.ok_or(KernelError::NoImageInside(file))
     }
 
-    /// The newest fetched kernel for virtual machines whose version begins with these numbers, such as
-    /// `6.1`. Returns its package file, for [`Kernel::open`].
+    /// Finds the newest fetched kernel for virtual machines. The kernel's version must begin with the
+    /// numbers in `version`, such as `6.1`. Returns the kernel's package file, for [`Kernel::open`].
     pub fn newest_fetched(&self, version: &str) -> Option<PathBuf> {
         newest(self.fetched(), version)
     }
@@ -100,8 +100,8 @@ impl Archive {
     }
 }
 
-/// The newest kernel for virtual machines whose version begins with these numbers. The package files
-/// must have the names that apt gives them.
+/// Finds the newest kernel for virtual machines among these package files. The kernel's version must
+/// begin with the numbers in `version`. The files must have the names that apt gives them.
 fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
     let fit = files.into_iter().filter_map(|file| {
         let mut parts = file.file_name()?.to_str()?.split('_');

@@ -130,7 +130,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// The calibration of a guest with `cpus` virtual CPUs, whose agent calls the guest's kernel.
+    /// The calibration of a guest that has `cpus` virtual CPUs and an agent that calls the kernel.
     pub fn of(cpus: u32) -> Calibration {
         Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
     }
@@ -169,7 +169,7 @@ impl Calibration {
                 Ok(()) => drop(self.not_passed.remove(trial.what)),
                 // Linux 7.2 raises no interrupt for a timer that has already expired when it is
                 // set. And before the kernel returns from an interrupt, it may search for another
-                // task to run, which accesses shared data.
+                // task to run. This search accesses shared data.
                 Err(wrong)
                     if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
                 {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_conflict_is_detected_in_each_kind() {
+    fn a_false_conflict_is_detected_in_each_kind_of_trial() {
         for kind in [Kind::Nothing, Kind::NoObject, Kind::TwoFiles, Kind::Interrupted] {
             let fault = calibrate(|trial, result| {
                 if trial.kind == kind {

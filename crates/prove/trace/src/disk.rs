@@ -23,8 +23,8 @@ use crate::modules::Modules;
 const KIB: u64 = 384 << 10;
 /// Granularity in bytes at which zeroes are left out.
 const BLOCK: usize = 4096;
-/// A fixed UUID, which makes all images of a file system the same, except that some mkfs programs
-/// write the time into the image.
+/// With a fixed UUID, all images of a file system are the same, except that some mkfs programs write
+/// the time into the image.
 const UUID: &str = "6b6e6565-0000-4000-8000-000000000001";
 /// The directory of Debian's mkfs programs, which is not in every user's PATH.
 const SBIN: &str = "/usr/sbin";

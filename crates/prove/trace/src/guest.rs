@@ -38,8 +38,8 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   the instruction, dies of a double fault;
 /// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// A traced guest may take this many times its patience to boot. Booting takes 5 s on an idle
-/// machine and longer on a busy one, and prints nothing.
+/// While a traced guest boots, its patience is this many times as long. A booting guest prints nothing
+/// for 5 s on an idle machine, and for longer on a busy one.
 const BOOT: u32 = 4;
 /// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
 /// kernel/reboot.c).
@@ -132,7 +132,7 @@ pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
-    /// The patience that applies from the first result on; `None` once it has been set.
+    /// The patience after the boot. It takes effect with the first result; `None` from then on.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,

@@ -58,7 +58,7 @@ impl Initramfs {
         self
     }
 
-    /// Adds the parent directories of a path that have not been added yet.
+    /// Adds those parent directories of a path that have not been added yet.
     pub fn parents(mut self, path: &str) -> Initramfs {
         for (end, _) in path.match_indices('/') {
             if !self.directories.contains(&path[..end]) {

@@ -1,4 +1,4 @@
-//! Maps code addresses to functions, including inlined functions, with a program's debug information.
+//! Uses a program's debug information to map code addresses to functions, including inlined functions.
 
 use std::sync::Arc;
 

@@ -93,8 +93,8 @@ pub(crate) fn files(
     })
 }
 
-/// Unpacks those files, links and directories of a package for which `wanted` returns true, into the
-/// directory `root`. `wanted` gets relative paths, such as `usr/bin/true`.
+/// Unpacks a package's files, links and directories into the directory `root`, but only those for
+/// which `wanted` returns true. `wanted` gets relative paths, such as `usr/bin/true`.
 pub(crate) fn unpack(
     package: &Path,
     root: &Path,

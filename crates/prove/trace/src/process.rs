@@ -39,7 +39,7 @@ pub struct Tracing {
     /// Whether only a program in the guest is traced, and the kernel is not. A cache line is then
     /// identified by its virtual address.
     pub program: bool,
-    /// The number of the test of which every access is reported, if any.
+    /// The number of the test whose accesses are all reported, if any.
     pub trace: Option<u64>,
     /// Whether the guest pauses after each test that has conflicts or was disturbed, until
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the
@@ -133,8 +133,8 @@ impl Launch {
         let Launch { mut command, inherited, results, resume, .. } = self;
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
-        // QEMU has its own copies of these files. Another copy of a pipe's write end would keep the
-        // pipe open forever.
+        // QEMU has its own copies of these files. A copy of a pipe's write end in this process would
+        // keep the pipe open forever.
         drop(inherited);
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {

@@ -81,7 +81,7 @@ pub struct Header {
 /// The plugin's result for a test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestResult {
-    /// The number of tests that began before it in this guest.
+    /// The number of tests that began before this test in the guest.
     pub test: u64,
     /// The sides that opened a window.
     pub sides: Vec<Side>,

@@ -69,13 +69,14 @@ impl ProgramNames {
         self.threads.extend(stack.cloned());
     }
 
-    /// Drops the anonymous mappings of the previous process. The next mappings belong to a new process.
+    /// Drops the anonymous mappings of the previous process. The mappings that are added from now on
+    /// belong to a new process.
     pub(crate) fn restart(&mut self) {
         self.anonymous.clear();
         self.threads.clear();
     }
 
-    /// Names the shared lines, and looks up the inlined functions of the code that accesses them.
+    /// Names the shared lines, and looks up inlined functions for the code that accesses these lines.
     /// The lookup takes longer than a test, so it is limited to this code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);

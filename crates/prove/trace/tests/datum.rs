@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Maximum number of tests of a pair of operations. They are spread over all situations of the pair.
 const TESTS: usize = 60;
 
-/// Tests of a pair of operations of `posix`, one line of JSON for each. All of them contain `word`.
+/// Tests of a pair of operations of the model `posix`, as lines of JSON. Each line contains `word`.
 fn tests(pair: [&str; 2], word: &str) -> String {
     let models = models();
     let model = models.iter().find(|model| model.name() == "posix").expect("the interface");

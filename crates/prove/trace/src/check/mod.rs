@@ -31,8 +31,8 @@ use session::{GuestSession, Job, Next};
 
 /// The number of tests that justifies another guest: a boot takes as long as several hundred tests.
 const TESTS_PER_GUEST: usize = 300;
-/// Module of the driver through which the agent writes model-specific registers; see the module `apart`
-/// of crate knee-agent.
+/// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
+/// crate knee-agent.
 const MSR_DRIVER: &str = "msr";
 /// Maximum number of completed tests that wait for `report`.
 const MAX_WAITING: usize = 1000;
@@ -102,8 +102,8 @@ fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     batches
 }
 
-/// The module of the MSR driver; `None` if it cannot be read, perhaps because the driver is built in.
-/// Without the driver, tests take longer but have the same results.
+/// The module of the MSR driver; `None` if the module cannot be read, perhaps because the driver is
+/// built in. Without the driver, tests take longer but have the same results.
 fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
     module(kernel, MSR_DRIVER).unwrap_or_default()
 }

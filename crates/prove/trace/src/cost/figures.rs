@@ -29,7 +29,7 @@ pub struct Figures {
     pub taken: Spread,
     /// Lines that are only read and that another CPU had modified.
     pub fetched: Spread,
-    /// Lines that move between CPUs, sorted by how often they move, in descending order.
+    /// Lines that move between CPUs. Those that move most often are first.
     #[serde(skip)]
     pub lines: Vec<HotLine>,
 }
@@ -112,7 +112,7 @@ impl Cost {
     }
 }
 
-/// The lines that move, sorted by how often they move, in descending order.
+/// The lines that move. Those that move most often are first.
 fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine> {
     let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
     for moved in operations.iter().flat_map(|done| &done.moves) {

@@ -22,7 +22,7 @@ use crate::process::Tracing;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
-/// Maximum number of guests that try one experiment, if each guest ends before it completes.
+/// Maximum number of guests that try one experiment, if each guest ends before completing it.
 const ATTEMPTS: u32 = 3;
 
 /// The results of an experiment.
@@ -87,7 +87,7 @@ fn guest(
     let mut resolver = None;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // The data in lines, by the test after which the guest paused.
+    // The data in the lines that moved, by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);

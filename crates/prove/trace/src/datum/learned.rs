@@ -11,7 +11,7 @@ use std::hash::Hash;
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
 /// The majority of the touched values, by the algorithm of Boyer and Moore. If knee reads memory too
-/// late, the memory may already have another use, which must not change the result.
+/// late, the memory may already have another use. One such reading must not change the majority.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,

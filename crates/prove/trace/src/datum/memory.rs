@@ -7,14 +7,14 @@ use crate::ram::Ram;
 /// Where the kernel's image is mapped. Because the kernel is started without address randomisation,
 /// the offset of an address from here is its physical address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
-/// The area of modules follows the area of the image, whose size is 1 GiB (KERNEL_IMAGE_SIZE).
+/// The area of modules follows the 1 GiB area of the image (KERNEL_IMAGE_SIZE).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
-/// The area of the CPUs' descriptor tables and entry stacks, whose size is half a TiB.
+/// An area of half a TiB contains the CPUs' descriptor tables and entry stacks.
 const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
 const ENTRY_AREA_BYTES: u64 = 1 << 39;
 const END_OF_USER: u64 = 1 << 47;
-/// Where these areas begin with four levels of page tables and without address randomisation.
+/// Where these areas begin if page tables have four levels and addresses are not randomised.
 const DIRECT: u64 = 0xffff_8880_0000_0000;
 const VMALLOC: u64 = 0xffff_c900_0000_0000;
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;

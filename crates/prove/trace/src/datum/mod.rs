@@ -12,11 +12,11 @@
 //!
 //! knee reads all of this from the guest's memory: the kernel's symbols give addresses, and the
 //! kernel's description of its own types (BTF) gives layouts. So nothing here depends on the version
-//! number of Linux. Memory may change while it is read or may have been freed: even if the guest is
-//! paused after a test, a call has already freed what it no longer needs. So every value is checked
-//! before it is used, and data that cannot be named get the name of their class. Names contain no
-//! address and no CPU number, so a datum has the same name in all runs and, if Linux has not renamed
-//! it, in all kernels.
+//! number of Linux. Memory may change while knee reads it, or may have been freed. Even if the guest
+//! pauses after a test, the calls have already freed what they no longer need. So every value is
+//! checked before it is used, and data that cannot be identified get the name of their class, such as
+//! `vmalloc`. Names contain no address and no CPU number, so a datum has the same name in all runs
+//! and, if Linux has not renamed it, in all kernels.
 
 mod btf;
 mod fields;
@@ -59,7 +59,8 @@ impl Datum {
     /// Data that are written, next to other data that are touched.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         match fields.len() {
-            // All elements of an array have the same name, so this name appears twice.
+            // The other data have the same name, as elements of one array do. So this name appears
+            // twice.
             1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
             _ => Datum { fields, beside },
         }

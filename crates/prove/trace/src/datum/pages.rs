@@ -101,7 +101,7 @@ impl Pages {
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // As many `struct page` as fit into one page, which is physically contiguous.
+        // As many `struct page` as fit into one page: more may not be physically contiguous.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;
@@ -124,9 +124,9 @@ impl Pages {
         all
     }
 
-    /// The number of the first page of the allocation that contains the page `number`. From Linux
-    /// 7.0 on, `link` may be a mask for the address of the page's own `struct page` instead of a
-    /// pointer to the first one.
+    /// The number of the first page of the allocation that contains the page `number`. `link` is a
+    /// pointer to the first page's `struct page` or, from Linux 7.0 on, possibly a mask. Masking the
+    /// address of the page's own `struct page` gives that pointer.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

@@ -72,8 +72,8 @@ impl PerCpu {
         })
     }
 
-    /// The start and the type of the variable that contains an address, which does not include a
-    /// CPU's offset. `None` if the variable's type is unknown.
+    /// The start and the type of the variable that contains `address`; `None` if the variable's type
+    /// is unknown. `address` must not include a CPU's offset.
     pub(crate) fn variable(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
         let (begin, of) = self.types.range(..=address).next_back()?;
         (address - begin < btf.bytes(*of)).then_some((*begin, *of))

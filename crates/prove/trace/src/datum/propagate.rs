@@ -25,13 +25,14 @@ const MAX_POINTERS: usize = 1024;
 const MAX_ELEMENTS: u64 = 16;
 /// Maximum number of bytes that are read of a struct.
 const MAX_STRUCT: u64 = 64 << 10;
-/// Bytes that are read beyond the end of a struct, which may be an array of pointers without a length.
+/// Bytes that are read beyond a struct's size, because the struct may end with an array of pointers
+/// that has no length.
 const END_BYTES: u64 = 64;
-/// Fields that point to an array of structs. Their types do not show this: fields that point to a
-/// single struct have the same types.
+/// Fields that point to an array of structs. Their types do not show this, because a field that points
+/// to a single struct has the same type.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
-/// What `super_block.s_fs_info`, a `void *`, points to, by the name of the file system.
+/// For some file systems: the struct to which their `super_block.s_fs_info`, a `void *`, points.
 const PRIVATE: &[(&str, &str)] = &[
     ("btrfs", "btrfs_fs_info"),
     ("devtmpfs", "shmem_sb_info"),
@@ -110,10 +111,9 @@ impl<'a> Scan<'a> {
         Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes }
     }
 
-    /// Finds out what the objects of general caches are, and what the pages are whose `struct page`
-    /// does not show their use. The keys of the result are addresses in the direct map. The scan
-    /// starts from all objects of dedicated caches and from `roots`, the addresses and types of other
-    /// structs.
+    /// Identifies the objects of general caches, and the pages whose `struct page` does not show their
+    /// use. The keys of the result are addresses in the direct map. The scan starts from all objects
+    /// of dedicated caches and from `roots`, the addresses and types of other structs.
     pub(crate) fn run(mut self, roots: &[(u64, TypeId)]) -> HashMap<u64, Known> {
         let mut known = HashMap::new();
         for (address, of) in roots {
@@ -279,8 +279,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
         let offset = at + member.offset();
         match btf.kind(btf.resolve(member.of)) {
             Kind::Composite { .. } => {
-                // As in the names of fields, fields of an embedded inode are named as fields of
-                // `inode` in every file system.
+                // In every file system, fields of an embedded inode are named as fields of `inode`.
                 let name = btf.name(btf.resolve(member.of));
                 let path = if name == "inode" { name } else { &path };
                 pointers(btf, member.of, offset, path, depth - 1, found);

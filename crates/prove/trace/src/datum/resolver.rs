@@ -16,8 +16,8 @@ use crate::record::{Conflict, TestResult};
 
 /// Maximum number of fields in the name of a line; further fields are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of unknown type that has more bytes than this counts as a table, in which an
-/// offset means nothing.
+/// A static variable of unknown type counts as a table if it has more bytes than this. An offset in a
+/// table means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
 /// Functions that only write page-table entries. The call that executes them often frees the page
 /// tables too, together with the memory that the tables map.
@@ -35,8 +35,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver for the guest with this memory, whose kernel must have started. `kallsyms` is the
-    /// text of the guest's `/proc/kallsyms` as root sees it.
+    /// A resolver for the guest with this memory. The guest's kernel must have started. `kallsyms` is
+    /// the text of the guest's `/proc/kallsyms` as root sees it.
     pub fn new(ram: Ram, kallsyms: &str) -> Resolver {
         let symbols = Symbols::parse(kallsyms);
         let memory = Memory::new(ram, &symbols);
@@ -94,9 +94,9 @@ impl Resolver {
         Datum::falsely_shared(fields, beside)
     }
 
-    /// Whether a line is shared only because of the addresses of objects: calls touch different
-    /// bytes, and the distance between objects of the slab cache is not a multiple of the line size,
-    /// so that the fields that share a line differ from object to object.
+    /// Whether a line is shared only because of the addresses of objects. In such a line, calls touch
+    /// different bytes, and the distance between the slab cache's objects is not a multiple of the
+    /// line size. So the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -198,8 +198,8 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // The use of any other page may have changed since the access, so the choice of the union's
-        // alternative does not depend on it.
+        // Only slabs and page tables select an alternative of the union: any other use of the page may
+        // have changed since the access.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

@@ -35,7 +35,7 @@ const TYPES: &[(&str, &str)] = &[
 ];
 /// Suffixes that cache names have and type names do not.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
-/// Suffix of type names that is missing from the names of their caches.
+/// Suffix that some type names have and the names of their caches do not.
 const EMBEDDING: &str = "_info";
 /// Types that end with room for the FPU state of any CPU. The kernel allocates only as much as its CPU
 /// needs.

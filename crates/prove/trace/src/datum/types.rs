@@ -27,8 +27,8 @@ pub(super) struct Types {
     pub(super) statics: Statics,
     /// Pages and objects of general caches, as found by the last search.
     known: HashMap<u64, Known>,
-    /// What objects code has touched, by cache and code address. Identifies objects that have since
-    /// been freed.
+    /// The objects that code has touched, by cache and code address. Identifies objects that have
+    /// since been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
     /// The use of the pages that code has touched, by code address. Names pages that have since been
     /// freed.
@@ -39,7 +39,7 @@ pub(super) struct Types {
     fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
 }
 
-/// The name of the data at an address, and the number of bytes from there on that have this name.
+/// The name of the data at an address. It is the name of `bytes` bytes from this address on.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -75,8 +75,8 @@ impl Types {
         Named { name: field.path.clone(), bytes: field.end - offset }
     }
 
-    /// Names the byte at `physical`, which is in a slab. `cache_at` is the address of the slab's
-    /// cache, and `first` that of the slab's first byte.
+    /// Names the byte at `physical`, which is in a slab. `cache_at` is the virtual address of the
+    /// slab's cache, and `first` is the physical address of the slab's first byte.
     pub(super) fn object(
         &mut self,
         memory: &Memory,
@@ -128,8 +128,8 @@ impl Types {
         }
     }
 
-    /// Whether all objects of the cache at an address begin at the same offset in a line; true for
-    /// an invalid cache.
+    /// Whether all objects of the slab cache with this address begin at the same offset in a cache
+    /// line. True if there is no valid slab cache at the address.
     pub(super) fn keeps_lines(&mut self, memory: &Memory, cache: u64) -> bool {
         let caches = self.caches.as_mut();
         let cache = caches.and_then(|caches| caches.get(memory, &self.btf, cache));
@@ -221,7 +221,7 @@ impl Types {
 }
 
 impl Named {
-    /// Replaces the struct's name with the name of the variable that has the struct's type.
+    /// In the name of a field, replaces the struct's name with the name of a variable.
     pub(super) fn inside(self, variable: &str) -> Named {
         let path = self.name.split_once('.').map_or(String::new(), |(_, path)| format!(".{path}"));
         Named { name: format!("{variable}{path}"), bytes: self.bytes }

@@ -42,8 +42,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else. Only the lines that the verdict lists
-        // need these names, and most of those are lines of the last run.
+        // Naming the code takes longer than everything else, and only the cache lines that the
+        // verdict lists need these names. Most of these cache lines are from the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -87,13 +87,13 @@ impl TestLine {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns the reason, worded to follow the place of the line in a message.
+    /// Returns the reason, which a message can put after the file and the number of the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
             schema: u32,
         }
-        // The caller reports the place of the line.
+        // The caller reports the number of the line.
         let without_line =
             |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
         let read: Result<Self, _> = serde_json::from_slice(line);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_another_schema_is_refused_before_anything_else() {
+    fn the_schema_of_a_line_is_checked_before_its_content() {
         let error = TestLine::parse(br#"{"schema":2,"tests":[]}"#).unwrap_err();
         assert_eq!(error, "it has schema 2, but this version of knee reads 1");
         let error = TestLine::parse(br#"{"schema":1,"test":"a,b/0"}"#).unwrap_err();

@@ -17,8 +17,8 @@
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
 //! system call, so that a killed knee loses at most the test in progress. If the machine crashes
-//! while a line is written, the partial line is removed when the record is resumed. A record is one
-//! of `n` shards; the shards of a check are read as one record.
+//! while a line is written, the partial line is removed when the record is resumed. A record contains
+//! one of a check's `n` shards; several shards can be read as one record.
 //!
 //! # Which conflicts a test has
 //!

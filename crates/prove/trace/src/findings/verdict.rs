@@ -24,7 +24,7 @@ pub enum Verdict {
     Died,
 }
 
-/// Returns the verdict on `runs`, which are the runs that count, and the conflicts of the test.
+/// Returns the verdict on a test, and the test's conflicts. `runs` are the runs that count.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
 /// have the same name, the smallest number of them in any run counts. A line with several data keeps those

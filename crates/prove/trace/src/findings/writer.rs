@@ -48,8 +48,9 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record of the same shard of the same check. Also returns the tests that the record
-    /// already contains. The record's description keeps the QEMU and the plugin with which it began.
+    /// Continues a record, which must be of the same check and the same shard. Also returns the tests
+    /// that the record already contains. The record's description keeps the QEMU and the plugin with
+    /// which the record began.
     ///
     /// # Errors
     /// If there is no record, if it belongs to another check or shard, if another knee process is
@@ -120,7 +121,7 @@ fn open(path: &Path) -> Result<File, FindingsError> {
     file.map_err(FindingsError::write(path))
 }
 
-/// Locks a record until the returned file is closed, which the kernel does however the process dies.
+/// Locks a record until the returned file is closed. If the process dies, the kernel closes the file.
 /// The lock is on the directory, because the files in it are replaced.
 fn lock(dir: &Path) -> Result<File, FindingsError> {
     let file = File::open(dir).map_err(FindingsError::read(dir))?;

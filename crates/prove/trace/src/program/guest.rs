@@ -113,7 +113,7 @@ pub(super) struct ProgramGuest {
     channel: Arc<Ram>,
     /// How many bytes of the ring have been read.
     read: u64,
-    /// The bytes at the end of these that are not a complete message yet.
+    /// Bytes that have been read but are not a complete message yet.
     rest: Vec<u8>,
     line: LineBuffer,
     /// Events that have not been returned yet.

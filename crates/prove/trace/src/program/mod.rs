@@ -1,10 +1,10 @@
 //! Runs tests of a library under QEMU, in a program that binds the library to a model.
 //!
-//! The program reads its tests from standard input, and reports the results of the calls and its
-//! mappings on standard output (crate knee-bind). It runs either in QEMU's user mode, where the
-//! host's kernel executes its system calls, or in a guest, whose kernel is not traced. The guest is
-//! for hosts whose user-mode QEMU does not support plugins. If a program dies, hangs or exits, this is
-//! the outcome of its current test, and the remaining tests run in a new process.
+//! The program reads its tests from standard input, and reports its mappings and the results of the
+//! calls on standard output (crate knee-bind). It runs either in QEMU's user mode, where the host's
+//! kernel executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts
+//! whose user-mode QEMU does not support plugins. If a program dies, hangs or exits, this is the
+//! outcome of its current test, and the remaining tests run in a new process.
 
 mod event;
 mod files;
@@ -250,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials once all of their results, which are the first ones, have arrived. Returns
-    /// whether they have arrived.
+    /// Judges the trials once all of their results have arrived, and returns whether they have. The
+    /// trials' results have the first numbers.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

@@ -14,9 +14,8 @@ impl Emulator {
     /// The QEMU that the environment variable `KNEE_QEMU` names or, if the variable is not set, the
     /// installed QEMU.
     ///
-    /// `KNEE_QEMU` is either the path of a program, which contains a `/`, or a name that
-    /// [`Emulators`] knows. A QEMU that is named in the second way is fetched, unless one with this
-    /// name has been fetched before.
+    /// `KNEE_QEMU` is either a program's path, which must contain a `/`, or a name that [`Emulators`]
+    /// knows. If it is a name, a QEMU is fetched, unless one with this name has been fetched before.
     ///
     /// # Errors
     /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. This does not

@@ -138,7 +138,7 @@ fn the_name_of_a_struct_page_includes_the_use_of_the_page() {
     ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
-    // The `struct page` of this page shows no use, but the same code touches it.
+    // This page's `struct page` shows no use, but the same code touches both structs.
     assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
 }
 
