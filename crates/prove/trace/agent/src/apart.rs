@@ -1,19 +1,19 @@
 //! Makes QEMU translate kernel code separately for windows, so that only the code of windows needs
-//! callbacks. Most kernel code runs outside of windows: set-ups and clean-ups execute four out of
-//! five blocks of kernel code.
+//! callbacks. Most kernel code runs outside of windows: of the blocks of kernel code that run, four
+//! out of five belong to set-ups and clean-ups.
 //!
-//! QEMU translates code again if the CPU's flag AC differs, since on a CPU with SMAP, this flag
-//! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of
-//! these guests have no SMAP, so AC has no effect on the kernel (see `arch_enter_from_user_mode` of
-//! Linux). AC has no effect in user mode either, since QEMU does not check alignment. So AC is free
-//! to mark windows. A system call clears the flags that are set in the register SFMASK, and AC is
-//! one of them; all other entries to the kernel keep AC. The agent removes AC from SFMASK once,
-//! through the kernel's msr driver. Without this driver, all code has callbacks: the results are
-//! the same, but the guest is slower.
+//! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP,
+//! this flag changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The
+//! CPUs of these guests have no SMAP, so AC has no effect on the kernel (see
+//! `arch_enter_from_user_mode` of Linux). AC has no effect in user mode either, since QEMU does not
+//! check alignment. So AC is free to mark windows. A system call clears the flags that are set in
+//! the register SFMASK, and Linux sets AC there. All other entries to the kernel keep AC. The agent
+//! removes AC from SFMASK once, through the kernel's msr driver. Without this driver, all code has
+//! callbacks: the results are the same, but the guest is slower.
 //!
 //! AC belongs to the CPU and not to the task. When a task that was switched out in a window
-//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, and is not
-//! counted.
+//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, so knee
+//! ignores its results.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Returns the same parameter for the kernel's command line, for kernels with a built-in driver.
+/// Returns the kernel parameter that allows programs to write registers through a built-in driver.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }
@@ -57,7 +57,7 @@ pub(crate) fn prepare(cpus: usize) {
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // If loading fails, either the driver is built in, or tests are slower.
+        // If loading fails, the driver is built in, or there is no driver and tests are slower.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }

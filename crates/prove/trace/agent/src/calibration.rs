@@ -1,4 +1,4 @@
-//! Trials with known verdicts, which run before anything else in a guest. Their results show
+//! Trials with known verdicts. A guest runs these trials before anything else. Their results show
 //! whether this QEMU reports exactly the memory that two CPUs share.
 //!
 //! Each virtual CPU has its own process, which waits for a request to do a trial's operation. The
@@ -215,7 +215,7 @@ impl Memory {
     }
 }
 
-/// Serves requests in the process of a CPU.
+/// The loop of a CPU's process: serves requests until `EXIT`.
 fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     pin(cpu);
     let own = Own::new(cpu, memory.shared, one_file);

@@ -23,8 +23,8 @@ const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
 /// The average room for the report of a test, in bytes.
 const REPORT_BYTES: usize = 1024;
-/// The room for the text of /proc/kallsyms, in bytes. With modules, the text of a large kernel has
-/// 12 MB.
+/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text
+/// has 12 MB.
 const SYMBOLS_BYTES: usize = 32 << 20;
 
 /// A word of the header.

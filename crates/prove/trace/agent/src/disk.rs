@@ -1,4 +1,5 @@
-//! A file system other than tmpfs for tests. It is on a RAM disk, and the host has formatted it.
+//! A file system for tests, other than tmpfs. It is on a RAM disk of the guest, and the host has
+//! formatted it.
 //!
 //! The host sends the file system's kernel modules and the non-zero extents of its image as one
 //! file of the initramfs. So the guest needs neither mkfs nor modprobe.

@@ -26,7 +26,7 @@ use crate::workers::Workers;
 /// The directory in which tests create their files.
 const WORK: &CStr = c"/tmp";
 /// The number of tests that run while the guest's caches are still cold, and the number of untraced
-/// runs that precede each of them.
+/// runs of each order of such a test.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -84,7 +84,7 @@ fn work() -> io::Result<()> {
         // SAFETY: these numbers belong to tests, and all tests have ended.
         unsafe { libc::dup2(console.as_raw_fd(), fd) };
     }
-    // This descriptor of the console may be one of the three, so it must stay open.
+    // The descriptor in `console` may itself be 0, 1 or 2, so it must stay open.
     let _ = console.into_raw_fd();
     ran
 }

@@ -19,9 +19,10 @@ pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 /// The first of the descriptors that an open with O_ANYFD returns; call `nr` of a test returns
 /// `ANY_FDS + nr`.
 pub(crate) const ANY_FDS: i32 = 500;
-/// The first descriptor of pipe ends that stay open only during set-up, two per pipe.
+/// The lowest descriptor of a pipe end that stays open only during set-up. Two descriptors are
+/// reserved for each pipe.
 pub(crate) const BASE_ENDS: i32 = 700;
-/// The first descriptor of hidden ends of pipes, which no call uses.
+/// The lowest descriptor of a hidden end of a pipe. No call uses hidden ends.
 pub(crate) const HIDDEN_ENDS: i32 = 720;
 /// The maximum number of hidden read ends, and of hidden write ends, of a pipe.
 pub(crate) const MOST_HIDDEN: i32 = 8;

@@ -3,8 +3,8 @@
 //! The set-up takes most of a test's time. A kernel returns the lowest unused descriptor, so steps
 //! open descriptors in ascending order, and most descriptors get the intended number at once. The
 //! step that makes a file or a pipe also leaves it open, or maps it, if the test needs that. If
-//! only one process uses an empty file, that process makes it. So few files need a temporary name,
-//! by which the other process finds the file, and which a later step removes.
+//! only one process uses an empty file, that process makes it. So only a few files need temporary
+//! names, by which other steps find them. Later steps remove these names.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ struct Made {
     by: u8,
     /// The page that the same step maps.
     map: Option<Mapped>,
-    /// The descriptors that the step leaves open: one of a file, at index 0, or one of each end of
-    /// a pipe.
+    /// The descriptors that the step leaves open: for a file, one descriptor at index 0; for a
+    /// pipe, one descriptor for each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
     /// The number of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
@@ -258,8 +258,9 @@ fn is_kept(open: &Open, made: &mut [Made]) -> bool {
 }
 
 /// Returns the descriptors of a pipe's two ends in the first process. Each is a descriptor of the
-/// test, a hidden one, or one that only the set-up needs. Appends the steps that open further
-/// hidden ends to `more`. Appends the steps that close the descriptors of the set-up to `closed`.
+/// test, a hidden descriptor, or a descriptor that only the set-up needs. Appends to `more` the
+/// steps that open further hidden ends. Appends to `closed` the steps that close the descriptors
+/// that only the set-up needs.
 fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
     [0, 1].map(|end| {
         let own = own_end(made, nr, end);

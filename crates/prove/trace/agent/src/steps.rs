@@ -1,5 +1,5 @@
-//! Executes the steps of a set-up in one process. The working directory is that of the tests.
-//! Numbers stand for names, inodes, data and addresses.
+//! Executes the steps of a set-up in one process, whose working directory is the directory of the
+//! tests. Numbers stand for names, inodes, data and addresses.
 
 use crate::cleanup::left;
 use crate::fault;
@@ -16,7 +16,8 @@ use crate::script::{Home, Mapped, Opened, Step};
 /// of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU, this takes as long as
 /// half a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
-    // SAFETY: the call creates a new mapping; `MAP_FIXED_NOREPLACE` replaces no other one.
+    // SAFETY: the call creates a new mapping; with `MAP_FIXED_NOREPLACE`, it replaces no other
+    // mapping.
     let at = unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

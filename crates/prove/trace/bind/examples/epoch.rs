@@ -27,7 +27,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("retire_full", "(): retires enough objects to fill the thread's bag twice"),
     ("replace", "(): replaces a value of the thread's own"),
     ("defer", "(): defers a call"),
-    ("reclaim", "(): frees those of 32 retired objects that are ready"),
+    ("reclaim", "(): tries to free 32 retired objects"),
     ("synchronize", "(): waits for a grace period"),
     ("cookie", "(): a cookie for the current point in time"),
     ("poll", "(): checks a grace period that is over"),
@@ -60,8 +60,8 @@ struct Threads {
     shared: AtomicPtr<u64>,
 }
 
-// SAFETY: each handle belongs to one thread. The main thread uses it only while no thread makes a
-// call.
+// SAFETY: each handle is used only by the calls of one thread, and by the main thread while no
+// thread makes a call.
 unsafe impl Send for Threads {}
 // SAFETY: as above.
 unsafe impl Sync for Threads {}

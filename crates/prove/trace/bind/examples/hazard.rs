@@ -56,7 +56,7 @@ fn hazard_box() -> Interface<Value> {
             },
             own("protect", "(): protects an object of the thread's own"),
             own("retire", "(): retires an object"),
-            own("reclaim", "(): frees those of 32 retired objects that are ready"),
+            own("reclaim", "(): tries to free 32 retired objects"),
             own("barrier", "(): waits until all retired objects are freed"),
             own("register", "(): registers with a domain, and unregisters"),
         ],

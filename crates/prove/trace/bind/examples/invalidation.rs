@@ -35,8 +35,8 @@ struct Bound {
     shared: Box<Shared>,
 }
 
-// SAFETY: each member belongs to one thread. The main thread uses it only while no thread makes a
-// call.
+// SAFETY: each member is used only by the calls of one thread, and by the main thread while no
+// thread makes a call.
 unsafe impl Sync for Bound {}
 
 impl Binding for Bound {

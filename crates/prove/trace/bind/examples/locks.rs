@@ -15,7 +15,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("read_other", "(): locks another lock for reading"),
     ("write", "(): locks for writing and unlocks"),
     ("try_write", "(): locks for writing if no other thread has the lock, and unlocks"),
-    ("register", "(): registers a reader, and unregisters"),
+    ("register", "(): registers and unregisters a reader"),
     ("pi_lock", "(): locks a mutex and unlocks it"),
     ("pi_try_lock", "(): locks the mutex if no other thread has it, and unlocks"),
     ("pi_other", "(): locks another mutex"),

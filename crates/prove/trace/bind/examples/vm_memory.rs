@@ -42,8 +42,8 @@ fn new() -> Area {
     Area { writable: Truth::Known(true), content: Natural(0.into()) }
 }
 
-/// Returns the mapping at `page`. Asks whether something was stored there, so that there is a test
-/// of each case: the result may not depend on the case, but the work does.
+/// Returns the mapping at `page`. Asks whether something was stored there, so that knee generates a
+/// test of each case: the result may not depend on the case, but the work does.
 fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option<Area>, Stop> {
     let found = state.pages.get(page, call.execution)?;
     if let Some(area) = &found {
@@ -52,7 +52,7 @@ fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option
     Ok(found)
 }
 
-/// Changes the mapping at the argument `page` with `with`, and returns `done`. Returns [`UNMAPPED`]
+/// Lets `with` change the mapping at the argument `page`, and returns `done`. Returns [`UNMAPPED`]
 /// if there is no mapping.
 fn change(
     state: &mut Memory,

@@ -1,9 +1,9 @@
 //! Threads that make calls. The first thread makes the first call of every test, and the second
 //! thread the second call. As in most programs, threads live longer than their calls.
 //!
-//! They receive calls and send replies while no window is open. The main thread allocates the data
-//! of a test, and no other thread frees them: otherwise the allocator would move memory between the
-//! caches of two threads.
+//! The threads receive calls and send replies while no window is open. The main thread allocates
+//! the data of a test, and no other thread frees this data: otherwise the allocator would move
+//! memory between the caches of two threads.
 
 use std::any::Any;
 use std::fmt::{self, Display, Formatter};

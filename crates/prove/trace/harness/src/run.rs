@@ -21,8 +21,8 @@ pub trait Session {
     /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
-    /// Ends a run of the order with this number: takes the results, in the order of the calls, and
-    /// removes what the run has created.
+    /// Ends a run, and removes what the run has created. `order` is the number of the run's order,
+    /// and `returned` has the results in the sequence in which the calls were made.
     ///
     /// # Errors
     /// The results show that the test cannot be run.

@@ -2,7 +2,7 @@
 //! tasks.
 //!
 //! The plugin ignores what the CPU does between the entry of an interrupt and the return from it.
-//! It recognises entries by their addresses and returns by the instruction `iretq`. Exceptions also
+//! It recognises an entry by its address, and a return by the instruction `iretq`. Exceptions also
 //! return with `iretq`, so the plugin must know the entry of an exception that occurs inside an
 //! interrupt. An exception outside of interrupts belongs to the operation; otherwise no test could
 //! examine page faults.

@@ -6,7 +6,7 @@
 //! call. If this call is not the innermost one, the frames inside it were left without a return and
 //! are dropped too. A return that matches no frame is a jump that undoes a call (a retpoline). A
 //! fault counts as a call by the interrupted block. `iretq` counts as the return from the fault,
-//! whatever its target, since the kernel returns to fix-up code if it expected that the access
+//! whatever its target, since the kernel returns to fixup code if it expected that the access
 //! might fault. Tail calls keep the frame of the first caller.
 //!
 //! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return
@@ -141,7 +141,8 @@ impl Calls {
         &callers[..count]
     }
 
-    /// Handles a fault, which interrupted the running block or user code that is not observed.
+    /// Handles a fault. It interrupted the running block, or user code that the plugin does not
+    /// observe.
     fn fault(&mut self) {
         match self.ends {
             Ends::Leaves => self.keep(0),
@@ -195,7 +196,7 @@ mod tests {
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
     /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. For each caller of
-    /// the last block, returns the address of its block.
+    /// the last block, returns the address of the caller's block.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_returns_to_the_code_it_interrupted_or_to_fix_up_code() {
+    fn a_fault_returns_to_the_code_it_interrupted_or_to_fixup_code() {
         for to in [0x200, 0x900] {
             let blocks = [(0x100, Call), (0x200, Call), (FAULT, Leaves), (to, Otherwise)];
             assert_eq!(callers(&blocks), [0x100]);

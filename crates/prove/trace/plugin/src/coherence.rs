@@ -29,9 +29,9 @@ struct Holders {
 /// The way in which a line moves to the CPU that touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// The CPU writes the line, and the copies of it in the caches of other CPUs are invalidated.
+    /// The CPU writes the line, and the copies in other CPUs' caches are invalidated.
     Taken,
-    /// The CPU reads the line, which another CPU has modified. Both have it afterwards.
+    /// The CPU reads the line, which another CPU has modified. Both CPUs hold the line afterwards.
     Fetched,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Move {
 pub(crate) struct Moves<'a> {
     pub(crate) taken: u64,
     pub(crate) fetched: u64,
-    /// The side, its line, the kind of move, and the CPUs that had the line.
+    /// The side, the line, the kind of move, and the CPUs that held the line.
     pub(crate) first: Vec<(usize, &'a Line, Move, Cpus)>,
 }
 
@@ -71,7 +71,7 @@ impl Caches {
     }
 
     /// Updates the holders of a line that a CPU has touched. If the line had to move, returns the
-    /// kind of move, and the CPUs that had the line.
+    /// kind of move, and the CPUs that held the line.
     fn touch(&mut self, cpu: u32, line: &Line) -> Option<(Move, Cpus)> {
         let own: Cpus = 1 << cpu.min(Cpus::BITS - 1);
         let holders = self.lines.entry(line.number).or_default();

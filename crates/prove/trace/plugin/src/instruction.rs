@@ -23,8 +23,8 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 /// leaves the block through a helper. Examples are returns, for which a helper finds the next
 /// block, conditional jumps, for which a helper computes the flags, and instructions that cross a
 /// page. Until another callback is set, QEMU then reports the accesses of other helpers as accesses
-/// of this instruction. Such accesses are those of atomic instructions in user code, and those to
-/// descriptors and the stack frame when an interrupt is delivered. So the plugin records at most as
+/// of this instruction. For example, helpers access memory for atomic instructions in user code,
+/// and access descriptors and the stack to deliver an interrupt. So the plugin records at most as
 /// many accesses as the instruction makes. It records none for `iretq` and `sysretq`, which access
 /// no memory except the stack.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {

@@ -4,10 +4,10 @@
 //! 5.3). COMMUTER patched an emulator; this plugin works with unmodified QEMU. The guest marks the
 //! start and the end of each test and of the windows of its sides (crate knee-marks). While a
 //! side's window is open on a virtual CPU, the plugin adds each memory access of the kernel on that
-//! CPU to the side's table of cache lines. At the end of the test it intersects the tables: a line
-//! that at least two sides touched and at least one of them wrote is a conflict. The windows of a
-//! test open one after the other, so no CPU spins for a lock, and the result depends neither on
-//! timing nor on the machine.
+//! CPU to the side's table of cache lines. At the end of the test, the plugin intersects the
+//! tables: a line that at least two sides touched and at least one of them wrote is a conflict. The
+//! windows of a test open one after the other, so no CPU spins for a lock, and the result depends
+//! neither on timing nor on the machine.
 //!
 //! | from → to | module |
 //! | --- | --- |
@@ -57,15 +57,15 @@
 //! counts as two lines.
 //!
 //! # Undocumented behaviour of QEMU
-//! The plugin relies on undocumented behaviour of QEMU. Each guest that knee starts begins with
-//! trials that fail if QEMU behaves differently (the module `calibration` of crate knee-agent), and
-//! a test covers each item:
+//! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if
+//! QEMU behaves differently (the module `calibration` of crate knee-agent). A test covers each
+//! item:
 //!
 //! | QEMU | where | test |
 //! | --- | --- | --- |
 //! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the executing CPU (before 10.0) or can read its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
-//! | translates code again if the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, since their code also runs outside of windows first |
+//! | passes the number of the executing CPU (before 10.0) or can read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | translates code separately for each value of the flag AC | `translate`, and `apart` of crate knee-agent | the trials, since their code also runs outside of windows first |
 //! | keeps the memory callback of a block's last instruction set after the block, or clears it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
 //! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |
 //! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |

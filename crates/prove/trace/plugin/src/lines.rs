@@ -7,7 +7,7 @@
 //! addresses.
 //!
 //! Most accesses are by code that has touched the line before. The data needed to detect such an
-//! access fit in one cache line of the host; the other data of a line are stored separately.
+//! access fit in one cache line of the host, and [`Details`] holds the other data.
 
 use crate::calls::Chain;
 
@@ -15,8 +15,8 @@ use crate::calls::Chain;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// The maximum number of code addresses per line and kind of access.
 pub(crate) const MAX_PCS: usize = 4;
-/// The maximum number of virtual addresses per line. A page of a file has one in the kernel and one
-/// per mapping.
+/// The maximum number of virtual addresses per line. A line of a file has one virtual address in
+/// the kernel and one per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
 /// The maximum number of lines. They cover 64 MiB of the guest's memory, and the table takes 216
 /// MiB. Further lines of an operation are ignored.
@@ -38,7 +38,7 @@ impl<const N: usize> FirstFew<N> {
         &self.values[..self.count.into()]
     }
 
-    /// Adds a number. Returns false if it is already present or there is no room.
+    /// Adds a number. Returns false if the number is already present or there is no room.
     #[inline]
     pub(crate) fn add(&mut self, value: u64) -> bool {
         let count = usize::from(self.count);
@@ -239,7 +239,7 @@ impl LineTable {
         }
     }
 
-    /// Returns the index of a line, which is added with this virtual address if it is new. Returns
+    /// Returns the index of a line. If the line is new, adds it with this virtual address. Returns
     /// `None` if the table is full.
     #[inline]
     fn line(&mut self, number: u64, address: u64) -> Option<usize> {

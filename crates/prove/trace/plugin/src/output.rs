@@ -38,14 +38,15 @@
 //! * A test is **disturbed**, and should be repeated, if a side has `switches`: the task was
 //!   switched out and back in. All accesses of the task are recorded, including those of the
 //!   scheduler on behalf of the task.
-//! * A test is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer
-//!   windows than it opened, or if marks were `stray` (out of order).
+//! * A test is **incomplete** if a side has `unresolved` accesses, if a side's `overflowed` is
+//!   true, if a side closed fewer windows than it opened, or if the test has `stray` marks (marks
+//!   out of order).
 //!
 //! With `moves=on`, a test has three more members for the lines that its sides had to get from
-//! other CPUs. `taken` is the number of lines that a side wrote and other CPUs had. `fetched` is
-//! the number of lines that a side read and another CPU had modified. `moves` lists the first
-//! thousand of these lines: `from` is a mask of the CPUs that had the line, and `by` describes the
-//! accesses of the side, as in conflicts:
+//! other CPUs. `taken` is the number of lines that a side wrote and that other CPUs held. `fetched`
+//! is the number of lines that a side read and that another CPU had modified. `moves` lists the
+//! first thousand of these lines: `from` is a mask of the CPUs that held the line, and `by`
+//! describes the accesses of the side, as in conflicts:
 //!
 //! ```json
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}

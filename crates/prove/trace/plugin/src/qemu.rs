@@ -250,12 +250,12 @@ impl AccessInfo {
         unsafe { qemu_plugin_mem_is_store(self.0) }
     }
 
-    /// Returns the physical address of the access; for a program, its virtual address, since all
-    /// threads have the same address space.
+    /// Returns the physical address of the access. For a program, returns the virtual address,
+    /// since all threads have the same address space.
     pub(crate) fn physical(self, address: u64) -> Physical {
         if is_program() || !counts_kernel() {
-            // If a system call or a page fault ends a block of the program, the CPU accesses tables
-            // and stacks of the kernel to deliver it.
+            // If a system call or a page fault ends a block of the program, the CPU accesses the
+            // kernel's tables and stacks as it enters the kernel.
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
         // SAFETY: this method is called within the callback of the access, on the thread of its

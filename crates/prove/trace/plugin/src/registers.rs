@@ -63,8 +63,8 @@ impl Registers {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
         // glib/garray.h. The array of descriptors states its length, and GLib returns the size of
         // an element. Each descriptor begins with a handle and a name that ends in a zero. QEMU
-        // does not use the array after it has returned the array. This function does not free it,
-        // since it succeeds only once.
+        // does not use the array after it has returned the array. This function does not free the
+        // array, since the plugin calls the function only once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;

@@ -148,7 +148,7 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // Its window is still open. The CPU keeps the old side.
+                // The window of the old side is still open, so the CPU keeps that side.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;

@@ -5,7 +5,7 @@ use crate::lines::{Access, LineTable};
 use crate::pages::Pages;
 use crate::qemu::{AccessInfo, Physical};
 
-/// The maximum number of accesses in a trace, which then takes 40 MiB.
+/// The maximum number of accesses in a trace. A trace of this length takes 40 MiB.
 const MAX_TRACE: usize = 1 << 20;
 
 /// The record of a side of a test.

@@ -44,7 +44,7 @@ enum Presence {
     /// The code at this address is switching the task out.
     Leaves(u64),
     Away,
-    /// The code at this address is switching another task out, and may switch to this one.
+    /// The code at this address is switching another task out, and may switch to this task.
     MayArrive(u64),
 }
 

@@ -15,7 +15,7 @@ use std::{hint, mem, ptr, thread};
 
 use knee_marks::{Mark, emit_entries};
 
-/// Untraced runs before the first test of a kind, which fill slabs, page tables and each CPU's
+/// Untraced runs before the first test of a kind. They fill slabs, page tables and each CPU's
 /// caches.
 const WARM_UP: u32 = 50;
 /// System calls in a long window, which lasts several ticks of a timer at 250 Hz.

@@ -70,8 +70,8 @@ pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
     /// The number of the plugin's tests that precede the experiment. The plugin counts one test for
-    /// each operation of a task; the tests of a round precede those of the next round. Its last
-    /// test has two sides, and the guest pauses after it.
+    /// each operation of a task; the tests of a round precede the tests of the next round. The last
+    /// test of the experiment has two sides, and the guest pauses after it.
     pub first: u64,
     /// The reason why the experiment failed, if it did. No experiment follows a failed one.
     pub failed: Option<String>,
@@ -89,8 +89,8 @@ pub(crate) fn request() -> io::Result<Option<CostRequest>> {
 /// Runs the experiments of a request in the working directory, which must be empty.
 pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     fault::install();
-    // A new process starts on its parent's CPU, which then stays in the mask of CPUs whose TLB may
-    // have entries of the new address space. So this CPU must be the same for all experiments.
+    // A new process starts on its parent's CPU. This CPU then stays in the mask of CPUs whose TLBs
+    // may have entries of the new address space, so it must be the same for all experiments.
     pin(0);
     Mark::Arm.emit();
     std::thread::yield_now();

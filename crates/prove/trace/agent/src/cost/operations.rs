@@ -35,12 +35,12 @@ impl Operation {
         Operation { name, about, set_up: NOTHING, prepare: NOTHING, call, restore: NOTHING }
     }
 
-    /// Returns an operation on the name of a file that is a page long.
+    /// Returns an operation on the name of a one-page file.
     const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation { set_up: Own::create, ..Operation::plain(name, about, call) }
     }
 
-    /// Returns an operation on a descriptor, at offset 0, of a file that is a page long.
+    /// Returns an operation on a descriptor of a one-page file. The descriptor's offset is 0.
     const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| own.create().and_then(|()| own.open()),
@@ -49,7 +49,7 @@ impl Operation {
         }
     }
 
-    /// Returns an operation on a page of memory that has been written.
+    /// Returns an operation on a page of memory to which the set-up has written.
     const fn on_page(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| {

@@ -17,8 +17,7 @@ use crate::fault;
 use crate::layout::{PAGE, PAGES_APART, PAGES_AT};
 use crate::returned::Returned;
 
-/// The distance from a task's page to its second page, in bytes. Both pages have the same page
-/// table.
+/// The distance from a task's page to its second page, in bytes. One page table maps both pages.
 const NEIGHBOUR: usize = PAGES_APART / 2;
 /// The sizes of the testcases `page_fault1` and `mmap_churn1`: bytes of memory, the number of
 /// mappings, and the largest mapping in KiB.
@@ -174,7 +173,7 @@ impl Own {
         Ok(())
     }
 
-    /// Maps the task's share of the [`MAPS`] mappings of its address space.
+    /// Maps this task's share of the address space's [`MAPS`] mappings.
     pub(super) fn map_share(&mut self) -> Result<()> {
         self.fill((MAPS / self.tasks).max(1))
     }

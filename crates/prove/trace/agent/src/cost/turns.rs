@@ -29,10 +29,10 @@ struct Shared {
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks
-// before they begin and after they have ended. A task passes its turn with a Release operation
-// whose value the next task reads with Acquire, so their accesses are ordered. The accesses of the
-// parent are ordered by fork and waitpid.
+// SAFETY: while tasks run, only the task that has the turn accesses the failure. Before the tasks
+// begin and after they have ended, only their parent accesses it. A task passes its turn with a
+// Release operation, and the next task reads the new value with Acquire, so the accesses of the two
+// tasks are ordered. Fork and waitpid order the accesses of the parent.
 unsafe impl Sync for Shared {}
 
 impl Turns {
@@ -117,8 +117,8 @@ impl Turns {
     /// Returns the first failure. Only the task that has the turn may call this method, or the
     /// parent after all tasks have ended.
     pub(super) fn failure(self) -> Option<Failed> {
-        // SAFETY: as in `fail`. The text is a constant of the program, at the same address in all
-        // of its processes, since they are forks.
+        // SAFETY: as in `fail`. The text is a constant of the program. It has the same address in
+        // all processes, since these are forks.
         unsafe { *self.shared.failure.get() }
     }
 }

@@ -108,8 +108,8 @@ struct Own(Cpu<'static, Uncached>);
 /// The CPUs of a machine. The machine is never freed, like everything that a test allocates.
 pub(crate) struct Cpus([Own; CPUS]);
 
-// SAFETY: each CPU belongs to one thread. The main thread uses it only while no thread makes a
-// call.
+// SAFETY: each CPU is used only by the calls of one thread, and by the main thread while no thread
+// makes a call.
 unsafe impl Send for Cpus {}
 // SAFETY: as above.
 unsafe impl Sync for Cpus {}
@@ -125,7 +125,7 @@ impl Cpus {
         Self(std::array::from_fn(|number| Own(unsafe { Cpu::new(machine, number) })))
     }
 
-    /// The CPU of this number.
+    /// The CPU with this number.
     pub(crate) fn get(&self, number: usize) -> &Cpu<'static, Uncached> {
         &self.0[number].0
     }
