@@ -26,9 +26,18 @@ fn compile(here: &Path, program: &str, target: &str, out: &str) {
     let user = here.join("user");
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(["--edition", "2024", "--crate-type", "bin", "--target", target]);
-    rustc.args(["-Copt-level=2", "-Cpanic=abort", "-Crelocation-model=static", "-Clink-arg=--no-pie"]);
+    rustc.args([
+        "-Copt-level=2",
+        "-Cpanic=abort",
+        "-Crelocation-model=static",
+        "-Clink-arg=--no-pie",
+    ]);
     // The default of x86_64-unknown-none is for code in the upper 2 GiB.
-    rustc.arg(if target.starts_with("x86_64") { "-Ccode-model=small" } else { "-Ccode-model=medium" });
+    rustc.arg(if target.starts_with("x86_64") {
+        "-Ccode-model=small"
+    } else {
+        "-Ccode-model=medium"
+    });
     if target.starts_with("aarch64") {
         rustc.arg("-Ccode-model=small");
     }

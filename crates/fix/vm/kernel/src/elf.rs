@@ -43,7 +43,8 @@ pub(crate) fn load(space: &Space, program: &'static [u8]) -> u64 {
         assert!(address % PAGE as u64 == 0, "segments begin with a page");
         let count = in_memory.div_ceil(PAGE as u64);
         let pager = Box::new(Segment(&program[offset..offset + in_file]));
-        let object = Object::with_pager(cpu::current(), count, count, pager).expect("there is memory");
+        let object =
+            Object::with_pager(cpu::current(), count, count, pager).expect("there is memory");
         let mut protection = Protection::READ;
         protection.set(Protection::EXECUTE, flags & 1 != 0);
         protection.set(Protection::WRITE, flags & 2 != 0);

@@ -3,7 +3,7 @@
 //! Free frames are filled with a word that no program stores, [`FREE`], so an access through a stale translation is
 //! noticed: a program finds the word, or the next owner finds that it was overwritten.
 
-use knee_vm::{Frame, PAGE};
+use knee_vm::Frame;
 
 use crate::arch::{self, MOST_CPUS, cpu_number};
 use crate::lock::Lock;
@@ -18,7 +18,6 @@ const CHECKED: [usize; 4] = [1, 2, 256, 511];
 const BATCH: usize = 64;
 
 /// A list of free frames. The first word of each has the number of the next frame, plus one.
-#[derive(Default)]
 struct List {
     first: Option<Frame>,
     count: usize,
@@ -51,11 +50,16 @@ fn check(frame: Frame) {
     for word in CHECKED {
         // SAFETY: the frame is memory.
         let found = unsafe { words(frame).add(word).read_volatile() };
-        assert!(found == FREE | frame.0, "a stale translation: {found:#x} was stored to the free frame {frame:?}");
+        assert!(
+            found == FREE | frame.0,
+            "a stale translation: {found:#x} was stored to the free frame {frame:?}"
+        );
     }
 }
 
 impl List {
+    const EMPTY: List = List { first: None, count: 0 };
+
     fn push(&mut self, frame: Frame) {
         // SAFETY: the frame is free memory.
         unsafe { words(frame).write(self.first.map_or(0, |next| next.0 + 1)) };
@@ -75,8 +79,10 @@ impl List {
 
 impl Frames {
     pub(crate) const fn new() -> Frames {
-        const NONE: Lock<List> = Lock::new(List { first: None, count: 0 });
-        Frames { own: [NONE; MOST_CPUS], common: NONE }
+        Frames {
+            own: [const { Lock::new(List::EMPTY) }; MOST_CPUS],
+            common: Lock::new(List::EMPTY),
+        }
     }
 
     /// Adds a frame of memory, at boot.

@@ -32,6 +32,8 @@ impl<T> Late<T> {
     /// Returns the value, if it is set.
     pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: the flag says that the value is set, and it is only shared from then on.
-        self.is_set.load(Ordering::Acquire).then(|| unsafe { (*self.value.get()).assume_init_ref() })
+        self.is_set
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 }

@@ -54,6 +54,9 @@ extern "C" fn cpu_main(number: usize) -> ! {
         #[cfg(not(mutants))]
         assert!(parameters.mutant.is_empty(), "mutants are built with --cfg mutants");
         cpu::set_count(parameters.cpus);
+        if parameters.interrupts {
+            remote::use_interrupts();
+        }
         let start = arch::MEMORY + IMAGE_END;
         // SAFETY: nothing else uses memory above the image, and this is the first CPU.
         unsafe {

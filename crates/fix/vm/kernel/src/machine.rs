@@ -16,7 +16,6 @@ use crate::{cpu, remote};
 
 pub(crate) type Space = knee_vm::Space<'static, Board>;
 pub(crate) type Cpu = knee_vm::Cpu<'static, Board>;
-pub(crate) type Object = knee_vm::Object<'static, Board>;
 
 /// Fences and clock of this kernel.
 #[derive(Debug)]
@@ -124,7 +123,10 @@ unsafe impl Machine for Board {
     }
 
     unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
-        arch::shoot_down(caller, on, space, pages);
+        match arch::BROADCAST {
+            Some(broadcast) if !remote::uses_interrupts() => broadcast(caller, on, space, pages),
+            _ => remote::flush(caller, on, space, pages),
+        }
     }
 
     unsafe fn flush_local(&self, _cpu: usize, space: u64, pages: Flush) {

@@ -7,6 +7,8 @@ use knee_kernel as _;
 
 #[cfg(not(target_os = "none"))]
 fn main() {
-    eprintln!("this kernel runs on a bare machine: cargo build -p knee-kernel --target x86_64-unknown-none");
+    eprintln!(
+        "this kernel runs on a bare machine: cargo build -p knee-kernel --target x86_64-unknown-none"
+    );
     std::process::exit(2);
 }

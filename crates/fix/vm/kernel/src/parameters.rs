@@ -23,6 +23,8 @@ pub(crate) struct Parameters {
     pub(crate) rounds: u64,
     /// The time between two timer interrupts, in milliseconds.
     pub(crate) tick: u64,
+    /// Whether CPUs flush by interrupts: `shootdown=ipi`.
+    pub(crate) interrupts: bool,
     /// The planted mutant.
     pub(crate) mutant: &'static str,
 }
@@ -37,7 +39,9 @@ pub(crate) fn parameters() -> Parameters {
         values.filter(|(name, _)| *name == key).map(|(_, value)| value).next_back()
     };
     let number = |key: &str, default: u64| {
-        find(key).map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{key}={value} is not a number")))
+        find(key).map_or(default, |value| {
+            value.parse().unwrap_or_else(|_| panic!("{key}={value} is not a number"))
+        })
     };
     Parameters {
         cpus: number("cpus", 1) as usize,
@@ -46,6 +50,11 @@ pub(crate) fn parameters() -> Parameters {
         seed: number("seed", 1),
         rounds: number("rounds", 1000),
         tick: number("tick", 10),
+        interrupts: match find("shootdown") {
+            None => false,
+            Some("ipi") => true,
+            Some(other) => panic!("shootdown={other} is not ipi"),
+        },
         mutant: find("mutant").unwrap_or(""),
     }
 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
-use knee_vm::{PAGE, Page, Pages, Protection};
+use knee_vm::{Page, Pages, Protection};
 
 use crate::arch::Registers;
 use crate::cpu::{self, Event};
@@ -52,12 +52,8 @@ struct Status {
     has_ended: bool,
 }
 
-static TABLE: Lock<Table> = Lock::new(Table {
-    ready: VecDeque::new(),
-    threads: 0,
-    processes: BTreeMap::new(),
-    last: 0,
-});
+static TABLE: Lock<Table> =
+    Lock::new(Table { ready: VecDeque::new(), threads: 0, processes: BTreeMap::new(), last: 0 });
 
 /// Status of a process that was ended because of a fault.
 const KILLED: u64 = 1000;
@@ -137,15 +133,18 @@ fn run_thread(mut thread: Thread) {
 /// Ends a thread, and its process with the last one. The first status that is not 0 is that of the process.
 fn end(thread: Thread, status: u64) {
     let number = thread.process.number;
+    let with = |change: &dyn Fn(&mut Status)| {
+        // A child whose parent has not waited for it keeps its entry.
+        TABLE.lock().processes.get_mut(&number).into_iter().for_each(change);
+    };
+    with(&|entry| {
+        if entry.value == 0 {
+            entry.value = status;
+        }
+    });
     if let Some(process) = Arc::into_inner(thread.process) {
         cpu::drop_space(process.space);
-        if let Some(entry) = TABLE.lock().processes.get_mut(&number) {
-            entry.has_ended = true;
-        }
+        with(&|entry| entry.has_ended = true);
     }
-    let mut table = TABLE.lock();
-    table.threads -= 1;
-    if let Some(entry) = table.processes.get_mut(&number).filter(|entry| entry.value == 0) {
-        entry.value = status;
-    }
+    TABLE.lock().threads -= 1;
 }

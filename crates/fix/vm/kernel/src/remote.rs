@@ -1,9 +1,8 @@
 //! Requests of CPUs to each other: flushes, and to leave a space.
 
 use core::ptr;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use knee_sync::shim::is_mutant;
 use knee_vm::{CpuSet, Flush, Page, Pages};
@@ -30,16 +29,28 @@ const ALL: u64 = 3;
 /// Flush everything of the space, and deactivate it.
 const LEAVE: u64 = 4;
 
-const NO_REQUEST: Request = Request {
-    kind: AtomicU64::new(NONE),
-    space: AtomicU64::new(0),
-    start: AtomicU64::new(0),
-    end: AtomicU64::new(0),
-};
+impl Request {
+    const fn none() -> Request {
+        let [kind, space, start, end] = [const { AtomicU64::new(NONE) }; 4];
+        Request { kind, space, start, end }
+    }
+}
 
 /// By receiver and sender.
 static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
-    [const { [const { NO_REQUEST }; MOST_CPUS] }; MOST_CPUS];
+    [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
+
+static USES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether CPUs flush by interrupts, even if the architecture can broadcast flushes.
+pub(crate) fn uses_interrupts() -> bool {
+    USES_INTERRUPTS.load(Relaxed)
+}
+
+/// Makes CPUs flush by interrupts.
+pub(crate) fn use_interrupts() {
+    USES_INTERRUPTS.store(true, Relaxed);
+}
 
 /// Flushes on these CPUs, by interrupts.
 pub(crate) fn flush(caller: usize, on: &CpuSet, space: u64, what: Flush) {

@@ -54,7 +54,7 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
 /// The pages of a range of bytes that begins with a page. A part of a page counts as one.
 fn pages(address: u64, bytes: u64) -> Option<Pages> {
     let count = bytes.checked_add(PAGE as u64 - 1)? / PAGE as u64;
-    (address % PAGE as u64 == 0 && bytes > 0)
+    (address.is_multiple_of(PAGE as u64) && bytes > 0)
         .then(|| Pages::checked(Page(address / PAGE as u64), count))?
 }
 

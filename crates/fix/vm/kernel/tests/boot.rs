@@ -78,7 +78,10 @@ impl Target {
         }
         if !has_rust_target(self.rust) {
             let target = self.rust;
-            skip("kernel", format_args!("Rust's target {target} is missing: rustup target add {target}"));
+            skip(
+                "kernel",
+                format_args!("Rust's target {target} is missing: rustup target add {target}"),
+            );
             return None;
         }
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
@@ -168,6 +171,16 @@ fn programs_and_storms_pass_on_aarch64() {
     everything_passes(&AARCH64, [300, 3000, 500]);
 }
 
+/// Architectures that can broadcast flushes also work without that.
+#[test]
+fn shootdowns_by_interrupts_work_on_every_architecture() {
+    for target in [&AARCH64, &RISCV64] {
+        let Some(kernel) = target.kernel(false) else { continue };
+        let run = kernel.boot(2, "rounds=200 shootdown=ipi");
+        assert!(run.has_passed(), "{}: {}", target.name, run.printed);
+    }
+}
+
 /// Fewer rounds, because each shootdown is a call of the firmware, which interrupts the other CPU.
 #[test]
 fn programs_and_storms_pass_on_riscv64() {
@@ -210,7 +223,11 @@ fn mutants_are_noticed(target: &Target) {
             run.has_failed()
         });
         println!("{}: {mutant} was noticed with seed {noticed:?}", target.name);
-        assert!(noticed.is_some(), "{}: no run of {storm} noticed the mutant {mutant}", target.name);
+        assert!(
+            noticed.is_some(),
+            "{}: no run of {storm} noticed the mutant {mutant}",
+            target.name
+        );
     }
 }
 
@@ -235,6 +252,7 @@ fn wrong_parameters_are_reported() {
     for (parameters, message) in [
         ("run=nosuch", "there is no storm or program named nosuch"),
         ("rounds=many", "rounds=many is not a number"),
+        ("shootdown=smoke", "shootdown=smoke is not ipi"),
         ("mutant=flush_last", "mutants are built with --cfg mutants"),
     ] {
         let run = kernel.boot(1, parameters);

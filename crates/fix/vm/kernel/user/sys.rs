@@ -31,6 +31,7 @@ pub const EINVAL: i64 = -22;
 fn call(number: u64, arguments: [u64; 5]) -> i64 {
     let [first, second, third, fourth, fifth] = arguments;
     let result;
+    // SAFETY: the kernel changes no memory that the program has borrowed.
     unsafe {
         asm!(
             "syscall",
@@ -51,6 +52,7 @@ fn call(number: u64, arguments: [u64; 5]) -> i64 {
 fn call(number: u64, arguments: [u64; 5]) -> i64 {
     let [first, second, third, fourth, fifth] = arguments;
     let result;
+    // SAFETY: the kernel changes no memory that the program has borrowed.
     unsafe {
         asm!(
             "svc #0",
@@ -69,6 +71,7 @@ fn call(number: u64, arguments: [u64; 5]) -> i64 {
 fn call(number: u64, arguments: [u64; 5]) -> i64 {
     let [first, second, third, fourth, fifth] = arguments;
     let result;
+    // SAFETY: the kernel changes no memory that the program has borrowed.
     unsafe {
         asm!(
             "ecall",
@@ -124,11 +127,13 @@ unsafe extern "C" {
 /// Loads a word. `None`: the access is a fault.
 pub fn load(address: u64) -> Option<u64> {
     let mut word = 0;
+    // SAFETY: an access that faults ends the function.
     (unsafe { try_load(address, &mut word) } == 0).then_some(word)
 }
 
 /// Stores a word. Returns whether the access was allowed.
 pub fn store(address: u64, value: u64) -> bool {
+    // SAFETY: an access that faults ends the function. The programs store only to memory that they have mapped.
     unsafe { try_store(address, value) == 0 }
 }
 
@@ -192,6 +197,7 @@ pub fn on_threads(count: u64, work: fn(u64)) {
         check(stack > 0, 100);
         let top = stack as u64 + STACK - 64;
         let start = thread_start as *const () as u64;
+        // SAFETY: the stack is new, and has room for both words.
         unsafe {
             (top as *mut u64).write(work as *const () as u64);
             (top as *mut u64).add(1).write(number);
@@ -205,6 +211,7 @@ pub fn on_threads(count: u64, work: fn(u64)) {
 
 #[unsafe(no_mangle)]
 extern "C" fn thread_run(what: *const (fn(u64), u64)) -> ! {
+    // SAFETY: `on_threads` has written both.
     let (work, number) = unsafe { what.read() };
     work(number);
     ENDED.fetch_add(1, Relaxed);

@@ -5,7 +5,7 @@ use core::arch::{asm, global_asm};
 use knee_sync::shim::is_mutant;
 use knee_vm::{CpuSet, Flush, Frame, PAGE, Protection, VirtAddr};
 
-use super::{Interrupt, MOST_CPUS, STACK_SHIFT, STACKS, Trap};
+use super::{Broadcast, Interrupt, STACK_SHIFT, STACKS, Trap};
 
 pub(crate) type Format = knee_vm::AArch64;
 
@@ -262,7 +262,7 @@ fn load_table(address: u64) {
 
 /// Loads the table of a space.
 pub(crate) fn load(root: Frame, space: u64) {
-    load_table(identifier(space) | root.0 * PAGE as u64);
+    load_table(identifier(space) | root.0 << 12);
 }
 
 /// Loads a table without programs, under the identifier 0.
@@ -319,8 +319,10 @@ pub(crate) fn flush_all() {
     unsafe { asm!("dsb nshst", "tlbi vmalle1", "dsb nsh", "isb") };
 }
 
-/// Flushes on all CPUs, without interrupts.
-pub(crate) fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
+pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
+
+/// Flushes on all CPUs.
+fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
     if is_mutant!("kernel_skips_a_cpu") {
         return flush(space, what, true);
     }

@@ -4,7 +4,7 @@
 //! * `KEEPS_ENTRIES`: TLB entries of a space stay when another space is loaded, under an address-space identifier.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
 //! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
-//! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `shoot_down`, `instructions_written`.
+//! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `instructions_written`.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
@@ -14,7 +14,7 @@ mod this;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use knee_vm::{Protection, VirtAddr};
+use knee_vm::{CpuSet, Flush, Protection, VirtAddr};
 
 pub(crate) use this::*;
 
@@ -52,16 +52,25 @@ pub(crate) fn set_tick(milliseconds: u64) {
     TICK.store(milliseconds, Relaxed);
 }
 
+/// Flushes on these CPUs: the calling CPU, the CPUs of the space, the space's number, and what to flush.
+pub(crate) type Broadcast = fn(usize, &CpuSet, u64, Flush);
+
 /// Why a program has trapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trap {
     /// An access to memory that the page table does not allow.
-    Fault { address: VirtAddr, access: Protection },
+    Fault {
+        address: VirtAddr,
+        access: Protection,
+    },
     /// [`Registers::system_call`] has the number and the arguments.
     SystemCall,
     Interrupt(Interrupt),
     /// Any other exception, by its number on this architecture and the program counter.
-    Exception { cause: u64, at: u64 },
+    Exception {
+        cause: u64,
+        at: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

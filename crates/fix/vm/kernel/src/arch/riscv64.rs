@@ -5,7 +5,7 @@ use core::arch::{asm, global_asm};
 use knee_sync::shim::is_mutant;
 use knee_vm::{CpuSet, Flush, Frame, PAGE, Pages, Protection, VirtAddr};
 
-use super::{Interrupt, MOST_CPUS, STACK_SHIFT, STACKS, Trap};
+use super::{Broadcast, Interrupt, STACK_SHIFT, STACKS, Trap};
 
 pub(crate) type Format = knee_vm::Sv48;
 
@@ -305,11 +305,16 @@ pub(crate) fn flush_all() {
     unsafe { asm!("sfence.vma") };
 }
 
+pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
+
 /// Flushes on these CPUs, by the firmware.
-pub(crate) fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
+fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     let is_skipped = |cpu: usize| cpu == 0 && is_mutant!("kernel_skips_a_cpu");
-    let harts = on.iter().filter(|&cpu| cpu != caller && !is_skipped(cpu)).fold(0, |harts, cpu| harts | 1_u64 << cpu);
+    let harts = on
+        .iter()
+        .filter(|&cpu| cpu != caller && !is_skipped(cpu))
+        .fold(0, |harts, cpu| harts | 1_u64 << cpu);
     if harts != 0 {
         // The whole address space stands for all entries.
         let (start, bytes) = match what {

@@ -3,10 +3,9 @@
 use core::arch::{asm, global_asm};
 use core::ptr;
 
-use knee_vm::{CpuSet, Flush, Frame, PAGE, Protection, VirtAddr};
+use knee_vm::{Flush, Frame, PAGE, Protection, VirtAddr};
 
-use super::{Interrupt, MOST_CPUS, STACK_SHIFT, STACKS, Trap};
-use crate::remote;
+use super::{Broadcast, Interrupt, MOST_CPUS, STACK_SHIFT, STACKS, Trap};
 
 pub(crate) type Format = knee_vm::X86_64;
 
@@ -25,10 +24,7 @@ const VECTOR_SPURIOUS: u8 = 0xff;
 const PAGE_FAULT: u64 = 14;
 const SYSTEM_CALL: u64 = 256;
 
-global_asm!(
-    include_str!("x86_64.s"),
-    options(att_syntax),
-);
+global_asm!(include_str!("x86_64.s"), options(att_syntax),);
 global_asm!(
     ".globl REGISTERS_SIZE, STACK_SHIFT",
     ".set REGISTERS_SIZE, {size}",
@@ -117,7 +113,12 @@ const NO_SEGMENTS: Segments = Segments {
         0,
         0,
     ],
-    task: TaskState { reserved: 0, rsp0: 0, rest: [0; 22], io_map: (size_of::<TaskState>() as u32) << 16 },
+    task: TaskState {
+        reserved: 0,
+        rsp0: 0,
+        rest: [0; 22],
+        io_map: (size_of::<TaskState>() as u32) << 16,
+    },
     entry: EntryData { registers: 0, kernel_stack: 0, user_stack: 0, task: ptr::null_mut() },
 };
 const KERNEL_CODE: u16 = 0x08;
@@ -302,9 +303,7 @@ impl Registers {
                 write_apic(APIC_END, 0);
                 Trap::Interrupt(Interrupt::Timer)
             }
-            vector if vector == u64::from(VECTOR_SPURIOUS) => {
-                Trap::Interrupt(Interrupt::Spurious)
-            }
+            vector if vector == u64::from(VECTOR_SPURIOUS) => Trap::Interrupt(Interrupt::Spurious),
             cause => Trap::Exception { cause, at: self.rip },
         }
     }
@@ -403,10 +402,8 @@ pub(crate) fn flush_all() {
     unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _) };
 }
 
-/// Flushes on these CPUs.
-pub(crate) fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
-    remote::flush(caller, on, space, what);
-}
+/// A CPU cannot flush the TLB of another.
+pub(crate) const BROADCAST: Option<Broadcast> = None;
 
 /// Makes code that the kernel has written visible to instruction fetches: nothing to do.
 pub(crate) fn instructions_written(_page: &[u8; PAGE]) {}

@@ -28,8 +28,11 @@ pub(super) fn churn(options: &Options) {
                 space.map(cpu, pages, Protection::READ_WRITE).expect("the pages are free");
                 pages
             };
-            let word = |page: Page| (page.address().0 + 8 * (1 + page.0 % 3), round << 32 | page.0 << 8 | number as u64);
-            let used: alloc::vec::Vec<Page> = pages.iter().filter(|_| random.below(3) == 0).collect();
+            let word = |page: Page| {
+                (page.address().0 + 8 * (1 + page.0 % 3), round << 32 | page.0 << 8 | number as u64)
+            };
+            let used: alloc::vec::Vec<Page> =
+                pages.iter().filter(|_| random.below(3) == 0).collect();
             for &page in &used {
                 let (address, value) = word(page);
                 assert_eq!(load(&space, address), Ok(0), "a new page is not zero: {page:?}");
@@ -47,7 +50,11 @@ pub(super) fn churn(options: &Options) {
             }
             space.unmap(cpu, pages).expect("there is memory");
             for &page in &used {
-                assert_eq!(load(&space, word(page).0), Err(Fault::Unmapped), "{page:?} was unmapped");
+                assert_eq!(
+                    load(&space, word(page).0),
+                    Err(Fault::Unmapped),
+                    "{page:?} was unmapped"
+                );
             }
         }
     });

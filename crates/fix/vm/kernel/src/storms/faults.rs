@@ -32,12 +32,13 @@ impl Shared {
     /// Maps the page if it is unmapped, or unmaps it if it is mapped, unless another CPU does.
     fn change(&self, space: &Space) {
         let version = self.version.load(SeqCst);
-        let is_ours = || self.version.compare_exchange(version, version + 1, SeqCst, SeqCst).is_ok();
+        let is_ours =
+            || self.version.compare_exchange(version, version + 1, SeqCst, SeqCst).is_ok();
         if version % 2 == 1 || !is_ours() {
             return;
         }
         let pages = Pages::new(self.page, 1);
-        if version % 4 == 0 {
+        if version.is_multiple_of(4) {
             space.map(current(), pages, Protection::READ_WRITE).expect("the page is free");
             assert_eq!(store(space, self.address(), self.word(version)), Ok(()));
         } else {
@@ -50,10 +51,11 @@ impl Shared {
     fn access(&self, space: &Space, long: bool) {
         let before = self.version.load(SeqCst);
         let expected = self.word(before & !3);
-        let found = if long { watch(space, self.address(), expected) } else { load(space, self.address()) };
+        let found =
+            if long { watch(space, self.address(), expected) } else { load(space, self.address()) };
         let after = self.version.load(SeqCst);
         match found {
-            _ if before == after && before % 4 == 0 => {
+            _ if before == after && before.is_multiple_of(4) => {
                 assert_eq!(found, Err(Fault::Unmapped), "{:?} was unmapped", self.page);
             }
             _ if before == after && before % 4 == 2 => {

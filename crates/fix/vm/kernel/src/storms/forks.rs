@@ -36,7 +36,8 @@ impl Copy {
         let copy = Box::new(space.fork(current()).expect("there is memory"));
         let after = now();
         let words = before.into_iter().zip(after).enumerate().map(|(cpu, (before, after))| {
-            let words = pages(cpu).map(|page| load(&copy, address(page)).expect("the page is mapped"));
+            let words =
+                pages(cpu).map(|page| load(&copy, address(page)).expect("the page is mapped"));
             let [first, second] = words;
             assert!(
                 first == second || first == second + 1,
@@ -90,7 +91,10 @@ pub(super) fn forks(options: &Options) {
                 let other = random.below(count() as u64) as usize;
                 let value = values[other].load(SeqCst);
                 let found = load(&space, address(pages(other)[0])).expect("the page is mapped");
-                assert!(found >= value, "CPU {other} has stored {value}, and CPU {number} finds {found}");
+                assert!(
+                    found >= value,
+                    "CPU {other} has stored {value}, and CPU {number} finds {found}"
+                );
             } else if let Some(copy) = copy.take() {
                 Copy::end(copy);
             } else {

@@ -27,7 +27,9 @@ pub(super) fn lazy(options: &Options) {
             if random.below(3) > 0 {
                 match load(&space, address) {
                     Ok(0) | Err(Fault::Unmapped) => (),
-                    Ok(word) => assert!(word >> 48 == index && word & 1 == 1, "{page:?} has {word:#x}"),
+                    Ok(word) => {
+                        assert!(word >> 48 == index && word & 1 == 1, "{page:?} has {word:#x}")
+                    }
                     Err(fault) => panic!("{fault}"),
                 }
                 continue;
@@ -43,7 +45,11 @@ pub(super) fn lazy(options: &Options) {
             assert_eq!(store(&space, address, tag(round)), Ok(()));
             assert_eq!(load(&space, address), Ok(tag(round)), "{page:?} lost a store");
             space.unmap(current(), pages).expect("there is memory");
-            assert_eq!(load(&space, address), Err(Fault::Unmapped), "the CPU that unmaps flushes its own TLB");
+            assert_eq!(
+                load(&space, address),
+                Err(Fault::Unmapped),
+                "the CPU that unmaps flushes its own TLB"
+            );
             unmapped[index as usize].fetch_add(1, SeqCst);
             lock.store(0, SeqCst);
         }

@@ -69,7 +69,12 @@ pub(crate) fn run(names: &str, options: &Options) {
         let left = free_frames();
         assert!(left == free, "{}: {} frames were not freed", storm.name, free - left);
         let milliseconds = (crate::arch::clock() - start) / 1_000_000;
-        println!("storm {}: {} rounds on {} CPUs in {milliseconds} ms", storm.name, options.rounds, cpu::count());
+        println!(
+            "storm {}: {} rounds on {} CPUs in {milliseconds} ms",
+            storm.name,
+            options.rounds,
+            cpu::count()
+        );
     }
 }
 

@@ -44,7 +44,8 @@ pub(super) fn objects(options: &Options) {
     for space in &spaces {
         for (start, sharing) in [(shared, Sharing::Shared), (private, Sharing::Private)] {
             let pages = Pages::new(start, PAGES);
-            let result = space.map_object(current(), pages, &object, 0, Protection::READ_WRITE, sharing);
+            let result =
+                space.map_object(current(), pages, &object, 0, Protection::READ_WRITE, sharing);
             result.expect("the pages are free");
         }
     }
@@ -67,7 +68,11 @@ pub(super) fn objects(options: &Options) {
                 2 => {
                     // A copy of a space maps the object, too.
                     let copy = Box::new(space.fork(current()).expect("there is memory"));
-                    assert_eq!(load(&copy, address(shared)), Ok(*word), "a copy of a shared mapping");
+                    assert_eq!(
+                        load(&copy, address(shared)),
+                        Ok(*word),
+                        "a copy of a shared mapping"
+                    );
                     drop_space(copy);
                 }
                 3 => {
@@ -86,7 +91,11 @@ pub(super) fn objects(options: &Options) {
                     *word = round + 1;
                     assert_eq!(store(space, address(shared), *word), Ok(()));
                 }
-                _ => assert_eq!(load(space, address(shared)), Ok(*word), "page {index} of the object"),
+                _ => assert_eq!(
+                    load(space, address(shared)),
+                    Ok(*word),
+                    "page {index} of the object"
+                ),
             }
         }
     });

@@ -31,7 +31,7 @@ impl Shared {
             return;
         }
         let pages = Pages::new(self.page, 1);
-        if phase % 4 == 0 {
+        if phase.is_multiple_of(4) {
             // Nobody can write.
             let words = || [0, 1].map(|cpu| load(space, self.address(cpu)));
             assert_eq!(words(), words(), "a read-only page changed");
@@ -51,15 +51,19 @@ impl Shared {
             _ => store(space, address, value),
         };
         let after = self.phase.load(SeqCst);
-        if before == after && before % 2 == 0 {
-            let expected = if before % 4 == 0 { Err(Fault::AccessDenied) } else { Ok(()) };
+        if before == after && before.is_multiple_of(2) {
+            let expected = if before.is_multiple_of(4) { Err(Fault::AccessDenied) } else { Ok(()) };
             assert_eq!(result, expected, "a store to {:?}", self.page);
         }
         let new = load(space, address).expect("the page is readable");
         match result {
-            Ok(()) => assert!(new == value || value % 4 == 0 && new > value, "a store was lost"),
+            Ok(()) => {
+                assert!(new == value || value.is_multiple_of(4) && new > value, "a store was lost")
+            }
             // A long write may have been stopped halfway.
-            Err(Fault::AccessDenied) => assert!(new == old || value % 4 == 0, "a denied store was done"),
+            Err(Fault::AccessDenied) => {
+                assert!(new == old || value.is_multiple_of(4), "a denied store was done")
+            }
             Err(fault) => panic!("{fault}"),
         }
     }
@@ -68,7 +72,9 @@ impl Shared {
 pub(super) fn protect(options: &Options) {
     let space = new_space();
     let start = Page(0x4_0000 - 2);
-    space.map(current(), Pages::new(start, PAGES as u64), Protection::READ).expect("the pages are free");
+    space
+        .map(current(), Pages::new(start, PAGES as u64), Protection::READ)
+        .expect("the pages are free");
     let shared: [Shared; PAGES] = core::array::from_fn(|index| Shared {
         page: start + index as u64,
         phase: AtomicU64::new(0),
@@ -79,7 +85,7 @@ pub(super) fn protect(options: &Options) {
             let page = &shared[random.below(PAGES as u64) as usize];
             match random.below(6) {
                 0 => page.change(&space),
-                _ => page.access(&space, number, round << 32 | 1 + random.below(1000)),
+                _ => page.access(&space, number, round << 32 | (1 + random.below(1000))),
             }
         }
     });

@@ -17,7 +17,8 @@ pub(super) fn spaces(options: &Options) {
     let address = |index: u64| (start + index).address().0 + 8;
     for (index, space) in common.iter().enumerate() {
         // The pages from `index` on.
-        let pages = Pages { start: start + index as u64, end: start + MOST_CPUS as u64 + COMMON as u64 };
+        let pages =
+            Pages { start: start + index as u64, end: start + MOST_CPUS as u64 + COMMON as u64 };
         space.map(current(), pages, Protection::READ_WRITE).expect("the pages are free");
     }
     let check = |number: usize, index: usize, value: u64| {
@@ -26,7 +27,11 @@ pub(super) fn spaces(options: &Options) {
         assert_eq!(found, Ok(value), "CPU {number}, space {index}");
         // The page below the first one, which other spaces have.
         if index > 0 {
-            assert_eq!(load(space, address(index as u64 - 1)), Err(Fault::Unmapped), "space {index}");
+            assert_eq!(
+                load(space, address(index as u64 - 1)),
+                Err(Fault::Unmapped),
+                "space {index}"
+            );
         }
     };
     on_each_cpu(&|number| {
