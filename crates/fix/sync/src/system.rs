@@ -88,8 +88,8 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps in growing intervals of at most 10 ms. Each is a quarter longer than the one before, so an
-    /// interval is at most a quarter of the time slept before it, plus 50 µs. The thread notices the end of
+    /// Sleeps in growing intervals of at most 10 ms. Each is a quarter longer than the one before. So an
+    /// interval is at most 50 µs plus a quarter of the total time that the thread has slept so far. The thread notices the end of
     /// the wait at most one interval late. No wake-up can be lost, and the child of a fork inherits no state
     /// of a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of lower
     /// priority might never get the CPU.

@@ -72,8 +72,9 @@ impl<'w> Call<'w> {
         self.execution.ask(Question::Is(flag))
     }
 
-    /// A name that is not in use yet, such as an inode number that the interface leaves open. Two
-    /// calls may get the same name, but only in different orders.
+    /// A name that is not in use yet, such as an inode number that the interface leaves open. Two calls never
+    /// get the same name in one order of the calls. But the name of one call in one order may equal the name
+    /// of the other call in another order.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))

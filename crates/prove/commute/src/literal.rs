@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Literal {
-    /// Are two names of a sort equal? The sort comes first.
+    /// Are two names of the same sort equal? The first field is the sort.
     Same(String, String, String),
     /// Is the first integer plus the constant at most the second integer? An empty label is zero.
     AtMost(String, i64, String),

@@ -22,7 +22,7 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// Not part of the model: each access sees the latest value.
+    /// Whether each section is over, in atomics of `std`, which are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 

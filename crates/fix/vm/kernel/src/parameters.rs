@@ -13,7 +13,7 @@ const AT: u64 = 15 << 8;
 pub(crate) struct Parameters {
     /// The number of CPUs, as `-smp` has it.
     pub(crate) cpus: usize,
-    /// The size of memory in frames: `memory` is in MiB, as `-m` has it.
+    /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
     pub(crate) frames: u64,
     /// What to run.
     pub(crate) run: &'static str,

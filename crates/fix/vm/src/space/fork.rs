@@ -220,7 +220,7 @@ impl<'m, M: Machine> Space<'m, M> {
         gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
-        // SAFETY: both leaves are locked, each used state has a mapped page, and `fork_once` has marked and
+        // SAFETY: both leaves are locked, every entry of the palette is the state of a mapped page, and `fork_once` has marked and
         // copied all backings.
         unsafe {
             let kinds = from.with_states(|states| states.palette_len());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stops_the_runs_and_a_traced_run_counts_once_its_end_is_marked() {
+    fn an_error_stops_the_runs_and_a_traced_run_counts_if_its_end_was_marked() {
         let mut recorder = Recorder { fails_to_set_up: Some(3), ..Recorder::default() };
         let ran = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
         assert_eq!((ran, recorder.runs.len()), ((Err("set-up"), 1), 2));

@@ -19,8 +19,8 @@ const MAX_FIELDS: usize = 4;
 /// A static variable of unknown type counts as a table if it has more bytes than this. An offset in a
 /// table means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that only write page-table entries. The call that executes them often frees the page
-/// tables too, together with the memory that the tables map.
+/// Functions that only write page-table entries. The call that executes them often frees both
+/// the page tables and the memory that they map.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_is_sometimes_if_runs_share_data_but_no_datum_in_every_run() {
+    fn data_that_only_some_runs_share_give_the_verdict_sometimes() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
     }

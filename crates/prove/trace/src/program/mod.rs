@@ -250,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials once all of their results have arrived, and returns whether they have. The
-    /// trials' results have the first numbers.
+    /// Judges the trials once all of their results have arrived, and returns whether they have. Results are
+    /// numbered from 0, and those of the trials come first.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

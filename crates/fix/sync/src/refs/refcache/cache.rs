@@ -77,9 +77,9 @@ impl<R: RawMutex> Header<R> {
 
 /// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
-/// The word decides whether an upgrade or the free comes first, and publishes nothing: an upgrade sees the
-/// object through its weak reference, and a review acquires all uses of the object through the caches and the
-/// object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from loading an old word. So all
+/// The word only decides whether an upgrade or the free comes first; it publishes nothing. A thread that upgrades
+/// sees the initialized object, because it has had a weak reference before. A review sees everything that other
+/// threads did with the object, because it synchronizes with them through the caches and the object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from loading an old word. So all
 /// accesses to the word are Relaxed.
 pub(super) struct WeakRef(AtomicPtr<()>);
 

@@ -58,6 +58,7 @@ const A7: usize = 16;
 // Extensions of the SBI and their functions.
 const SET_TIMER: (u64, u64) = (0x5449_4d45, 0);
 const SEND_IPI: (u64, u64) = (0x73_5049, 0);
+/// With an address-space identifier.
 const REMOTE_SFENCE: (u64, u64) = (0x5246_4e43, 2);
 const HART_START: (u64, u64) = (0x48_534d, 0);
 const RESET: (u64, u64) = (0x5352_5354, 0);
@@ -321,7 +322,6 @@ fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
             Flush::Range(Pages { start, end }) => (start.address().0, (end - start) * PAGE as u64),
             Flush::Tables(_) | Flush::All => (0, u64::MAX),
         };
-        // The call without an identifier: QEMU's OpenSBI ignores it anyway.
         let error = firmware(REMOTE_SFENCE, [harts, 0, start, bytes, identifier(space)]);
         assert!(error == 0, "the SBI does not flush harts {harts:#x}: {error:#x}");
     }

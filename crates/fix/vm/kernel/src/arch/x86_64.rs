@@ -170,7 +170,8 @@ pub(crate) fn init_cpu(number: usize) {
     const CODE: u64 = (KERNEL_CODE as u64) << 16;
     const PRESENT_INTERRUPT_GATE: u64 = 0x8e00 << 32;
     if number == 0 {
-        // The firmware has left the interrupt controllers of the PC at the vectors of exceptions.
+        // Mask the PC's legacy interrupt controllers: the firmware has mapped their interrupts to the vectors of
+        // exceptions.
         out_byte(0x21, 0xff);
         out_byte(0xa1, 0xff);
         for vector in 0..256 {
