@@ -154,6 +154,10 @@ unsafe impl Machine for TwoCpus {
         self.frames.address(frame)
     }
 
+    fn begin_root(&self, table: Frame) {
+        self.frames.begin_root(table);
+    }
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.frames.frame_meta(frame)
     }

@@ -116,6 +116,8 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
         NonNull::from(&self.memory[frame.0 as usize]).cast()
     }
 
+    fn begin_root(&self, _table: Frame) {}
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         &self.metas[frame.0 as usize]
     }

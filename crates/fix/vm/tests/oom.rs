@@ -92,6 +92,8 @@ unsafe impl Machine for Small {
         self.0.address(frame)
     }
 
+    fn begin_root(&self, _table: Frame) {}
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.0.frame_meta(frame)
     }

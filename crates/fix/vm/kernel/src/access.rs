@@ -29,7 +29,6 @@ impl Pager for Image {
         let bytes = end.addr() - start.addr();
         // SAFETY: the image has the code between the two symbols.
         page[..bytes].copy_from_slice(unsafe { core::slice::from_raw_parts(start, bytes) });
-        crate::arch::instructions_written(page);
         Ok(())
     }
 

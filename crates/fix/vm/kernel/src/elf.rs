@@ -15,7 +15,6 @@ impl Pager for Segment {
         let rest = self.0.get(index as usize * PAGE..).unwrap_or(&[]);
         let count = rest.len().min(PAGE);
         page[..count].copy_from_slice(&rest[..count]);
-        crate::arch::instructions_written(page);
         Ok(())
     }
 

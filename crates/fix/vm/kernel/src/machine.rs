@@ -122,6 +122,10 @@ unsafe impl Machine for Board {
         arch::begin_root(root);
     }
 
+    fn prepare_code(&self, frame: Frame) {
+        arch::prepare_code(frame);
+    }
+
     unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
         match arch::BROADCAST {
             Some(broadcast) if !remote::uses_interrupts() => broadcast(caller, on, space, pages),

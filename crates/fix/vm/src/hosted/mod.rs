@@ -193,6 +193,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         unsafe { self.memory.add(frame.0 as usize * PAGE) }
     }
 
+    fn begin_root(&self, _table: Frame) {}
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         &self.metas[frame.0 as usize]
     }

@@ -86,9 +86,18 @@ pub unsafe trait Machine: Sync + Sized {
     fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
     /// Initializes the root table of a new space before it is published; all its entries are absent. If the
-    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here. Called once
-    /// per space.
-    fn begin_root(&self, _table: Frame) {}
+    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a CPU
+    /// that loads the table cannot execute its next instruction. Otherwise there is nothing to do. Called once per
+    /// space.
+    fn begin_root(&self, table: Frame);
+
+    /// Makes the content of a frame visible to instruction fetches of all CPUs. Called before an entry that allows
+    /// execution is stored, possibly with locks of a space held: so it must not wait for a CPU that may be waiting for
+    /// such a lock without handling interrupts.
+    ///
+    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` and `ic ivau` for each line, RISC-V
+    /// a `fence.i` on each CPU. A program that writes code itself must do the same.
+    fn prepare_code(&self, _frame: Frame) {}
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
     /// of these CPUs uses these translations any more: later accesses use the tables in their state at this

@@ -267,6 +267,9 @@ impl<'m, M: Machine> Space<'m, M> {
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
+        if attributes.protection.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(own);
+        }
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the leaf has the entry's table");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
@@ -436,6 +439,9 @@ impl<'m, M: Machine> Space<'m, M> {
                 return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
             protection = protection.difference(Protection::WRITE);
+        }
+        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(frame);
         }
         // Release: a CPU that finds the frame finds it zeroed.
         entry.store(

@@ -4,6 +4,7 @@ mod anywhere;
 mod arena;
 #[cfg(feature = "std")]
 pub(crate) mod audit;
+mod bytes;
 mod fault;
 mod fork;
 mod lazy;

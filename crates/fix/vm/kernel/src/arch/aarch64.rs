@@ -330,12 +330,12 @@ fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
 }
 
 /// Makes code that the kernel has written visible to instruction fetches.
-pub(crate) fn instructions_written(page: &[u8; PAGE]) {
+pub(crate) fn prepare_code(frame: Frame) {
     /// The smallest line that the architecture allows. Larger ones are cleaned more than once.
     const LINE: usize = 16;
     for at in (0..PAGE).step_by(LINE) {
         // SAFETY: cleans and invalidates caches.
-        unsafe { asm!("dc cvau, {0}", in(reg) page.as_ptr().add(at)) };
+        unsafe { asm!("dc cvau, {0}", in(reg) direct(frame).add(at)) };
     }
     // SAFETY: barriers and cache maintenance.
     unsafe { asm!("dsb ish", "ic ialluis", "dsb ish", "isb") };

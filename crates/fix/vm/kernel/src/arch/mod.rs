@@ -4,7 +4,7 @@
 //! * `KEEPS_ENTRIES`: TLB entries of a space stay when another space is loaded, under an address-space identifier.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
 //! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
-//! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `instructions_written`.
+//! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `prepare_code`.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]

@@ -331,7 +331,7 @@ fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
 }
 
 /// Makes code that the kernel has written visible to instruction fetches.
-pub(crate) fn instructions_written(_page: &[u8; PAGE]) {
+pub(crate) fn prepare_code(_frame: Frame) {
     const REMOTE_FENCE_I: (u64, u64) = (0x5246_4e43, 0);
     // SAFETY: a fence.
     unsafe { asm!("fence.i") };

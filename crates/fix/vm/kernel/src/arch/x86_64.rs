@@ -406,5 +406,5 @@ pub(crate) fn flush_all() {
 /// A CPU cannot flush the TLB of another.
 pub(crate) const BROADCAST: Option<Broadcast> = None;
 
-/// Makes code that the kernel has written visible to instruction fetches: nothing to do.
-pub(crate) fn instructions_written(_page: &[u8; PAGE]) {}
+/// Instruction fetches see what the kernel has written.
+pub(crate) fn prepare_code(_frame: Frame) {}

@@ -59,6 +59,10 @@ unsafe impl Machine for Uncached {
         self.hosted.address(frame)
     }
 
+    fn begin_root(&self, table: Frame) {
+        self.hosted.begin_root(table);
+    }
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.hosted.frame_meta(frame)
     }
