@@ -83,13 +83,16 @@ fn change(at: u64, bytes: u64, with: impl FnOnce(Pages) -> Result<(), MapError>)
     }
 }
 
-/// Maps anonymous memory anywhere, or with `fixed` at this address unless something is mapped there.
+/// Maps anonymous memory. `fixed` is 0 for any address, 1 for this address unless something is mapped there
+/// (`MAP_FIXED_NOREPLACE`), and 2 for this address in any case (`MAP_FIXED`).
 fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
     let (space, protection) = (&thread.process.space, protection(bits));
     let Some(pages) = pages(at, bytes) else { return EINVAL };
     let result = match fixed {
         0 => space.map_anywhere(current(), pages.count(), protection),
-        _ => space.map(current(), pages, protection).map(|()| pages),
+        1 => space.map(current(), pages, protection).map(|()| pages),
+        2 => space.replace(current(), pages, protection).map(|()| pages),
+        _ => return EINVAL,
     };
     result.map_or_else(error, address)
 }

@@ -16,6 +16,8 @@ fn main() {
     check(mmap_at(AT + 1, PAGE, READ) == EINVAL, 4);
     check(mmap_at(AT, 0, READ) == EINVAL, 5);
     check(mmap_at(1 << 62, PAGE, READ) == ENOMEM, 6);
+    check(store(AT + 3 * PAGE, 5), 8);
+    check(mmap_fixed(AT + 3 * PAGE, PAGE, READ | WRITE) > 0 && load(AT + 3 * PAGE) == Some(0), 9);
     let other = mmap(2 * PAGE, READ | WRITE);
     check(other > 0 && store(other as u64, 1), 7);
 

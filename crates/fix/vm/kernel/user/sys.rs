@@ -147,6 +147,11 @@ pub fn mmap_at(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MMAP, [address, bytes, protection, 1, 0])
 }
 
+/// Maps memory at this address, instead of what is mapped there.
+pub fn mmap_fixed(address: u64, bytes: u64, protection: u64) -> i64 {
+    call(MMAP, [address, bytes, protection, 2, 0])
+}
+
 pub fn munmap(address: u64, bytes: u64) -> i64 {
     call(MUNMAP, [address, bytes, 0, 0, 0])
 }

@@ -50,6 +50,24 @@ impl<'m, M: Machine> Space<'m, M> {
         protection: Protection,
         sharing: Sharing,
     ) -> Result<(), MapError> {
+        self.with_backing(cpu, pages, object, first, protection, sharing, |attributes| {
+            self.map_as(cpu, pages, attributes)
+        })
+    }
+
+    /// Calls `map` with the attributes of pages that `object` provides. `map` must map all of the pages with them, or
+    /// fail and map none.
+    #[expect(clippy::too_many_arguments, reason = "those of the callers, and one")]
+    pub(super) fn with_backing(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        object: &Object<'m, M>,
+        first: u64,
+        protection: Protection,
+        sharing: Sharing,
+        map: impl FnOnce(Attributes) -> Result<(), MapError>,
+    ) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         assert!(
             core::ptr::eq(self.machine, object.machine()),
@@ -71,9 +89,9 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: the caller's `object` keeps the core alive. The backing is detached below if mapping
         // fails, and otherwise once nothing is mapped by it.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
-        let result = self.map_as(cpu, pages, attributes);
+        let result = map(attributes);
         if result.is_err() {
-            // SAFETY: `map_as` failed, so nothing is mapped by the backing.
+            // SAFETY: `map` failed, so nothing is mapped by the backing.
             unsafe { Backing::detach(backing, self.machine) };
         }
         result

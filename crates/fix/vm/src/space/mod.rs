@@ -13,6 +13,7 @@ mod map;
 pub(crate) mod mappings;
 mod prune;
 mod remap;
+mod replace;
 mod unmap;
 
 use alloc::sync::Arc;

@@ -21,7 +21,7 @@ use crate::tree::update::{prepare, remove_extents};
 pub(super) struct Unmapping<'t> {
     pub(super) gather: TlbGather<'t>,
     /// Backings to detach, because nothing is mapped by them any more.
-    backings: Backings,
+    pub(super) backings: Backings,
 }
 
 impl<'t> Unmapping<'t> {

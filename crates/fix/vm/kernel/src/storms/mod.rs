@@ -7,6 +7,7 @@ mod lazy;
 mod memory;
 mod objects;
 mod protect;
+mod replace;
 mod spaces;
 
 use alloc::boxed::Box;
@@ -46,6 +47,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "faults", run: faults::faults },
     Storm { name: "forks", run: forks::forks },
     Storm { name: "protect", run: protect::protect },
+    Storm { name: "replace", run: replace::replace },
     Storm { name: "objects", run: objects::objects },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
