@@ -126,7 +126,7 @@ pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
 pub use machine::{Flush, LazyMachine, Machine};
 pub use object::Object;
-pub use page::{Frame, PAGE, Page, Pages, Protection, VirtAddr};
+pub use page::{Frame, PAGE, Page, Pages, Protection, Usage, VirtAddr};
 pub use quota::Quota;
 pub use space::Space;
 #[cfg(feature = "std")]

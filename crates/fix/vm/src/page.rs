@@ -205,6 +205,17 @@ bitflags::bitflags! {
     }
 }
 
+bitflags::bitflags! {
+    /// How a page was used: see [`Space::usage`](crate::Space::usage).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Usage: u8 {
+        /// The page was accessed through this mapping, or may have been.
+        const ACCESSED = 1;
+        /// The page was written, or may have been.
+        const DIRTY = 2;
+    }
+}
+
 impl Protection {
     /// No access.
     pub const NONE: Protection = Protection::empty();

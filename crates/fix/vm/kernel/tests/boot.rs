@@ -201,6 +201,7 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("protect_no_flush", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
     ("unshare_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
+    ("usage_no_flush", &[&X86_64, &AARCH64, &RISCV64], "usage", 3000),
     ("frames_stay", &[&X86_64, &AARCH64, &RISCV64], "churn", 100),
 ];
 

@@ -27,6 +27,10 @@ pub trait Architecture: Format + sealed::Sealed {
     #[doc(hidden)]
     const CACHES_TABLES: bool;
 
+    /// The accessed bit, if the hardware sets it. Otherwise an access to a page that was not accessed is a page fault.
+    #[doc(hidden)]
+    const SETS_ACCESSED: Option<u64>;
+
     /// Returns whether this page entry matches in all address spaces.
     #[doc(hidden)]
     fn is_global(entry: u64) -> bool;
@@ -38,6 +42,7 @@ impl Architecture for X86_64 {
     const FAULT_DROPS_ENTRY: bool = true;
     const CACHES_ABSENT: bool = false;
     const CACHES_TABLES: bool = false;
+    const SETS_ACCESSED: Option<u64> = Some(1 << 5);
 
     fn is_global(entry: u64) -> bool {
         entry & 1 << 8 != 0
@@ -50,6 +55,8 @@ impl Architecture for AArch64 {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = false;
     const CACHES_TABLES: bool = true;
+    /// Without FEAT_HAFDBS.
+    const SETS_ACCESSED: Option<u64> = None;
 
     fn is_global(entry: u64) -> bool {
         // The bit is nG, "not global".
@@ -63,6 +70,8 @@ impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = true;
     const CACHES_TABLES: bool = true;
+    /// Svade.
+    const SETS_ACCESSED: Option<u64> = None;
 
     fn is_global(entry: u64) -> bool {
         entry & 1 << 5 != 0

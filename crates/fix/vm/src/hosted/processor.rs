@@ -223,6 +223,14 @@ impl<'m, A: Architecture> Processor<'m, A> {
                         tlb.insert_table(CachedTable { space, level, index, table });
                     }
                 }
+                Entry::Page { accessed: false, .. } => {
+                    // Such an entry is not cached. Software or the hardware sets the bit.
+                    let Some(bit) = A::SETS_ACCESSED else { return Err(Source::Tables) };
+                    let slot = &entries[index as usize % ENTRIES];
+                    // If the entry has changed, the next walk finds the new one.
+                    let _ = slot.compare_exchange(entry, entry | bit, Relaxed, Relaxed);
+                    return self.walk(space, page, access);
+                }
                 Entry::Page { frame, protection, .. } => {
                     // Another CPU may have cleared the entry since. That CPU then waits for an
                     // acknowledgement from this CPU.

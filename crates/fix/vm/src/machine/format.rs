@@ -96,6 +96,10 @@ pub unsafe trait Format: Sync + 'static {
     /// bit. This saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
+    /// Encodes the page of `entry`, which [`page`](Format::page) made, as not accessed. The next access sets the
+    /// accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault) resolves.
+    fn clear_accessed(entry: u64) -> u64;
+
     /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
     /// entry as not present and ignores the other bits.
     fn prot_none(frame: Frame) -> u64 {
@@ -177,6 +181,10 @@ unsafe impl Format for X86_64 {
         entry
     }
 
+    fn clear_accessed(entry: u64) -> u64 {
+        entry & !x86_64::ACCESSED
+    }
+
     fn read(entry: u64, level: u8) -> Entry {
         use x86_64::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, WRITE};
         let frame = Frame((entry & ADDRESS) >> 12);
@@ -242,6 +250,10 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
             entry |= EXECUTE;
         }
         entry
+    }
+
+    fn clear_accessed(entry: u64) -> u64 {
+        entry & !riscv::ACCESSED
     }
 
     fn read(entry: u64, _: u8) -> Entry {
@@ -322,6 +334,10 @@ unsafe impl Format for AArch64 {
         entry
     }
 
+    fn clear_accessed(entry: u64) -> u64 {
+        entry & !aarch64::ACCESSED
+    }
+
     fn read(entry: u64, level: u8) -> Entry {
         use aarch64::{ACCESSED, ADDRESS, READ_ONLY, USER_NO_EXECUTE, VALID};
         let frame = Frame((entry & ADDRESS) >> 12);
@@ -367,6 +383,9 @@ mod tests {
                 let dirty = bits.contains(Protection::WRITE);
                 let page = Entry::Page { frame, protection: bits, accessed: true, dirty };
                 assert_eq!(F::read(F::page(frame, bits), 0), page);
+                let old = F::clear_accessed(F::page(frame, bits));
+                let unused = Entry::Page { frame, protection: bits, accessed: false, dirty };
+                assert_eq!(F::read(old, 0), unused);
             }
         }
         assert_eq!(F::read(ABSENT, 0), Entry::Absent);

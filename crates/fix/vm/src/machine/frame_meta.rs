@@ -2,8 +2,8 @@
 
 use core::cell::Cell;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use knee_sync::shim::{AtomicU64, order};
 
@@ -24,6 +24,8 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
+    /// For a private frame: nobody can have written since [`set_clean`](FrameMeta::set_clean).
+    clean: AtomicBool,
     /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
     /// space. Protected by the lock of an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
@@ -91,6 +93,26 @@ impl FrameMeta {
     /// lock of an entry that maps the frame.
     pub(crate) fn origin(&self) -> (OriginId, Page) {
         (self.origin.get().expect("a private frame has an origin"), self.page.get())
+    }
+
+    /// Records that a private frame is written from now on, or may be. The caller must hold the lock of an entry that
+    /// maps it, or own it exclusively.
+    #[inline]
+    pub(crate) fn set_written(&self) {
+        if self.clean.load(Relaxed) {
+            self.clean.store(false, Relaxed);
+        }
+    }
+
+    /// Records that a private frame is not written from now on: no entry may allow writes. The caller must hold the lock
+    /// of an entry that maps it.
+    pub(crate) fn set_clean(&self) {
+        self.clean.store(true, Relaxed);
+    }
+
+    /// Returns whether a private frame may have been written since [`set_clean`](FrameMeta::set_clean).
+    pub(crate) fn is_written(&self) -> bool {
+        !self.clean.load(Relaxed)
     }
 
     /// Returns whether an object owns the frame.

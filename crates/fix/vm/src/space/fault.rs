@@ -267,6 +267,7 @@ impl<'m, M: Machine> Space<'m, M> {
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
+        self.machine.frame_meta(own).set_written();
         if attributes.protection.contains(Protection::EXECUTE) {
             self.machine.prepare_code(own);
         }
@@ -392,7 +393,10 @@ impl<'m, M: Machine> Space<'m, M> {
             _ => match backing {
                 None => {
                     let frame = pool.frames.page()?;
-                    self.machine.frame_meta(frame).set_origin(self.lineage.own(), page);
+                    let meta = self.machine.frame_meta(frame);
+                    meta.set_origin(self.lineage.own(), page);
+                    // Zeros are content that no backing store has.
+                    meta.set_written();
                     (frame, false)
                 }
                 Some(backing) => {
@@ -411,6 +415,10 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
             },
         };
+        // A page that is readable but not writable may be clean, and stays so until a store.
+        if !is_write && old.contains(Protection::READ) && !old.contains(Protection::WRITE) {
+            protection = protection.difference(Protection::WRITE);
+        }
         let meta = self.machine.frame_meta(frame);
         let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
         if let Some(shared) = shared {
@@ -442,6 +450,9 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
             self.machine.prepare_code(frame);
+        }
+        if protection.contains(Protection::WRITE) {
+            meta.set_written();
         }
         // Release: a CPU that finds the frame finds it zeroed.
         entry.store(

@@ -15,6 +15,7 @@ mod prune;
 mod remap;
 mod replace;
 mod unmap;
+mod usage;
 
 use alloc::sync::Arc;
 use core::fmt;

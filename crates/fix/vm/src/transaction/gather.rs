@@ -10,7 +10,7 @@ use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
-use crate::page::{Frame, Page, Pages, Protection};
+use crate::page::{Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
@@ -182,6 +182,9 @@ impl<'t> TlbGather<'t> {
                 // Map the page read-only: the next write fault decides whether it is writable.
                 protection = protection.difference(Protection::WRITE);
             }
+            if protection.contains(Protection::WRITE) {
+                cpu.machine().frame_meta(frame).set_written();
+            }
             // Relaxed: the full fence of the shootdown comes between the stores to the page and this store.
             entry.store(M::Format::page_or_prot_none(frame, protection), Relaxed);
             leaf.flush_pending().set(leaf.flush_pending().get() - 1);
@@ -282,6 +285,52 @@ impl<'t> TlbGather<'t> {
                     continue;
                 }
                 self.flush(leaf, page);
+            }
+        }
+    }
+
+    /// Reports the usage of the present pages among `pages`, and clears what `clear` has of it. The leaf must be locked
+    /// as for [`take`](TlbGather::take).
+    pub(crate) fn take_usage<M: Machine>(
+        &mut self,
+        machine: &M,
+        leaf: &Leaf,
+        pages: Pages,
+        clear: Usage,
+        mut with: impl FnMut(Page, Usage),
+    ) {
+        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
+            let meta = machine.frame_meta(frame);
+            let old = entry.load(Relaxed);
+            let mut usage = Usage::empty();
+            let mut allowed = Protection::NONE;
+            if let Entry::Page { protection, accessed, .. } = M::Format::read(old, 0) {
+                allowed = protection;
+                usage.set(Usage::ACCESSED, accessed);
+            }
+            // A frame that others share has no entry that allows writes.
+            let is_writable = allowed.contains(Protection::WRITE);
+            let is_private = !meta.is_object();
+            usage.set(Usage::DIRTY, is_writable || is_private && meta.is_written());
+            with(page, usage);
+            let cleared = usage & clear;
+            if cleared.contains(Usage::DIRTY) {
+                allowed = allowed.difference(Protection::WRITE);
+                if is_private {
+                    meta.set_clean();
+                }
+            }
+            let mut new = M::Format::page_or_prot_none(frame, allowed);
+            let is_accessed = (usage - clear).contains(Usage::ACCESSED);
+            if allowed.contains(Protection::READ) && !is_accessed {
+                new = M::Format::clear_accessed(new);
+            }
+            if new != old {
+                // Release: as for every entry that other CPUs may walk.
+                entry.store(new, Release);
+                if !is_mutant!("usage_no_flush") {
+                    self.flush(leaf, page);
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("fork_no_flush", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("unshare_no_flush", Integration("stepped", "all_cpus_of_a_space_see_a_store_that_breaks_sharing::x86_64")),
     ("unshare_flush_last", Integration("stepped", "no_cpu_has_the_new_page_while_another_has_the_old_one::x86_64")),
+    ("usage_no_flush", Integration("usage", "another_cpu_sets_the_usage_again::x86_64")),
     ("flush_first", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_last", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_after_leaves", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),

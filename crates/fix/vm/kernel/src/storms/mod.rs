@@ -9,6 +9,7 @@ mod objects;
 mod protect;
 mod replace;
 mod spaces;
+mod usage;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,6 +49,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "forks", run: forks::forks },
     Storm { name: "protect", run: protect::protect },
     Storm { name: "replace", run: replace::replace },
+    Storm { name: "usage", run: usage::usage },
     Storm { name: "objects", run: objects::objects },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },

@@ -1,0 +1,47 @@
+//! Which pages were accessed and written.
+
+use super::Space;
+use crate::cpu::Cpu;
+use crate::error::MapError;
+use crate::machine::Machine;
+use crate::page::{Page, Pages, Usage};
+use crate::transaction::gather::TlbGather;
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Calls `with` for each present page among `pages`, in ascending order, with its usage since the usage was last
+    /// cleared, and clears what `clear` names: `mincore`, the scans of a clock that looks for pages to reclaim, and the
+    /// dirty log of a live migration.
+    ///
+    /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and `protect` may count
+    /// as accesses, and a remap as a store.
+    /// When this returns, the next access, or the next store, of any CPU sets the flag again: the TLBs are flushed, and
+    /// where the hardware does not set the flag, the access is a page fault that [`fault`](Space::fault) resolves.
+    ///
+    /// The content of a page that was cleared of [`Usage::DIRTY`] does not change until the page is dirty again, in any
+    /// space that shares it. For pages of objects, the usage is that of this mapping alone, and a page is dirty while it
+    /// is mapped writable; [`Object::write_back`](crate::Object::write_back) knows all stores.
+    ///
+    /// `with` must not call an operation of this machine, and must not panic.
+    ///
+    /// # Errors
+    /// [`MapError::Empty`] and [`MapError::OutOfRange`].
+    pub fn usage(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        clear: Usage,
+        mut with: impl FnMut(Page, Usage),
+    ) -> Result<(), MapError> {
+        self.check(cpu, pages)?;
+        let mut gather = TlbGather::new();
+        self.tree().locked(cpu, pages, |locked, _| {
+            locked.for_each_leaf(|leaf| {
+                gather.take_usage(self.machine(), leaf, pages, clear, &mut with);
+            });
+            Ok(())
+        })?;
+        // SAFETY: no frame was removed from a table.
+        unsafe { gather.finish(self.tree(), cpu) };
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Accessed and dirty pages.
+
+#[path = "architectures/each.rs"]
+mod each;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use each::on_each_architecture;
+use knee_vm::hosted::{Architecture, Hosted, Processor};
+use knee_vm::{Fault, MapError, Object, Page, Pages, Protection, Sharing, Space, Usage};
+
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::READ_WRITE;
+const START: Page = Page(510);
+const NONE: Usage = Usage::empty();
+const BOTH: Usage = Usage::all();
+
+on_each_architecture!(
+    usage_is_set_by_accesses_and_cleared_on_request,
+    another_cpu_sets_the_usage_again,
+    a_clean_page_is_dirty_after_each_way_to_write_it,
+    a_store_after_the_page_was_cleaned_is_noticed,
+    pages_of_an_object_are_dirty_while_they_are_writable,
+);
+
+type On<'m, A> = Space<'m, Hosted<A>>;
+
+/// The usage of present pages, which is then cleared.
+fn take<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    space: &On<'m, A>,
+    clear: Usage,
+) -> Vec<(u64, Usage)> {
+    let mut found = Vec::new();
+    space
+        .usage(cpu, Pages::new(START, 4), clear, |page, usage| found.push((page - START, usage)))
+        .unwrap();
+    found
+}
+
+fn usage_is_set_by_accesses_and_cleared_on_request<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(128, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(START, 4), WRITE).unwrap();
+    assert_eq!(take(&cpu, &space, NONE), []);
+    cpu.store(&space, START.address(), 1).unwrap();
+    cpu.load(&space, (START + 2).address()).unwrap();
+    // New pages count as both.
+    assert_eq!(take(&cpu, &space, NONE), [(0, BOTH), (2, BOTH)]);
+    assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH), (2, BOTH)]);
+    assert_eq!(take(&cpu, &space, NONE), [(0, NONE), (2, NONE)]);
+    assert_eq!(cpu.load(&space, START.address()), Ok(1));
+    assert_eq!(take(&cpu, &space, Usage::ACCESSED), [(0, Usage::ACCESSED), (2, NONE)]);
+    cpu.store(&space, (START + 2).address(), 2).unwrap();
+    assert_eq!(take(&cpu, &space, Usage::ACCESSED), [(0, NONE), (2, BOTH)]);
+    assert_eq!(take(&cpu, &space, Usage::DIRTY), [(0, NONE), (2, Usage::DIRTY)]);
+    assert_eq!(take(&cpu, &space, NONE), [(0, NONE), (2, NONE)]);
+    let empty = space.usage(&cpu, Pages::new(START, 0), BOTH, |_, _| ());
+    let beyond = space.usage(&cpu, Pages::new(space.pages().end, 1), BOTH, |_, _| ());
+    assert_eq!((empty, beyond), (Err(MapError::Empty), Err(MapError::OutOfRange)));
+}
+
+fn another_cpu_sets_the_usage_again<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(128, 2);
+    let (cpu, mut other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(START, 1), WRITE).unwrap();
+    // Cached by the other CPU, which is offline while this one waits for it.
+    other.store(&space, START.address(), 1).unwrap();
+    other.offline(|| assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH)]));
+    other.load(&space, START.address()).unwrap();
+    assert_eq!(take(&cpu, &space, NONE), [(0, Usage::ACCESSED)]);
+    other.store(&space, START.address(), 2).unwrap();
+    assert_eq!(take(&cpu, &space, NONE), [(0, BOTH)]);
+}
+
+fn a_clean_page_is_dirty_after_each_way_to_write_it<A: Architecture>() {
+    type Write<A> = for<'m> fn(&Processor<'m, A>, &On<'m, A>);
+    let ways: [(&str, Write<A>, bool); 6] = [
+        ("nothing", |_, _| (), false),
+        ("a load", |cpu, space| _ = cpu.load(space, START.address()).unwrap(), false),
+        ("a store", |cpu, space| cpu.store(space, START.address(), 2).unwrap(), true),
+        (
+            "a write by the kernel",
+            |cpu, space| space.write(cpu, START.address(), &[1]).unwrap(),
+            true,
+        ),
+        (
+            "a store after the page was protected twice",
+            |cpu, space| {
+                space.protect(cpu, Pages::new(START, 1), READ).unwrap();
+                space.protect(cpu, Pages::new(START, 1), WRITE).unwrap();
+                cpu.store(space, START.address(), 2).unwrap();
+            },
+            true,
+        ),
+        (
+            "a store that breaks the sharing with a copy",
+            |cpu, space| {
+                let copy = space.fork(cpu).unwrap();
+                assert_eq!(take(cpu, &copy, NONE)[0].1 & Usage::DIRTY, NONE);
+                cpu.store(space, START.address(), 2).unwrap();
+                assert_eq!(take(cpu, &copy, NONE)[0].1 & Usage::DIRTY, NONE);
+                cpu.store(&copy, START.address(), 2).unwrap();
+                assert_eq!(take(cpu, &copy, NONE)[0].1 & Usage::DIRTY, Usage::DIRTY);
+                cpu.leave(&copy);
+            },
+            true,
+        ),
+    ];
+    for (way, write, is_dirty) in ways {
+        let machine = Hosted::<A>::with_architecture(128, 1);
+        let cpu = machine.cpu(0);
+        let space = Space::new(&cpu).unwrap();
+        space.map(&cpu, Pages::new(START, 1), WRITE).unwrap();
+        cpu.store(&space, START.address(), 1).unwrap();
+        take(&cpu, &space, BOTH);
+        write(&cpu, &space);
+        let found = take(&cpu, &space, NONE)[0].1.contains(Usage::DIRTY);
+        assert_eq!(found, is_dirty, "after {way}");
+    }
+}
+
+/// One CPU stores growing numbers, the other copies each dirty page, as a live migration does. In the end the
+/// copy is complete.
+fn a_store_after_the_page_was_cleaned_is_noticed<A: Architecture>() {
+    const STORES: u64 = if cfg!(miri) { 20 } else { 3000 };
+    let machine = Hosted::<A>::with_architecture(256, 2);
+    let pages = Pages::new(START, 4);
+    let space = Space::new(&machine.cpu(0)).unwrap();
+    space.map(&machine.cpu(0), pages, WRITE).unwrap();
+    let (space, is_over) = (&space, AtomicBool::new(false));
+    let stored: [AtomicU64; 4] = Default::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let cpu = machine.cpu(1);
+            for value in 1..=STORES {
+                let index = value % 4;
+                cpu.store(space, (START + index).address(), value).unwrap();
+                stored[index as usize].store(value, SeqCst);
+            }
+            is_over.store(true, SeqCst);
+        });
+        let cpu = machine.cpu(0);
+        let mut copy = [0; 4];
+        loop {
+            let was_over = is_over.load(SeqCst);
+            let before = stored.each_ref().map(|value| value.load(SeqCst));
+            let mut dirty = Vec::new();
+            let collect = |page: Page, usage: Usage| {
+                if usage.contains(Usage::DIRTY) {
+                    dirty.push(page);
+                }
+            };
+            space.usage(&cpu, pages, Usage::DIRTY, collect).unwrap();
+            for page in dirty {
+                copy[(page - START) as usize] = cpu.load(space, page.address()).unwrap();
+            }
+            for (copied, stored) in copy.iter().zip(before) {
+                assert!(*copied >= stored, "a store of {stored} was not noticed");
+            }
+            if was_over {
+                break;
+            }
+        }
+    });
+}
+
+fn pages_of_an_object_are_dirty_while_they_are_writable<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(128, 1);
+    let cpu = machine.cpu(0);
+    let object = Object::new(&cpu, 4).unwrap();
+    let space = Space::new(&cpu).unwrap();
+    space.map_object(&cpu, Pages::new(START, 4), &object, 0, WRITE, Sharing::Shared).unwrap();
+    cpu.store(&space, START.address(), 1).unwrap();
+    assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH)]);
+    cpu.load(&space, START.address()).unwrap();
+    assert_eq!(take(&cpu, &space, NONE), [(0, Usage::ACCESSED)]);
+    cpu.store(&space, START.address(), 2).unwrap();
+    assert_eq!(take(&cpu, &space, NONE), [(0, BOTH)]);
+    assert_eq!(cpu.load(&space, (START + 4).address()), Err(Fault::Unmapped));
+}
