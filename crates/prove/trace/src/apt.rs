@@ -1,10 +1,10 @@
 //! Runs apt with its own configuration, lists and cache, to fetch Debian packages without
 //! installing them.
 //!
-//! apt handles proxies, signatures, mirrors and dependencies. It needs no privileges: it writes only
-//! below the user's cache directory, and reads the machine's own configuration to find the mirror.
-//! The searches for kernels and for QEMUs use different suites, but share the package lists. Suites
-//! that the mirror no longer has are skipped.
+//! apt handles proxies, signatures, mirrors and dependencies. apt needs no privileges, because it
+//! writes only below the user's cache directory. knee reads the machine's own configuration of apt
+//! to find the mirror. The searches for kernels and for QEMUs use different suites, but share the
+//! package lists. Suites that the mirror no longer has are skipped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
     fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
     let file =
         File::open(dir).map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
-    // NFS does not support locks on directories. Continue without a lock there.
+    // On NFS, which does not support locks on directories, continue without a lock.
     let _ = flock(&file, FlockOperation::LockExclusive);
     Ok(file)
 }
@@ -199,16 +199,18 @@ impl Apt {
         if stale.is_empty() {
             return Ok(());
         }
-        // Fetch only the outdated lists. With all suites, apt would fetch all lists again.
+        // Fetch only the outdated lists. If the sources named all suites, apt would fetch all lists
+        // again.
         let fetched = Apt { dir: self.dir.clone(), suites: stale };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
         let updated = run(fetched.program("apt-get").args(["-q", "update"]));
-        // If the mirror no longer has a suite, apt fails but still fetches the lists of the others.
+        // If the mirror no longer has a suite, apt fails but still fetches the lists of the other
+        // suites.
         if !self.has_lists() {
             return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
         }
-        // A suite whose lists could not be fetched gets no stamp, so that the next update tries
-        // again.
+        // A suite whose lists could not be fetched gets no stamp file, so that the next update
+        // tries again.
         let errors = updated.err().map(|error| error.to_string()).unwrap_or_default();
         let failed =
             |suite: &str| errors.lines().any(|line| line.contains(suite) && !line.contains(GONE));
@@ -288,7 +290,8 @@ fn sources_file(suites: &[&str]) -> PathBuf {
     format!("{}.list", suites.join("+")).into()
 }
 
-/// The content of a sources file: one line for each suite, which requests only its package lists.
+/// The content of a sources file. It has one line for each suite, and the line requests only the
+/// suite's package lists.
 fn sources(mirror: &str, suites: &[&str]) -> String {
     let signed = match Path::new(KEYRING).exists() {
         true => format!(" signed-by={KEYRING}"),
@@ -340,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mirror_is_the_machines_own() {
+    fn the_first_mirror_with_a_main_suite_of_debian_is_used() {
         let targets = "https://repo.example/node/ nodistro main\n\
                        http://mirror.example/debian-security/ bookworm-security main\n\
                        http://mirror.example/debian/ bookworm main\n";

@@ -11,8 +11,8 @@ use crate::package::field;
 const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
 const PREFIX: &str = "linux-image-";
 
-/// Whether the image is made for virtual machines. Such an image is a quarter of the size of others,
-/// and boots faster.
+/// Whether the image is made for virtual machines. Such an image is a quarter of the size of other
+/// images, and boots faster.
 fn is_cloud(package: &Package) -> bool {
     package.name.contains("-cloud-")
 }
@@ -70,8 +70,8 @@ impl Archive {
         if let Ok(kernel) = Kernel::open(&file) {
             return Ok((file, kernel));
         }
-        // The newest kernels are split: this package depends on a package with the image and on one
-        // with the modules. Both must be in the same directory.
+        // The newest kernels are split: this package depends on one package with the image and on
+        // another package with the modules. Both packages must be in the same directory.
         let wants = field(&file, "Depends")?;
         let mut image = None;
         for (name, version) in parts(&wants, &package.full_version) {
@@ -89,7 +89,7 @@ impl Archive {
         newest(self.fetched(), version)
     }
 
-    /// The fetched package files, sorted by name. Some contain no image.
+    /// The fetched package files, sorted by name. Some of these packages contain no image.
     pub fn fetched(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let packages = entries.map(|entry| entry.path());
@@ -119,7 +119,7 @@ fn has_kernel(name: &str) -> bool {
 }
 
 /// The `linux-*` packages in a package's list of dependencies, each with the exact version that the
-/// list requires, or with `version` if it requires none.
+/// list requires, or with `version` if the list requires no exact version.
 fn parts(depends: &str, version: &str) -> Vec<(String, String)> {
     let part = |wanted: &str| {
         let name = wanted.split_whitespace().next().filter(|name| name.starts_with("linux-"))?;

@@ -1,6 +1,6 @@
 //! Checks that QEMU reports sharing correctly, by trials whose correct results are known.
 //!
-//! knee depends on details of how QEMU executes code and calls plugins. Some of them are
+//! knee depends on details of how QEMU executes code and calls plugins. Some of these details are
 //! undocumented and change between versions. So each guest begins with trials (the module
 //! `calibration` of crate knee-agent): pairs of operations that share nothing, and pairs that share
 //! one word, one line or one open file, in both orders and on every virtual CPU. knee refuses a QEMU
@@ -42,9 +42,10 @@ struct Trial {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shared {
     Nothing,
-    /// At least one byte.
+    /// The sides share at least one byte.
     Something,
-    /// One line, of which each side writes these bytes. The order is that of the sides' numbers.
+    /// The sides share one line. The masks of the bytes that each side writes are in the order of
+    /// the sides' numbers.
     Line([u64; 2]),
 }
 
@@ -182,8 +183,8 @@ impl Calibration {
         if !self.is_over() {
             return Ok(());
         }
-        // On a busy host, other tasks may disturb every window that waits for an interrupt. That is
-        // evidence neither for this QEMU nor against it.
+        // On a busy host, other tasks may disturb every window that waits for an interrupt. Such a
+        // disturbance is evidence neither for nor against this QEMU.
         let is_fault = |(trial, wrong): &&(Trial, Wrong)| {
             !(trial.interrupted && *wrong == Wrong::AlwaysDisturbed)
         };
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_beside_an_interrupt_is_ignored_unless_it_occurs_every_time() {
+    fn a_conflict_in_an_interrupted_trial_is_ignored_unless_it_occurs_every_time() {
         let share = |result: &mut TestResult| result.conflicts.push(conflict(true, [1; 2]));
         let interrupt = |result: &mut TestResult| result.sides[0].interrupts = 1;
         calibrate(|trial, result| {
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_interrupt_is_ignored_unless_all_are_missing() {
+    fn a_missing_interrupt_is_ignored_unless_every_interrupt_is_missing() {
         let quiet = |result: &mut TestResult| result.sides[1].interrupts = 0;
         calibrate(|trial, result| {
             if trial.first == 0 {
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_trials_are_judged_by_the_bytes_that_its_threads_write() {
+    fn the_trials_of_a_program_are_judged_by_the_bytes_that_its_threads_write() {
         use knee_bind::calibration::{Kind, Trial};
         let trial = |kind| Trial { kind, first: 3, second: 1 };
         let judged = |kind, conflicts: Vec<Conflict>| {
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_trial_is_ignored_unless_all_of_its_kind_are_disturbed() {
+    fn a_disturbed_trial_is_ignored_unless_all_trials_of_its_kind_are_disturbed() {
         let disturb = |result: &mut TestResult| {
             result.sides[0].switches = 1;
             result.conflicts.clear();

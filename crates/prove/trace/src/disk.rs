@@ -38,8 +38,8 @@ struct Maker {
     arguments: &'static [&'static str],
 }
 
-/// With these options, mkfs initialises all tables. Otherwise, the kernel would do so in the
-/// background, during tests.
+/// With these options, mkfs initialises all tables. Otherwise, the kernel would initialise the
+/// tables in the background, during tests.
 const EXT: [&str; 6] =
     ["-q", "-F", "-U", UUID, "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
 const MAKERS: [Maker; 4] = [
@@ -78,7 +78,7 @@ pub enum DiskError {
     NoMkfs {
         /// The program.
         program: &'static str,
-        /// The Debian package that contains it.
+        /// The Debian package that contains the program.
         package: &'static str,
     },
     /// mkfs failed.

@@ -16,7 +16,7 @@ pub enum GuestError {
     Broken {
         /// The program.
         program: PathBuf,
-        /// The first line of its standard error.
+        /// The first line of QEMU's standard error.
         message: String,
     },
     /// QEMU cannot load plugins.
@@ -28,12 +28,12 @@ pub enum GuestError {
          supports versions up to {newest}; choose an older QEMU with KNEE_QEMU, or update knee"
     )]
     NewPluginApi {
-        /// The oldest version that QEMU supports.
+        /// The oldest API version that QEMU supports.
         oldest: u32,
-        /// The newest version that the plugin supports.
+        /// The newest API version that the plugin supports.
         newest: u32,
     },
-    /// The chosen QEMU does not exist, or its dynamic linker does not.
+    /// The chosen QEMU does not exist, or its dynamic linker is missing.
     #[error(
         "cannot start {path}: it does not exist; set KNEE_QEMU to a qemu-system-x86_64, or unset it \
          to use the installed one",

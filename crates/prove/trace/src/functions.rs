@@ -11,8 +11,8 @@ use crate::datum::Resolver;
 pub struct Functions {
     /// The name of each symbol, by the address of its first instruction.
     symbols: BTreeMap<u64, String>,
-    /// The names of functions at single instructions, by address. They come from debug information and
-    /// are more precise than symbols.
+    /// The names of functions at single instructions, by address. These names come from debug
+    /// information and are more precise than symbols.
     instructions: HashMap<u64, Vec<String>>,
     missing: Vec<&'static str>,
 }
@@ -50,8 +50,8 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// The descriptions that are missing from the kernel. Without them, some data have no name or a
-    /// less precise one. Empty for a program.
+    /// The descriptions that are missing from the kernel. Without these descriptions, some data
+    /// have no name or a less precise name. The list is empty for a program.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }

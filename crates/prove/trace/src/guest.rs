@@ -38,8 +38,8 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   the instruction, dies of a double fault;
 /// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// While a traced guest boots, its patience is this many times as long. A booting guest prints nothing
-/// for 5 s on an idle machine, and for longer on a busy one.
+/// While a traced guest boots, knee's patience with the guest is this many times as long. A booting
+/// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
 const BOOT: u32 = 4;
 /// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
 /// kernel/reboot.c).
@@ -64,8 +64,8 @@ pub struct GuestOptions {
     pub channel: Option<Arc<Ram>>,
     /// How to trace; `None` to start without the plugin.
     pub tracing: Option<Tracing>,
-    /// A guest that prints nothing for this long counts as hung. A traced guest may take four times as
-    /// long to boot.
+    /// A guest that prints nothing for this long counts as hung. While a traced guest boots, this time
+    /// is four times as long.
     pub patience: Duration,
 }
 
@@ -89,15 +89,15 @@ impl Default for GuestOptions {
 /// How a guest ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It powered off, as a guest should.
+    /// The guest powered off, as it should.
     PoweredOff,
-    /// It exited, as a program should after its last test.
+    /// The program exited, as it should after its last test.
     Exited,
-    /// It reset itself.
+    /// The guest reset itself.
     Rebooted,
-    /// The kernel panicked, with this message.
+    /// The guest's kernel panicked, with this message.
     Panicked(String),
-    /// It printed nothing for this long, and was killed.
+    /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
     /// QEMU or the program ended in another way. The text says how, and contains what it printed.
     Died(String),
@@ -132,7 +132,7 @@ pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
-    /// The patience after the boot. It takes effect with the first result; `None` from then on.
+    /// The patience that applies from the first result on; `None` once it applies.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
@@ -158,8 +158,8 @@ impl Guest {
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
-            // One host thread runs all virtual CPUs. A waiting CPU yields to the next one, without
-            // a sleep or wake-up of a host thread.
+            // One host thread runs all virtual CPUs. A virtual CPU that waits yields to the next
+            // virtual CPU, so no host thread has to sleep or wake up.
             .args(["-accel", "tcg,thread=single"])
             .args(["-cpu", CPU])
             .arg("-smp")

@@ -1,7 +1,7 @@
 //! The kernel that a guest runs: from a file, from a package, or the host's running kernel.
 //!
 //! A kernel image is Linux's bzImage, which boot loaders load (Documentation/arch/x86/boot.rst).
-//! Debian ships it in packages, which dpkg-deb opens without installing them.
+//! Debian ships kernel images in packages. dpkg-deb opens a package without installing it.
 
 use std::fs;
 use std::io;
@@ -39,12 +39,12 @@ pub enum KernelError {
     #[error("{} contains no kernel image; use linux-image-…, not its debug symbols or \
         headers", .0.display())]
     NoImageInside(PathBuf),
-    /// A module needs another one that is missing.
+    /// A module needs another module, which is missing.
     #[error("module {by} needs module {name}, which is not in {places}")]
     NoModule {
         /// The missing module.
         name: String,
-        /// The module that needs it.
+        /// The module that needs the missing module.
         by: String,
         /// The places that were searched.
         places: String,

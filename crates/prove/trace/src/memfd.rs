@@ -1,5 +1,5 @@
-//! Anonymous files in memory, as input of child processes. They need no directory, and the kernel
-//! frees each file when its last user closes it.
+//! Anonymous files in memory, as input of child processes. These files need no directory, and the
+//! kernel frees each file when its last user closes it.
 
 use std::fs::File;
 use std::io;

@@ -95,8 +95,8 @@ impl Modules {
         let content = stored.content()?;
         let needs =
             Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
-        // A soft dependency may be built in. It may also be an algorithm of the crypto layer, whose
-        // portable implementation is in a module with the suffix `_generic`.
+        // A soft dependency may be built in. Such a dependency may also be an algorithm of the
+        // crypto layer, whose portable implementation is in a module with the suffix `_generic`.
         for soft in &needs.soft {
             let portable = format!("{soft}_generic");
             if let Some(name) =

@@ -1,20 +1,20 @@
 //! Finds the version of QEMU's plugin API that the plugin has to claim.
 //!
 //! QEMU supports a range of versions and refuses a plugin that claims a version outside this range.
-//! QEMU does not print the range, but prints its oldest version when it refuses a plugin. So knee
+//! QEMU prints only the oldest version of this range, and only when it refuses a plugin. So knee
 //! starts QEMU once, without a machine, just to load the plugin.
 
 use crate::error::GuestError;
 
-/// The plugin reads the version to claim from this environment variable.
+/// This environment variable tells the plugin which version to claim.
 pub(crate) const VARIABLE: &str = "KNEE_PLUGIN_API";
 /// With this argument, the plugin only prints the versions that QEMU supports, and QEMU exits.
 pub(crate) const PROBE: &str = "probe=on";
-/// The newest version that the plugin was written for.
+/// The newest API version that the plugin was written for.
 const NEWEST: u32 = 7;
 /// What the plugin prints once QEMU has loaded it.
 const LOADED: &str = "knee-plugin: API versions ";
-/// What QEMU prints about a plugin that claims a version older than QEMU's oldest
+/// What QEMU prints when it refuses a plugin that claims a version older than QEMU's oldest version
 /// (plugins/loader.c).
 const REFUSED: &str = "supports only a minimum version of ";
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn if_qemu_refuses_the_plugin_its_oldest_version_is_claimed() {
+    fn after_a_refusal_the_plugin_claims_the_oldest_version_of_qemu() {
         let loaded = "knee-plugin: API versions 0 to 1\n";
         assert_eq!(to_claim(loaded).unwrap(), None);
         let refused = |oldest: u32| {

@@ -45,11 +45,12 @@ pub struct Tracing {
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the
     /// test created can be read in the guest's memory.
     pub pause: bool,
-    /// Whether the cache lines that move to a side from another CPU are reported. If so, a guest may
-    /// have at most 64 CPUs.
+    /// Whether the cache lines that move to a side from another CPU are reported. With this setting,
+    /// a guest may have at most 64 CPUs.
     pub moves: bool,
     /// Whether pushes, pops and accesses relative to the stack pointer in kernel code are left out.
-    /// They are a third of all accesses, and share nothing: each task has its own stack.
+    /// These accesses are a third of all accesses and share nothing, because each task has its own
+    /// stack.
     pub without_stack: bool,
 }
 
@@ -93,7 +94,7 @@ impl Launch {
         &mut self.command
     }
 
-    /// Lets QEMU inherit a file. Returns the path by which QEMU opens it.
+    /// Lets QEMU inherit a file. Returns the path by which QEMU opens the file.
     pub(crate) fn inherit(&mut self, file: OwnedFd) -> String {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         self.inherited.push(file);

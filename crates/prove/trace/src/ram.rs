@@ -16,8 +16,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::memfd;
 
-/// A guest's memory by physical address. If a PC has at most 3 GiB of memory, all of it is one range
-/// that starts at 0.
+/// A guest's memory by physical address. If a PC has at most 3 GiB of memory, the memory is one
+/// range that starts at physical address 0.
 #[derive(Clone, Debug)]
 pub struct Ram {
     file: Arc<File>,
@@ -37,8 +37,8 @@ impl Ram {
         self.mapped.bytes as u64
     }
 
-    /// Fills `to` with the bytes at a physical address. The guest may be changing them. Fails unless
-    /// all of them are within the memory.
+    /// Fills `to` with the bytes from a physical address on. The guest may change these bytes at the
+    /// same time. Fails if a byte is outside the memory.
     pub fn read(&self, physical: u64, to: &mut [u8]) -> io::Result<()> {
         let begin = usize::try_from(physical).ok();
         let end = begin.and_then(|begin| begin.checked_add(to.len()));
@@ -89,7 +89,7 @@ impl Mapped {
         Ok(Mapped { at, bytes })
     }
 
-    /// Fills `to` with the bytes at `begin`. Panics unless all of them are within the mapping.
+    /// Fills `to` with the bytes from offset `begin` on. Panics if a byte is outside the mapping.
     fn read(&self, begin: usize, to: &mut [u8]) {
         assert!(
             begin <= self.bytes && to.len() <= self.bytes - begin,
@@ -102,9 +102,9 @@ impl Mapped {
         let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
         for word in words {
             // SAFETY: these bytes are within the mapping, which lives as long as `self`. The file
-            // contains them, because it cannot shrink. `at` is a multiple of the word size and the
-            // mapping begins at a page boundary, so the pointer is aligned. Other processes may write
-            // at any time, so the reads are atomic.
+            // contains these bytes, because the file cannot shrink. `at` is a multiple of the word
+            // size and the mapping begins at a page boundary, so the pointer is aligned. Other
+            // processes may write at any time, so the reads are atomic.
             let read =
                 unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(at).cast()) }.load(Relaxed);
             *word = read.to_ne_bytes();
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_bytes_are_read_and_reads_past_the_end_fail() {
+    fn a_read_returns_what_was_written_and_a_read_past_the_end_fails() {
         let ram = Ram::new("knee-test", 4096).expect("make memory");
         ram.write(100, b"knee").expect("write it");
         let mut read = [0; 6];

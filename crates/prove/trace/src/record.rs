@@ -1,5 +1,5 @@
 //! The plugin's results, one line of JSON each. The module `output` of crate knee-plugin, which
-//! writes them, documents the schema.
+//! writes the results, documents the schema.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -68,13 +68,13 @@ pub struct Header {
     pub schema: u32,
     /// Whether user mode is traced.
     pub user: bool,
-    /// The number of addresses at which interrupts enter the kernel. If it is 0, accesses by
-    /// interrupts count as accesses of operations.
+    /// The number of addresses at which interrupts enter the kernel. If this number is 0, accesses
+    /// by interrupts count as accesses of operations.
     pub interrupts: usize,
     /// The number of addresses at which exceptions enter the kernel.
     pub faults: usize,
-    /// The number of addresses at which the kernel switches tasks. If it is 0, accesses by other
-    /// tasks count as accesses of operations.
+    /// The number of addresses at which the kernel switches tasks. If this number is 0, accesses by
+    /// other tasks count as accesses of operations.
     pub switches: usize,
 }
 
@@ -152,11 +152,11 @@ impl TestResult {
 pub struct Side {
     /// Its number.
     pub side: usize,
-    /// The virtual CPU that it ran on.
+    /// The virtual CPU that the side ran on.
     pub cpu: u32,
-    /// The number of windows that it opened.
+    /// The number of windows that the side opened.
     pub opened: u32,
-    /// The number of windows that it closed.
+    /// The number of windows that the side closed.
     pub closed: u32,
     /// The number of executed instructions; crate knee-plugin documents how exact this number is.
     pub instructions: u64,
@@ -166,7 +166,7 @@ pub struct Side {
     pub read: usize,
     /// The number of distinct lines that the side wrote.
     pub written: usize,
-    /// The number of interrupts that were left out.
+    /// The number of interrupts that the other figures leave out.
     pub interrupts: u64,
     /// The number of times that the task was switched out.
     pub switches: u64,
@@ -215,7 +215,7 @@ pub struct Touch {
     pub side: usize,
     /// The first byte that the side touched in the line.
     pub first: u32,
-    /// The last such byte.
+    /// The last byte that the side touched in the line.
     pub last: u32,
     /// Bit n is set if the side read byte n.
     #[serde(deserialize_with = "address")]
@@ -267,7 +267,7 @@ pub struct Move {
     /// Physical address of the line's first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether the side wrote the line. Otherwise, the side only read it, and another CPU had
+    /// Whether the side wrote the line. Otherwise, the side only read the line, and another CPU had
     /// modified it.
     pub taken: bool,
     /// Bit n is set if virtual CPU n held the line.
@@ -295,7 +295,7 @@ pub struct TracedAccess {
     pub physical: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Whether it is a store.
+    /// Whether the access is a store.
     pub store: bool,
 }
 
@@ -386,7 +386,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_damaged_line_is_refused_or_read(
+        fn the_error_for_a_damaged_line_contains_the_line(
             from in 0..TEST.len(), length in 0..40_usize, other in "\\PC{0,6}"
         ) {
             let cut = &TEST[(from + length).min(TEST.len())..];

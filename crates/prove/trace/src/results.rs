@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::record::TestResult;
 
-/// Results by the number of the run. If each test runs once, this is the number of the test.
+/// Results by the number of the run. If each test runs once, each run has the number of its test.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<u64, TestResult>);
 
@@ -23,7 +23,7 @@ impl Results {
 
     /// Removes and returns the results with these numbers, in order; `None` until all have arrived.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
-        // The last result arrives last, so check for it first.
+        // Check for the result with the highest number first, because that result arrives last.
         if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
             return None;
         }

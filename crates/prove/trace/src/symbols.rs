@@ -76,8 +76,8 @@ impl ProgramNames {
         self.threads.clear();
     }
 
-    /// Names the shared lines, and looks up inlined functions for the code that accesses these lines.
-    /// The lookup takes longer than a test, so it is limited to this code.
+    /// Names the shared lines, and looks up the inlined functions of the code that accesses these
+    /// lines. Looking up functions takes longer than a test, so knee does not look up other code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         for code in sides.flat_map(Touch::all_code) {
@@ -138,7 +138,7 @@ impl ProgramNames {
         kind.or_else(|| self.threads.iter().any(of).then_some(THREAD)).map(str::to_owned)
     }
 
-    /// The mapping of a file that contains an address: its first address, and the file.
+    /// The file that is mapped at an address, with the first address of the mapping.
     fn file(&self, address: u64) -> Option<(u64, &File)> {
         let (start, file) = self.files.range(..=address).next_back()?;
         (address < file.end).then_some((*start, file))
@@ -168,7 +168,7 @@ impl ProgramNames {
         let mut ends = BTreeSet::from([start]);
         for symbol in file.symbols().chain(left).filter(|symbol| symbol.is_definition()) {
             let Ok(mangled) = symbol.name() else { continue };
-            // `#` leaves out the hash.
+            // The format `{:#}` leaves out the hash at the end of the name.
             let name = || format!("{:#}", rustc_demangle::demangle(mangled));
             let range = at(symbol.address())..at(symbol.address() + symbol.size());
             match symbol.kind() {
@@ -203,7 +203,8 @@ impl Mapping<'_> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let offset = words.nth(1)?;
-        // A path may contain spaces. The fields before it contain no slash and no bracket.
+        // A path may contain spaces, but the fields before the path contain no slash and no
+        // bracket.
         let name = line.find(['/', '[']).map_or("", |at| line[at..].trim_end());
         Some(Mapping { range: number(start)?..number(end)?, offset: number(offset)?, name })
     }
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datum_names_the_shared_bytes_or_if_there_are_none_the_bytes_of_each_side() {
+    fn true_sharing_is_named_by_the_shared_bytes_and_false_sharing_by_the_bytes_of_each_side() {
         let names = names();
         let line = VARIABLE.as_ptr() as u64;
         let datum = |sides: [Touch; 3]| {

@@ -13,7 +13,7 @@ pub enum ToolError {
     NotInstalled {
         /// The program.
         program: String,
-        /// The Debian packages that contain it.
+        /// The Debian packages that contain the program.
         package: &'static str,
     },
     /// The program failed.
@@ -21,7 +21,7 @@ pub enum ToolError {
     Failed {
         /// The program.
         program: String,
-        /// What it wrote to standard error, or why it could not be run.
+        /// What the program wrote to standard error, or why it could not be run.
         message: String,
     },
 }

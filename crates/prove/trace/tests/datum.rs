@@ -1,7 +1,7 @@
 //! Shared data have the names that kernel developers use, in every fetched kernel.
 //!
-//! The kernels are those in the user's cache (`knee kernel fetch`). If there is none, or QEMU is
-//! not installed, the test prints that and passes.
+//! The test uses the kernels in the user's cache, where `knee kernel fetch` puts them. If the cache
+//! contains no kernel, or QEMU is not installed, the test prints the reason and passes.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -15,7 +15,8 @@ use knee_trace::{
 
 /// Patience with each guest, which may have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Maximum number of tests of a pair of operations. They are spread over all situations of the pair.
+/// Maximum number of tests of a pair of operations. The tests are spread over all situations of the
+/// pair.
 const TESTS: usize = 60;
 
 /// Tests of a pair of operations of the model `posix`, as lines of JSON. Each line contains `word`.
@@ -40,7 +41,7 @@ fn tests(pair: [&str; 2], word: &str) -> String {
     lines.into_iter().step_by(step).map(|line| line + "\n").collect()
 }
 
-/// Runs tests on a kernel. Returns the names of all data that their calls share.
+/// Runs tests on a kernel. Returns the names of all data that the tests' calls share.
 fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
     let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
     let guest = GuestOptions { emulator, patience: PATIENCE, ..GuestOptions::default() };
@@ -58,7 +59,7 @@ fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> 
 
 #[test]
 fn known_shared_data_have_their_names_in_every_kernel() {
-    // All in one run, because booting a guest takes longer than running these tests.
+    // Run these tests together, because booting a guest takes longer than running all of them.
     let all = [
         tests(["lseek", "lseek"], ""),
         tests(["mmap", "mmap"], ""),

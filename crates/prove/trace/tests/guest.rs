@@ -1,8 +1,8 @@
 //! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
 //!
-//! The tests need QEMU and a kernel. `KNEE_KERNEL` names the file of a kernel. If it is not set,
-//! Debian 12's kernel for virtual machines is fetched once. If QEMU or the kernel is not available,
-//! the tests print that and pass.
+//! The tests need QEMU and a kernel. `KNEE_KERNEL` names the file of a kernel. If `KNEE_KERNEL` is
+//! not set, the tests fetch Debian 12's kernel for virtual machines once. If QEMU or the kernel is
+//! not available, the tests print the reason and pass.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -18,13 +18,15 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// In one of this many tests, a side may be switched out: the guest's kernel has other work, too.
+/// A side may be switched out in one of this many tests, because the guest's kernel also has other
+/// work.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
 /// Patience with each guest, which may have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Patience with guests that hang on purpose. They may take four times as long to boot.
+/// Patience with guests that hang on purpose. While such a guest boots, the patience is four times
+/// as long.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
 
 /// What a guest did.
@@ -83,7 +85,8 @@ static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
 /// Lets only one guest run at a time, because each has two busy CPUs.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Starts a guest that runs the probe. If that is impossible, prints the reason and returns `None`.
+/// Starts a guest that runs the probe. If QEMU or the kernel is not available, prints the reason
+/// and returns `None`.
 fn start(arguments: &str, options: GuestOptions) -> Option<Guest> {
     let skip = |reason: &dyn std::fmt::Display| {
         skip("qemu", reason);
@@ -133,8 +136,8 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
             Event::End(end) => run.end = Some(end),
         }
     }
-    // The probe prints the number of tests of each kind. Results are assigned in the order of these
-    // lines.
+    // The probe prints the number of tests of each kind. The results are assigned to the kinds in
+    // the order of these lines.
     let mut results = results.into_iter();
     for line in &run.console {
         let Some((_, message)) = line.split_once("probe ") else { continue };
@@ -207,9 +210,9 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // The figures of a window of n calls are n times those of a window of one call, whatever
-    // interrupts it. There is one exception: an interrupt can make the kernel schedule before it
-    // returns to the task. This also happens in windows of one call.
+    // The figures of a window of n calls are n times the figures of a window of one call, whatever
+    // interrupts the window. There is one exception: an interrupt can make the kernel schedule
+    // before it returns to the task. The exception also occurs in windows of one call.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");
@@ -261,11 +264,12 @@ fn interrupts_hide_no_conflict() {
 }
 
 #[test]
-fn a_task_that_sleeps_is_disturbed_and_its_later_accesses_count() {
+fn a_test_with_a_sleeping_task_is_disturbed_and_later_accesses_of_the_task_count() {
     let Some(run) = &*KERNEL_MODE else { return };
     let results = run.results("sleep");
     assert!(results.iter().filter(|result| result.is_disturbed()).count() > results.len() / 2);
-    // The first call may have to fault in its code.
+    // The first call may cause page faults for its code, so compare with the call of the fewest
+    // instructions.
     let calls = run.results("getppid");
     let instructions = calls.iter().flat_map(|result| &result.sides).map(|side| side.instructions);
     let least = instructions.min().expect("some calls");

@@ -52,8 +52,8 @@ pub(super) fn run_batch(
             continue;
         }
         false_starts = 0;
-        // The guest ended in the last test that it began. It may have completed the tests before that
-        // one, but their reports were lost with the guest.
+        // The guest ended in the last test that it began. The guest may also have completed earlier
+        // tests whose reports were lost with the guest.
         let rest = jobs.split_off(begun.clamp(completed + 1, jobs.len()));
         for lost in jobs.drain(completed..) {
             let checked = Checked::unobserved(lost.test.id, Err(end.clone()));

@@ -14,7 +14,7 @@ pub struct Checked {
     pub outcome: Result<Outcome, End>,
     /// What the plugin observed in each traced run.
     pub runs: Vec<TestResult>,
-    /// Every access of its only run; empty without
+    /// Every access of the test's only run; empty without
     /// [`CheckOptions::trace`](crate::CheckOptions::trace).
     pub trace: Vec<TracedAccess>,
 }

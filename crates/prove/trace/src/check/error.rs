@@ -14,7 +14,7 @@ pub enum CheckError {
     /// The agent or the binding failed.
     #[error("the test agent failed: {0}")]
     Agent(String),
-    /// This QEMU reported sharing that did not happen, or missed sharing that did.
+    /// This QEMU reported sharing that did not happen, or did not report sharing that happened.
     #[error("{qemu} failed its calibration: {fault}. Its verdicts cannot be trusted; {remedy}")]
     Calibration {
         /// The QEMU.
@@ -30,7 +30,7 @@ pub enum CheckError {
     /// A line is not a test.
     #[error("line {line} is not a test: {source}")]
     NoTest {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// The parser's error.
         source: serde_json::Error,

@@ -29,7 +29,8 @@ pub use error::CheckError;
 pub use session::CheckOptions;
 use session::{GuestSession, Job, Next};
 
-/// The number of tests that justifies another guest: a boot takes as long as several hundred tests.
+/// The number of tests that justifies another guest, because a boot takes as long as several
+/// hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
 /// crate knee-agent.
@@ -81,7 +82,8 @@ pub fn check(
             let Ok((nr, checked, functions)) = receiver.recv() else { break };
             waiting.insert(nr, (checked, functions));
         }
-        // Each batch ends when its next send fails, and then kills its guest.
+        // Without a receiver, the next send of each batch fails. The batch then ends and kills its
+        // guest.
         drop(receiver);
         let ends = threads.into_iter().map(|thread| match thread.join() {
             Ok(end) => end,
@@ -112,7 +114,7 @@ fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
 /// guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
 ///
 /// # Errors
-/// [`CheckError::Calibration`] if QEMU reports anything else. Other errors if the guest cannot be
+/// [`CheckError::Calibration`] if QEMU's reports are wrong. Other errors if the guest cannot be
 /// started.
 pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
     let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };

@@ -1,7 +1,8 @@
 //! Decides whether a test runs again.
 //!
 //! If the calls do not share a datum in one run, they need not share it at all. So a run without
-//! conflicts is the last one, and so is a run with the same conflicts as the run before it.
+//! conflicts is the last run of a test. A run with the same conflicts as the run before it is also
+//! the last run.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
@@ -59,8 +60,8 @@ impl Repetition {
         Repetition { max_runs, max_placements, runs: 0, before: None }
     }
 
-    /// Adds a run of the current test, and returns whether the test runs again. If not, the next
-    /// run is the first of another test.
+    /// Adds a run of the current test, and returns whether the test runs again. If the test does
+    /// not run again, the next run is the first run of another test.
     pub(super) fn wants_another(&mut self, run: &TestResult) -> bool {
         self.runs += 1;
         let shared = Shared::in_run(run);
@@ -73,7 +74,8 @@ impl Repetition {
         again
     }
 
-    /// Whether another run is unlikely to show more, or the limit is reached.
+    /// Whether the conflicts are known, because another run is unlikely to change them or the test
+    /// has reached its maximum number of runs.
     fn is_known(&self, run: &TestResult, shared: Option<&Shared>) -> bool {
         let before = self.before.as_ref();
         let (is_known, max) = match shared {
@@ -138,7 +140,7 @@ mod tests {
         TestResult { sides: vec![side], ..run(&[]) }
     }
 
-    /// The number of these runs that a test makes.
+    /// How many of these runs a test makes before it ends.
     fn made(runs: &[TestResult]) -> usize {
         let mut repetition = Repetition::until_known();
         let last = runs.iter().position(|run| !repetition.wants_another(run));

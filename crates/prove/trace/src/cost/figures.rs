@@ -25,11 +25,11 @@ pub struct Figures {
     pub read: Spread,
     /// Distinct lines that are written.
     pub written: Spread,
-    /// Lines that are written and that other CPUs held.
+    /// Lines that an operation writes and that other CPUs held.
     pub taken: Spread,
-    /// Lines that are only read and that another CPU had modified.
+    /// Lines that an operation only reads and that another CPU had modified.
     pub fetched: Spread,
-    /// Lines that move between CPUs. Those that move most often are first.
+    /// Lines that move between CPUs. The line that moves most often is first.
     #[serde(skip)]
     pub lines: Vec<HotLine>,
 }
@@ -50,19 +50,19 @@ pub struct Spread {
 /// A line that moves from CPU to CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotLine {
-    /// Physical address of its first byte.
+    /// Physical address of the line's first byte.
     pub line: u64,
     /// The data in the line, if known.
     pub datum: Option<Datum>,
-    /// Its virtual addresses.
+    /// The line's virtual addresses.
     pub virtuals: Vec<u64>,
-    /// How often it is taken, per operation.
+    /// The average number of times that an operation takes the line, as in [`Figures::taken`].
     pub taken: f64,
-    /// How often it is fetched, per operation.
+    /// The average number of times that an operation fetches the line, as in [`Figures::fetched`].
     pub fetched: f64,
-    /// Addresses of the code that writes it.
+    /// Addresses of the code that writes the line.
     pub writers: Vec<u64>,
-    /// Addresses of the code that reads it.
+    /// Addresses of the code that reads the line.
     pub readers: Vec<u64>,
 }
 
@@ -112,7 +112,7 @@ impl Cost {
     }
 }
 
-/// The lines that move. Those that move most often are first.
+/// The lines that move between CPUs. The line that moves most often is first.
 fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine> {
     let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
     for moved in operations.iter().flat_map(|done| &done.moves) {
@@ -143,7 +143,7 @@ fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine
 }
 
 impl HotLine {
-    /// How often it moves, per operation.
+    /// The average number of times that an operation moves the line to another CPU.
     pub fn moves(&self) -> f64 {
         self.taken + self.fetched
     }

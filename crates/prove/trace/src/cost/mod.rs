@@ -39,9 +39,9 @@ pub struct Cost {
 
 /// Runs the experiments of a request in a guest with this kernel, and calls `report` for each.
 /// `options` must give the guest as many CPUs as the largest experiment needs. If the guest ends
-/// early, another guest runs the rest. Gives up when one experiment has failed three times. Returns
-/// how the last guest ended. If `report` returns `Break`, the guest is killed, and the result has no
-/// meaning.
+/// early, another guest runs the rest. Gives up when three guests have ended during the same
+/// experiment. Returns how the last guest ended. If `report` returns `Break`, the guest is killed,
+/// and the returned end has no meaning.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
@@ -66,8 +66,8 @@ pub fn cost(
     }
 }
 
-/// Runs experiments in one guest, and removes each completed one from the request. If `report`
-/// returns `Break`, removes all experiments.
+/// Runs experiments in one guest, and removes each completed experiment from the request. If
+/// `report` returns `Break`, removes all experiments.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,

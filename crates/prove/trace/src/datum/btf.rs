@@ -20,9 +20,9 @@ const MAX_CHAIN: usize = 32;
 /// Why a description of types is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BtfError {
-    /// It does not begin with the magic number.
+    /// The description does not begin with the magic number.
     NoBtf,
-    /// It ends within this type, or the type has an unknown kind.
+    /// The description ends within this type, or the type has an unknown kind.
     Type(TypeId),
 }
 
@@ -77,10 +77,10 @@ impl Member {
 /// description extends the kernel's, so different modules use the same number for different types.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
-    /// Numbers and offsets below these are the kernel's own.
+    /// Type numbers and string offsets below these limits belong to the kernel's description.
     kernel_types: u32,
     kernel_strings: u32,
-    /// These are added to all other numbers and offsets.
+    /// These amounts are added to the type numbers and string offsets of a module.
     more_types: u32,
     more_strings: u32,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Btf {
     strings: Vec<u8>,
     composites: HashMap<Vec<u8>, TypeId>,
     enumerators: HashMap<Vec<u8>, u64>,
-    /// How many of the types, and how many bytes of the strings, are the kernel's own.
+    /// How many types, and how many bytes of strings, belong to the kernel's own description.
     kernel: (u32, u32),
 }
 
@@ -251,7 +251,7 @@ impl Btf {
         id
     }
 
-    /// The name of a field's type: the first name in its chain of references.
+    /// The name of a field's type: the first name in the type's chain of references.
     pub(crate) fn known_as(&self, id: TypeId) -> &str {
         let mut id = id;
         for _ in 0..MAX_CHAIN {
@@ -263,7 +263,7 @@ impl Btf {
         ""
     }
 
-    /// The size of a type in bytes; 0 if it has none.
+    /// The size of a type in bytes; 0 if the type has no size.
     pub(crate) fn bytes(&self, id: TypeId) -> u64 {
         self.bytes_within(id, MAX_CHAIN)
     }
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_anonymous_members_are_the_structs_own() {
+    fn fields_of_anonymous_members_count_as_fields_of_the_struct() {
         let btf = Btf::parse(&types().finish()).expect("types");
         assert_eq!(btf.offset("page.mapping"), Some(24));
         assert_eq!(btf.offset("page.compound_head"), Some(8));
@@ -421,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn corrupted_types_are_read_or_refused(
+        fn corrupted_types_never_cause_a_panic(
             changes in prop::collection::vec((0..4000_usize, any::<u8>()), 1..40),
         ) {
             let mut bytes = types().finish();

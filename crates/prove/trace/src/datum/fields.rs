@@ -2,7 +2,8 @@
 
 use super::btf::{Btf, Kind, TypeId};
 
-/// Types that are named as a whole: their fields show how the type works, not what it is used for.
+/// Types that are named as a whole, because their fields show how a type works, not what it is used
+/// for.
 const WHOLES: &[&str] = &[
     // Locks
     "spinlock",
@@ -95,9 +96,9 @@ pub(crate) struct Field {
     pub(crate) end: u64,
 }
 
-/// The field of a struct that contains the byte at `offset`. Among the members of a union that
-/// contain the byte, prefers the one that is called `alternative` or has a field of that name;
-/// otherwise takes the first.
+/// The field of a struct that contains the byte at `offset`. If several members of a union contain
+/// the byte, takes the member that is called `alternative` or has a field of that name, and
+/// otherwise the first member.
 pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str>) -> Field {
     let mut path = btf.name(of).to_owned();
     let (mut within, mut begin) = (of, 0);
@@ -179,7 +180,7 @@ fn member<'a>(
         });
         return (!covering.is_empty()).then(|| covering.swap_remove(meant.unwrap_or(0)));
     }
-    // If bit-fields share a byte, it is named after the first of them.
+    // A byte that several bit-fields share is named after the first of these bit-fields.
     let mut found: Option<At<'a>> = None;
     for at in all {
         let flexible = at.bytes == 0

@@ -11,7 +11,7 @@ use std::hash::Hash;
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
 /// The majority of the touched values, by the algorithm of Boyer and Moore. If knee reads memory too
-/// late, the memory may already have another use. One such reading must not change the majority.
+/// late, the memory may already have another use. One such late read must not change the majority.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,
@@ -54,7 +54,7 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// What code touches. Records and returns `seen`, if it is known. Otherwise, returns what the code
+    /// What code touches. If `seen` is known, records and returns it. Otherwise, returns what the code
     /// has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_that_always_touches_the_same_thing_identifies_it() {
+    fn only_code_that_always_touches_the_same_data_identifies_these_data() {
         let mut learned = CodeHistory::default();
         let copy = 7;
         learned.learn([1, copy].into_iter(), &"pipe");

@@ -5,7 +5,7 @@ use super::symbols::Symbols;
 use crate::ram::Ram;
 
 /// Where the kernel's image is mapped. Because the kernel is started without address randomisation,
-/// the offset of an address from here is its physical address.
+/// an address in the image minus this address is the physical address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// The area of modules follows the 1 GiB area of the image (KERNEL_IMAGE_SIZE).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
@@ -138,8 +138,8 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Fills `to` with the bytes at a kernel address. They must be in one page or in a physically
-    /// contiguous area.
+    /// Fills `to` with the bytes at a kernel address. These bytes must be in one page or in a
+    /// physically contiguous area.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Option<()> {
         self.ram.read(self.physical(address)?, to).ok()
     }

@@ -43,10 +43,10 @@ pub use symbols::{Symbol, Symbols};
 /// The data in a line that calls share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datum {
-    /// Fields or variables, in the order of their addresses. For true sharing, those that one call
-    /// writes and another touches; for false sharing, those that are written.
+    /// Fields or variables, in the order of their addresses. For true sharing, the data that one
+    /// call writes and another touches; for false sharing, the data that a call writes.
     pub fields: Vec<String>,
-    /// For false sharing, the other fields or variables that are touched.
+    /// For false sharing, the other fields or variables that calls touch.
     pub beside: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Datum {
     /// Data that are written, next to other data that are touched.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         match fields.len() {
-            // The other data have the same name, as elements of one array do. So this name appears
+            // The other data have the same name, as elements of one array do. So the name appears
             // twice.
             1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
             _ => Datum { fields, beside },

@@ -1,5 +1,5 @@
 //! Reads the types of loaded modules. For each module, the kernel keeps a description that extends
-//! the kernel's own (`btf_module_notify` of kernel/bpf/btf.c).
+//! the kernel's own description (`btf_module_notify` of kernel/bpf/btf.c).
 
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};

@@ -101,7 +101,8 @@ impl Pages {
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // As many `struct page` as fit into one page: more may not be physically contiguous.
+        // Read as many `struct page` at a time as fit into one page, because more of them may not
+        // be physically contiguous.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;
@@ -125,8 +126,8 @@ impl Pages {
     }
 
     /// The number of the first page of the allocation that contains the page `number`. `link` is a
-    /// pointer to the first page's `struct page` or, from Linux 7.0 on, possibly a mask. Masking the
-    /// address of the page's own `struct page` gives that pointer.
+    /// pointer to the first page's `struct page`. From Linux 7.0 on, `link` may instead be a mask,
+    /// which turns the address of the page's own `struct page` into this pointer.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

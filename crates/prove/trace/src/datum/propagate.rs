@@ -2,9 +2,9 @@
 //!
 //! Objects of dedicated caches have a known type, and so do the objects that their pointers point
 //! to. A scan reads the objects of all dedicated caches, then the objects that these point to, and so
-//! on. Memory may change while it is read, and some of it has been freed. So a type is accepted only
-//! if it fits the object. If pointers disagree, the most specific type wins; among equally specific
-//! types, the one with the most pointers.
+//! on. Memory may change while knee reads it, and some objects have been freed. So a type is accepted
+//! only if it fits the object. If pointers disagree, the most specific type wins. Among equally
+//! specific types, the type with the most pointers wins.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_POINTERS: usize = 1024;
 /// Maximum number of elements that are followed in an array of pointers.
 const MAX_ELEMENTS: u64 = 16;
-/// Maximum number of bytes that are read of a struct.
+/// Maximum number of bytes that are read from one struct.
 const MAX_STRUCT: u64 = 64 << 10;
 /// Bytes that are read beyond a struct's size, because the struct may end with an array of pointers
 /// that has no length.
@@ -61,8 +61,8 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// How specific this is. One pointer to a more specific type outweighs any number of pointers to
-    /// less specific types.
+    /// How specific this knowledge is. One pointer to a more specific type outweighs any number of
+    /// pointers to less specific types.
     fn rank(&self) -> u32 {
         match self {
             Known::Struct(_) | Known::Structs(_) => 3,
@@ -222,8 +222,8 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// The address and type of a pointer's target, if the target's cache does not give its type and
-    /// the pointer's type fits the target.
+    /// The address and type of a pointer's target, if the target's slab cache does not determine
+    /// this type and the pointer's type fits the target.
     fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
         if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
             let (number, within) = self.layout.described_at(self.memory, value);

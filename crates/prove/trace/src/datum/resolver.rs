@@ -16,11 +16,11 @@ use crate::record::{Conflict, TestResult};
 
 /// Maximum number of fields in the name of a line; further fields are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of unknown type counts as a table if it has more bytes than this. An offset in a
-/// table means nothing.
+/// A static variable of unknown type counts as a table if it has more bytes than this. The name of a
+/// table contains no offset, because an offset in a table does not identify a field.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that only write page-table entries. The call that executes them often frees both
-/// the page tables and the memory that they map.
+/// Functions that only write page-table entries. A call that executes one of these functions often
+/// frees page tables and also the memory that these page tables map.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
@@ -61,8 +61,8 @@ impl Resolver {
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// The descriptions that are missing from the kernel. Without them, some data have no name or a
-    /// less precise one.
+    /// The descriptions that are missing from the kernel. Without these descriptions, some data
+    /// have no name or a less precise name.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -122,7 +122,8 @@ impl Resolver {
         fields
     }
 
-    /// The most specific of a line's virtual addresses: kernel addresses before user addresses.
+    /// The most specific of a line's virtual addresses. Kernel addresses are more specific than
+    /// user addresses.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {

@@ -37,8 +37,8 @@ const TYPES: &[(&str, &str)] = &[
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
 /// Suffix that some type names have and the names of their caches do not.
 const EMBEDDING: &str = "_info";
-/// Types that end with room for the FPU state of any CPU. The kernel allocates only as much as its CPU
-/// needs.
+/// Types that end with room for the FPU state of any CPU. The kernel allocates only as much of this
+/// room as its CPU needs.
 const OPEN_ENDED: &[&str] = &["task_struct"];
 /// Maximum size of an object in bytes (KMALLOC_MAX_CACHE_SIZE is two pages).
 const MAX_OBJECT: u64 = 1 << 22;
@@ -52,14 +52,14 @@ struct Slabs {
     left: u64,
 }
 
-/// A cache.
+/// A slab cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cache {
-    /// Its name, as in /proc/slabinfo.
+    /// The cache's name, as in /proc/slabinfo.
     pub(crate) name: String,
     /// Usable bytes of an object.
     pub(crate) object: u64,
-    /// The type of its objects, if they all have the same known type.
+    /// The type of the objects, if all objects have the same known type.
     pub(crate) of: Option<TypeId>,
     /// Bytes from one object to the next.
     step: u64,
@@ -68,7 +68,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The offset of the object that contains the byte at `offset`. Both are offsets in a slab.
+    /// The offset of the object that contains the byte at `offset`. Both offsets count from the
+    /// start of a slab.
     pub(crate) fn object_at(&self, offset: u64) -> u64 {
         offset / self.step * self.step + self.left
     }
@@ -83,8 +84,8 @@ impl Cache {
         self.name.starts_with("kmalloc-")
     }
 
-    /// The offsets of the objects that may overlap the `bytes` bytes from `offset` on. All are offsets
-    /// in a slab.
+    /// The offsets of the objects that may overlap the `bytes` bytes from `offset` on. All offsets
+    /// count from the start of a slab.
     pub(crate) fn objects(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (step, left) = (self.step, self.left);
         (offset / step..(offset + bytes).div_ceil(step)).map(move |at| at * step + left)

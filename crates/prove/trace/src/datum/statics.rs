@@ -35,7 +35,7 @@ const STRUCTS: &[(&str, &str)] = &[
 const POINTERS: &[(&str, &str)] =
     &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
 /// Pointers to tables that are allocated at boot, each with the variable that determines the number
-/// of entries. Each entry is a pointer.
+/// of entries. Each entry of a table is a pointer.
 const TABLES: &[(&str, &str, Shift)] = &[
     ("dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("__dentry_hashtable", "d_hash_shift", Shift::OfHash),
@@ -54,7 +54,8 @@ enum Shift {
     OfIndex,
 }
 
-/// The `file_operations` of pipes. Anonymous pipes have their own from Linux 6.14 on.
+/// The `file_operations` of pipes. Anonymous pipes have their own `file_operations` from Linux 6.14
+/// on.
 const PIPES: &[&str] = &["pipefifo_fops", "pipeanon_fops"];
 
 /// Static data of known types, by address.
@@ -65,8 +66,8 @@ pub(crate) struct Statics {
     pointed: BTreeMap<u64, TypeId>,
     /// Names and ends of tables, by the address of their start.
     tables: BTreeMap<u64, (&'static str, u64)>,
-    /// Addresses of the `file_operations` of pipes. If a file has one of these, its private data are a
-    /// `struct pipe_inode_info`.
+    /// Addresses of the `file_operations` of pipes. If a file has one of these `file_operations`, its
+    /// private data are a `struct pipe_inode_info`.
     pub(crate) pipe_operations: Vec<u64>,
 }
 

@@ -27,19 +27,19 @@ pub(super) struct Types {
     pub(super) statics: Statics,
     /// Pages and objects of general caches, as found by the last search.
     known: HashMap<u64, Known>,
-    /// The objects that code has touched, by cache and code address. Identifies objects that have
-    /// since been freed.
+    /// The objects that code has touched, by cache and code address. This history identifies
+    /// objects that have since been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
-    /// The use of the pages that code has touched, by code address. Names pages that have since been
-    /// freed.
+    /// The use of the pages that code has touched, by code address. This history names pages that
+    /// have since been freed.
     pub(super) pages_of_code: CodeHistory<u64, String>,
-    /// The keys of the searches that have been made: cache, offset in an object, code.
+    /// The keys of the earlier searches: slab cache, offset in an object, addresses of code.
     searched: HashSet<(u64, u64, Vec<u64>)>,
     /// Fields, by type, offset and alternative.
     fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
 }
 
-/// The name of the data at an address. It is the name of `bytes` bytes from this address on.
+/// The name of the data at an address. The name applies to the `bytes` bytes from this address on.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -129,7 +129,7 @@ impl Types {
     }
 
     /// Whether all objects of the slab cache with this address begin at the same offset in a cache
-    /// line. True if there is no valid slab cache at the address.
+    /// line. Returns true if there is no valid slab cache at this address.
     pub(super) fn keeps_lines(&mut self, memory: &Memory, cache: u64) -> bool {
         let caches = self.caches.as_mut();
         let cache = caches.and_then(|caches| caches.get(memory, &self.btf, cache));
@@ -158,7 +158,7 @@ impl Types {
         Some(known)
     }
 
-    /// The name of the cache at an address.
+    /// The name of the slab cache at an address.
     pub(super) fn cache_name(&mut self, memory: &Memory, cache: u64) -> Option<String> {
         let caches = self.caches.as_mut()?;
         caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
@@ -233,7 +233,7 @@ pub(super) fn with(name: String, role: &str) -> String {
     if role.is_empty() { name } else { format!("{name} ({role})") }
 }
 
-/// A name that applies to all bytes that follow.
+/// A name that applies to all bytes from an address on.
 pub(super) fn whole(name: &str) -> Named {
     Named { name: name.to_owned(), bytes: u64::MAX }
 }

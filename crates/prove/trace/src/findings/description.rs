@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
-/// Maximum number of shards. It is far greater than any number of machines, and bounds the work for
-/// an invalid file.
+/// Maximum number of shards. This limit is far greater than any number of machines, and bounds the
+/// work that an invalid file causes.
 const MAX_SHARDS: usize = 1 << 16;
 /// The `kind` that distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
@@ -62,9 +62,9 @@ pub enum Tool {
 pub struct ToolChange {
     /// The tool.
     pub tool: Tool,
-    /// Its version in the first check.
+    /// The tool's version in the first check.
     pub before: String,
-    /// Its version in the second check.
+    /// The tool's version in the second check.
     pub after: String,
 }
 
@@ -116,9 +116,9 @@ impl fmt::Display for Tested {
 /// A kernel that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestedKernel {
-    /// Its release, as `uname -r` prints it.
+    /// The kernel's release, as `uname -r` prints it.
     pub release: String,
-    /// SHA-256 of its image, in hexadecimal. Two builds may have the same release.
+    /// SHA-256 of the kernel's image, in hexadecimal. Two builds may have the same release.
     pub image: String,
 }
 
@@ -135,9 +135,9 @@ impl TestedKernel {
 /// A program that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestedProgram {
-    /// The name of its file, without directories.
+    /// The name of the program's file, without directories.
     pub name: String,
-    /// SHA-256 of its file, in hexadecimal. It does not cover shared libraries.
+    /// SHA-256 of the program's file, in hexadecimal. The digest does not cover shared libraries.
     pub file: String,
 }
 
@@ -154,7 +154,7 @@ impl TestedProgram {
 pub struct Tests {
     /// The number of tests.
     pub count: usize,
-    /// SHA-256 of their ids in order, each followed by a newline, in hexadecimal.
+    /// SHA-256 of the tests' ids in order, each id followed by a newline, in hexadecimal.
     pub digest: String,
 }
 
@@ -256,8 +256,8 @@ impl Check {
         self.shard.size(self.tests.count)
     }
 
-    /// The tools that differ between this check and a later one. Verdicts may differ for that reason
-    /// alone. Leaves out a tool that is missing from either description.
+    /// The tools that differ between this check and a later one. Such a difference alone may change
+    /// verdicts. Leaves out a tool that is missing from either description.
     pub fn tool_changes(&self, after: &Self) -> Vec<ToolChange> {
         let plugin = |check: &Self| check.plugin.clone().unwrap_or_default();
         let changes = [
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_of_either_a_kernel_or_a_program() {
+    fn a_check_describes_either_a_kernel_or_a_program() {
         for tested in [kernel("6.1"), program("map", "1")] {
             let check = Check { tested, ..check(Shard::WHOLE, &["a,a/0"]) };
             let written = serde_json::to_value(&check).unwrap();

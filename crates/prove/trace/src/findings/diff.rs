@@ -2,8 +2,8 @@
 //!
 //! Tests are compared by id, and only if both checks contain them. A test is worse if it was
 //! conflict-free and now conflicts in every run, and better in the opposite case. A test whose verdict
-//! is `sometimes`, `disturbed` or `died` in either check is neither; if it was conflict-free before,
-//! it is listed separately.
+//! is `sometimes`, `disturbed` or `died` in either check is neither better nor worse; if it was
+//! conflict-free before, it is listed separately.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use super::{SCHEMA, TestLine, Verdict};
 pub struct Diff {
     /// Version of this document: 1.
     pub schema: u32,
-    /// The number of tests in both checks.
+    /// The number of tests that both checks contain.
     pub compared: usize,
-    /// The number of tests only in the first check.
+    /// The number of tests that only the first check contains.
     pub only_before: usize,
-    /// The number of tests only in the second check.
+    /// The number of tests that only the second check contains.
     pub only_after: usize,
     /// The number of compared tests that are conflict-free in the first check.
     pub free_before: usize,
     /// The number of compared tests that are conflict-free in the second check.
     pub free_after: usize,
     /// For each set of operations, how its tests changed. Sets without a change are left out. The sets
-    /// are sorted by the number of worse tests, in descending order.
+    /// are sorted by the number of their tests that are worse, in descending order.
     pub sets: Vec<PairChange>,
     /// Ids of tests that were conflict-free and now conflict.
     pub worse: Vec<String>,
@@ -36,8 +36,8 @@ pub struct Diff {
     pub better: Vec<String>,
     /// Ids of tests that were conflict-free and are now inconclusive, by their new verdict.
     pub unclear: BTreeMap<Verdict, Vec<String>>,
-    /// Data that tests share now and that no test shared before. They are sorted by the number of tests
-    /// that share them, in descending order.
+    /// Data that tests share now and that no test shared before. The datum that the most tests share is
+    /// first.
     pub new_data: Vec<DatumChange>,
     /// Data that tests shared before and that no test shares now.
     pub gone_data: Vec<DatumChange>,
@@ -48,7 +48,7 @@ pub struct Diff {
 pub struct PairChange {
     /// The operations.
     pub operations: Vec<String>,
-    /// The number of tests in both checks.
+    /// The number of tests that both checks contain.
     pub tests: usize,
     /// The number of these tests that are conflict-free in the first check.
     pub free_before: usize,
@@ -65,7 +65,7 @@ pub struct PairChange {
 pub struct DatumChange {
     /// Its name.
     pub datum: String,
-    /// The number of tests that share it.
+    /// The number of tests that share the datum.
     pub tests: usize,
 }
 

@@ -53,7 +53,7 @@ pub struct DiffDocument<'f> {
     pub before: &'f Check,
     /// The second check.
     pub after: &'f Check,
-    /// Tracing tools that differ between the checks. Verdicts may differ for that reason alone.
+    /// Tracing tools that differ between the checks. Such a difference alone may change verdicts.
     pub tools: Vec<ToolChange>,
 }
 
@@ -67,7 +67,7 @@ pub fn diff_schema() -> serde_json::Value {
     schemars::schema_for!(DiffDocument<'_>).to_value()
 }
 
-/// The JSON schema of what `knee commute explain --json` prints, without `--test`.
+/// The JSON schema of what `knee commute explain --json` prints without `--test`.
 pub fn explain_schema() -> serde_json::Value {
     schemars::schema_for!(Ranking).to_value()
 }

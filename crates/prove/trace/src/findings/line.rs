@@ -29,7 +29,8 @@ pub struct TestLine {
     pub unexpected: Option<Outcome>,
     /// How the guest or the program ended, if this test ended it.
     pub died: Option<String>,
-    /// What the calls share. The verdict shows in which runs they share it.
+    /// The cache lines that the calls share. The verdict tells whether the calls share them in
+    /// every run.
     pub conflicts: Vec<SharedLine>,
 }
 
@@ -42,8 +43,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else, and only the cache lines that the
-        // verdict lists need these names. Most of these cache lines are from the last run.
+        // Naming the code takes longer than everything else. Only the cache lines that the verdict
+        // lists need named code, and most of these lines are from the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()

@@ -22,9 +22,9 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test runs until two consecutive runs share the same data or one run shares nothing. It runs at
-//! most three times, or six times if it shares lines by position only. A run that was disturbed or is
-//! incomplete does not count. A conflict of the test is what its calls share in **every** run that
+//! A test runs until two consecutive runs share the same data or one run shares nothing. A test runs
+//! at most three times, or six times if it shares lines by position only. A run that was disturbed or
+//! is incomplete does not count. A conflict of the test is what its calls share in **every** run that
 //! counts: the same datum or, if the datum is unknown, a line that the same functions write.
 //!
 //! * `conflict-free`: the calls share nothing in any run. A test that shares lines by position only
@@ -32,13 +32,13 @@
 //! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that
 //!   every run shares, with the addresses and functions of the last run.
 //! * `sometimes`: the calls share something in some runs, but do not share any datum in every run.
-//!   `conflicts` lists everything that they share in any run, each datum once. One cause is a cache
-//!   that is occasionally refilled from a shared list. Lines that are shared `by_position` also lead
-//!   to this verdict, however many runs share them: the calls touch different bytes, and in another
-//!   object of the same type, other bytes share a line.
+//!   `conflicts` lists everything that the calls share in any run, each datum once. One cause is a
+//!   cache that is occasionally refilled from a shared list. Lines that are shared `by_position`
+//!   also lead to this verdict, however many runs share them: the calls touch different bytes, and
+//!   in another object of the same type, other bytes share a line.
 //! * `disturbed`: no run counts.
-//! * `died`: the guest or the program did not survive the test. The member `died` describes how it
-//!   ended.
+//! * `died`: the guest or the program did not survive the test. The member `died` describes how the
+//!   guest or the program ended.
 //!
 //! # The evaluation of a record
 //!

@@ -27,8 +27,9 @@ pub struct Ranking {
     pub free: usize,
     /// The number of tests that share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
-    /// The data that these tests share. Those that would free the most tests if fixed alone are first,
-    /// then those that the most tests share.
+    /// The data that these tests share. The datum that would free the most tests if fixed alone is
+    /// first. If several data would free equally many tests, the datum that the most tests share is
+    /// first.
     pub data: Vec<Datum>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
@@ -42,12 +43,13 @@ pub struct Datum {
     /// The number of additional conflict-free tests if only this datum were fixed.
     #[serde(rename = "frees")]
     pub unlocks_tests: usize,
-    /// The number of tests that share it.
+    /// The number of tests that share the datum.
     pub tests: usize,
     /// For each operation, the functions that write to the datum's lines, each with the number of
     /// lines that it writes in all tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// The same for functions that read the lines.
+    /// For each operation, the functions that read the datum's lines, each with the number of lines
+    /// that it reads in all tests.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,
     /// For each operation and function, the most frequent chain of callers, the innermost first.
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
@@ -162,8 +164,8 @@ impl Seen {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64. This makes most comparisons fast, because most sets differ in
-    /// these bits.
+    /// A bit for each number modulo 64. Most comparisons need only these bits and so are fast,
+    /// because most sets differ in these bits.
     bits: u64,
 }
 
@@ -198,7 +200,8 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
-        // The most tests per datum; if equal, the fewest data; then the first by name.
+        // Take the set that unlocks the most tests per datum. Among equal sets, take the one with
+        // the fewest data, and then the first by name.
         let best = left.keys().map(|set| (unlocked(set), set)).max_by(|(a, one), (b, other)| {
             let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
             rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))
@@ -294,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_fixes_together_unlock_every_test_and_each_step_unlocks_as_many_as_it_says(
+        fn all_fixes_together_unlock_every_test_and_each_step_unlocks_as_many_tests_as_it_reports(
             sets in prop::collection::vec(prop::collection::btree_set("[a-f]", 1..5), 0..20)
         ) {
             let tests: Vec<TestLine> = sets

@@ -70,7 +70,7 @@ impl Findings {
         Ok(all)
     }
 
-    /// The number of tests of the check whose results were not read.
+    /// The number of the check's tests for which no result was read.
     pub fn missing(&self) -> usize {
         self.check.tests.count.saturating_sub(self.tests.len())
     }
@@ -121,8 +121,8 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
 }
 
-/// Reads the complete lines of a file of tests. Also returns their total size in bytes. A missing file
-/// counts as empty: knee may have been killed before it created the file.
+/// Reads the complete lines of a file of tests. Also returns the total size of these lines in bytes. A
+/// missing file counts as empty, because knee may have been killed before it created the file.
 pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_left_out_but_any_other_invalid_line_is_an_error_with_its_place() {
+    fn a_torn_last_line_is_left_out_but_any_other_invalid_line_is_an_error_that_names_the_line() {
         let dir = tempfile::tempdir().unwrap();
         let ids = ["a,b/0", "a,b/1"];
         record(dir.path(), &check(Shard::WHOLE, &ids), &[free(ids[0])]);

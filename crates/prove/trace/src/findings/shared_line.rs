@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
-/// Maximum number of callers that are recorded for a function. In a library, several of them may have
-/// been inlined into one function.
+/// Maximum number of callers that are recorded for a function. In a library, several of these callers
+/// may have been inlined into one function.
 const MAX_CALLERS: usize = 6;
-/// Code that all system calls execute, so that it does not identify any of them.
+/// Functions through which every system call enters the kernel. The recorded callers end before
+/// these functions, which do not distinguish system calls.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
 /// Prefix of the names of knee-bind's functions, which make the calls of a test.
@@ -33,8 +34,7 @@ pub struct SharedLine {
     /// the same type, different fields share a line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_position: bool,
-    /// The accesses of each call. The key is the call's number, counted from 0 in the order of the
-    /// test's id.
+    /// The accesses of each call. The key is the call's position in the test's id, counted from 0.
     pub sides: BTreeMap<usize, Touched>,
 }
 
@@ -74,8 +74,8 @@ impl SharedLine {
         }
     }
 
-    /// The names of the data in the line or, if unknown, one name made of the functions that write
-    /// the line.
+    /// The names of the data in the line. If the data are unknown, returns one name, which is made
+    /// of the functions that write the line.
     ///
     /// The names are the same in every run and every test in which the kernel does the same.
     pub fn names(&self) -> Vec<String> {

@@ -42,7 +42,8 @@ impl Counts {
     }
 }
 
-/// Test counts: of all tests, by operations and by shared data.
+/// How many tests have each verdict, in all and for each set of operations, and how many tests
+/// share each datum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     total: Counts,
@@ -92,8 +93,8 @@ impl Tally {
         either.iter().find_map(|pair| self.sets.get(pair)).copied()
     }
 
-    /// The shared data, each with the number of tests that share it. Those that the most tests share
-    /// are first.
+    /// The shared data, each with the number of tests that share it. The datum that the most tests
+    /// share is first.
     pub fn data(&self) -> Vec<(&str, usize)> {
         let mut data: Vec<(&str, usize)> =
             self.data.iter().map(|(name, tests)| (name.as_str(), *tests)).collect();
@@ -101,7 +102,8 @@ impl Tally {
         data
     }
 
-    /// Tests with results that the model does not allow, and what they returned or how they ended.
+    /// The ids of the tests with results that the model does not allow, each with what its calls
+    /// returned or how it ended.
     pub fn unexpected(&self) -> &[String] {
         &self.unexpected
     }
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_counted_by_verdict_operations_and_data() {
+    fn tests_are_counted_by_verdict_by_operations_and_by_data() {
         let tests = [
             free("close,open/0.0"),
             conflicting("close,open/0.1", &["x", "y", "y"]),

@@ -15,8 +15,8 @@ pub enum Verdict {
     ConflictFree,
     /// The calls share at least one datum in every valid run.
     Conflict,
-    /// The calls share something in some runs, but no datum in every run. Or they share lines only
-    /// because of the position of objects.
+    /// The calls share something in some runs, but no datum in every run. Or the calls share lines
+    /// only because of the position of objects.
     Sometimes,
     /// There is no valid run: tasks were switched out, or observations are incomplete.
     Disturbed,
@@ -27,11 +27,12 @@ pub enum Verdict {
 /// Returns the verdict on a test, and the test's conflicts. `runs` are the runs that count.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
-/// have the same name, the smallest number of them in any run counts. A line with several data keeps those
-/// that every run shares. Data that are shared by position only are not a conflict, however many runs share
-/// them: with another placement of the same objects, they are not shared. A run that shares nothing shows
-/// such a placement, and if all other runs share by position only, the test is conflict-free. Without this
-/// rule, the verdict would depend on the placement in the first run.
+/// have the same name, the smallest number of such lines in any run counts. A line with several data keeps
+/// the data that every run shares. Data that are shared by position only are not a conflict, however many
+/// runs share them, because they would not be shared if the same objects were placed differently. A run that
+/// shares nothing proves that there is such a placement. If one run shares nothing and all other runs share
+/// by position only, the test is conflict-free. Without this rule, the verdict would depend on the placement
+/// in the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_only_some_runs_share_give_the_verdict_sometimes() {
+    fn sharing_in_only_some_runs_is_neither_a_conflict_nor_conflict_free() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
     }
@@ -131,7 +132,8 @@ mod tests {
         assert_eq!(other, named(Verdict::Sometimes, &["a", "b"]), "b is shared in any placement");
         let with = [run(&["b"]), only].concat();
         assert_eq!(judged(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
-        // The first run shares `a` by position only, the second in any placement.
+        // The first run shares `a` by position only, and the second run shares `a` in any
+        // placement.
         assert_eq!(judged(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 

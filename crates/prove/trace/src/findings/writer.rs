@@ -48,9 +48,9 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record, which must be of the same check and the same shard. Also returns the tests
-    /// that the record already contains. The record's description keeps the QEMU and the plugin with
-    /// which the record began.
+    /// Continues a record, which must be of the check and the shard that `check` describes. Also
+    /// returns the tests that the record already contains. The record's description keeps the QEMU
+    /// and the plugin with which the record began.
     ///
     /// # Errors
     /// If there is no record, if it belongs to another check or shard, if another knee process is
@@ -88,7 +88,7 @@ impl Writer {
         let text = line.to_line();
         if let Err(error) = self.tests.write_all(text.as_bytes()) {
             // Remove the fragment that a partial write leaves, for example on a full disk. Otherwise,
-            // the next line would continue it.
+            // the next line would be appended to this fragment.
             let _ = self.tests.set_len(self.length);
             return Err(FindingsError::write(&self.dir.join(TESTS_FILE))(error));
         }
@@ -114,8 +114,8 @@ fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
 }
 
-/// Opens the file of tests. Creates it if it is missing: knee may have been killed before it created
-/// the file.
+/// Opens the file of tests. Creates the file if it is missing, because knee may have been killed
+/// before it created the file.
 fn open(path: &Path) -> Result<File, FindingsError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map_err(FindingsError::write(path))
@@ -127,7 +127,7 @@ fn lock(dir: &Path) -> Result<File, FindingsError> {
     let file = File::open(dir).map_err(FindingsError::read(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(FindingsError::InUse(dir.to_owned())),
-        // NFS does not support locks on directories. Continue without a lock there.
+        // On NFS, which does not support locks on directories, continue without a lock.
         _ => Ok(file),
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_check_is_not_resumed() {
+    fn a_record_of_another_check_is_not_resumed() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("record");
         let one = check(Shard::WHOLE, &IDS);

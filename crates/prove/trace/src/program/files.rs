@@ -11,8 +11,8 @@ use object::read::elf::{ElfFile, ProgramHeader};
 
 use crate::error::GuestError;
 
-/// The dynamic linker's cache of libraries. Without it, the linker searches only its default
-/// directories.
+/// The dynamic linker's cache of libraries. Without this cache, the linker searches only its
+/// default directories.
 const LINKER_CACHE: &str = "/etc/ld.so.cache";
 /// What a dynamic linker prints for a library that it does not find.
 const NOT_FOUND: &str = "not found";
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn this_test_needs_itself_and_the_c_library() {
+    fn this_test_program_needs_itself_and_the_c_library() {
         let own = std::env::current_exe().unwrap();
         let files = files(&own).unwrap();
         assert_eq!(files[0], own.canonicalize().unwrap());

@@ -37,8 +37,8 @@ use crate::ram::Ram;
 
 /// The interval at which the program's output is polled.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Memory of a guest in MiB: the most that a PC has in one physical range. Memory that the guest does
-/// not use takes no host memory.
+/// Memory of a guest in MiB: the largest memory that a PC has as one physical range. Memory that the
+/// guest does not use takes no host memory.
 const MEMORY: u32 = 3072;
 
 /// A program with the files that it needs, packed for guests.
@@ -119,7 +119,8 @@ pub(super) struct ProgramGuest {
     /// Events that have not been returned yet.
     events: VecDeque<ProgramEvent>,
     stderr: Vec<u8>,
-    /// The program's exit status, once it has ended. Results of its tests may still arrive.
+    /// The program's exit status, once it has ended. Results of the program's tests may still
+    /// arrive after that.
     ended: Option<ExitStatus>,
 }
 

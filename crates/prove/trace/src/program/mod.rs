@@ -191,7 +191,7 @@ struct Process {
     running: Running,
     /// Set once the program has reported its trials.
     calibration: Option<Calibration>,
-    /// Completed tests whose results have not all arrived: id, outcome, number of runs.
+    /// Completed tests that wait for the rest of their results: id, outcome, number of runs.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
     /// The number of runs that the calibration and the reported tests have made.
@@ -250,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials once all of their results have arrived, and returns whether they have. Results are
-    /// numbered from 0, and those of the trials come first.
+    /// Judges the trials once the results of all trials have arrived. Returns whether these results have
+    /// arrived. Results are numbered from 0, and the results of the trials come first.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

@@ -18,8 +18,8 @@ impl Emulator {
     /// knows. If it is a name, a QEMU is fetched, unless one with this name has been fetched before.
     ///
     /// # Errors
-    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. This does not
-    /// check that the installed QEMU exists.
+    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. This function
+    /// does not check that the installed QEMU exists.
     pub fn of_user() -> Result<Emulator, EmulatorError> {
         match Emulator::present() {
             Err(EmulatorError::NotFetched(name)) => {

@@ -1,8 +1,8 @@
 //! Fetches Debian's QEMUs from the mirror that the machine's apt uses, without installing them.
 //!
 //! A fetched QEMU is a directory with files of a suite's package qemu-system-x86 and of all
-//! packages that this package depends on. These include the C library, because this machine's
-//! version may be incompatible. The directory is named by suite and version:
+//! packages that this package depends on. These packages include the C library, because this
+//! machine's C library may be incompatible. The directory is named by suite and version:
 //! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB.
 
 use std::fs;
@@ -68,7 +68,7 @@ impl Emulators {
     }
 
     /// Fetches the newest QEMU that `wanted` names (a suite, a version or the first numbers of a
-    /// version), unless it has been fetched before. Returns its package and the QEMU.
+    /// version), unless it has been fetched before. Returns the QEMU's package and the QEMU itself.
     ///
     /// # Errors
     /// No QEMU has that name, apt fails, or the files cannot be written.

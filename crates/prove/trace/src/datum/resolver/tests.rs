@@ -8,8 +8,8 @@ use super::super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
 use super::*;
 use crate::record::Touch;
 
-/// A conflict on a line. `written` is the mask of the bytes that side 0 writes, `read` that of the
-/// bytes that side 1 reads.
+/// A conflict on a line. `written` is the mask of the bytes that side 0 writes, and `read` is the
+/// mask of the bytes that side 1 reads.
 fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
     let touch = |side, read: u64, written: u64| Touch {
         side,
@@ -88,7 +88,7 @@ fn an_object_that_nothing_points_to_is_named_by_its_cache() {
 }
 
 #[test]
-fn static_variables_are_named_by_symbol_and_tables_without_an_offset() {
+fn static_variables_are_named_by_symbol_and_names_of_tables_contain_no_offset() {
     let mut resolver = resolver();
     let mut at = |offset: u64| {
         let line = (STATIC + offset) & !63;
@@ -111,7 +111,7 @@ fn a_per_cpu_variable_has_the_same_name_on_all_cpus() {
 }
 
 #[test]
-fn a_name_for_false_sharing_contains_the_written_and_the_other_data() {
+fn a_name_for_false_sharing_contains_the_written_data_and_the_other_data() {
     let mut resolver = resolver();
     let line = FILES + 256;
     let datum = resolver.datum(&conflict(line, DIRECT + line, 0xff00, 0xff));
