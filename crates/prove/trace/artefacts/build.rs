@@ -2,7 +2,7 @@
 //! builds everything.
 //!
 //! The nested build has its own target directory inside `OUT_DIR`, so it shares no lock with the
-//! outer build, which waits for the nested one. The outer build's settings for rustc (flags,
+//! outer build, which waits for the nested build. The outer build's settings for rustc (flags,
 //! clippy's wrapper, a target) are not meant for these programs, so this script removes them from
 //! the environment.
 

@@ -27,7 +27,7 @@ use crate::module;
 
 /// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// The module parameter that allows programs to write registers. Linux 5.9 and later require it.
+/// The module parameter that allows programs to write registers, which Linux 5.9 and later require.
 const ALLOW: &str = "allow_writes=on";
 /// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).
@@ -57,7 +57,7 @@ pub(crate) fn prepare(cpus: usize) {
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // If loading fails, the driver is built in, or there is no driver and tests are slower.
+        // Loading may fail because the driver is built in. Without a driver, tests are only slower.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }

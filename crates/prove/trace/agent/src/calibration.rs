@@ -16,8 +16,8 @@ use knee_marks::Mark;
 use crate::apart;
 use crate::workers::{Word, pin};
 
-/// The number of runs of each trial in a guest with few CPUs: a kernel task may disturb one of the
-/// runs. A guest with many CPUs has enough trials of each kind.
+/// The number of runs of each trial in a guest with few CPUs, since a kernel task may disturb one
+/// run. A guest with many CPUs has enough trials of each kind.
 const ROUNDS: usize = 2;
 const FEW_CPUS: usize = 4;
 /// The number of times that each operation is done untraced before the first trial, to fill caches
@@ -259,7 +259,8 @@ impl<'s> Own<'s> {
         Ok(Own { shared, one_file, file, timer })
     }
 
-    /// Does an operation in a window. Not inlined, so that each mark occurs only once in the code.
+    /// Does an operation in a window. This function is not inlined, so that each mark occurs only
+    /// once in the code.
     #[inline(never)]
     fn window(&self, kind: Kind, side: u8) {
         apart::open(side, true);

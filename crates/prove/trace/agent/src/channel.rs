@@ -1,5 +1,5 @@
-//! Memory that a guest shares with the host. The guest receives plans in it, and returns reports
-//! and the kernel's symbols.
+//! Memory that a guest shares with the host. Through this memory, the guest receives plans, and
+//! returns reports and the kernel's symbols.
 //!
 //! The memory belongs to QEMU's device ivshmem-plain, which needs no driver: the guest maps the
 //! memory through sysfs. Over a serial console, a test's report would take longer than the test.

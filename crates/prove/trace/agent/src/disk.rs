@@ -1,5 +1,5 @@
-//! A file system for tests, other than tmpfs. It is on a RAM disk of the guest, and the host has
-//! formatted it.
+//! A file system for tests, other than tmpfs. The host makes the file system, and the guest puts it
+//! on a RAM disk.
 //!
 //! The host sends the file system's kernel modules and the non-zero extents of its image as one
 //! file of the initramfs. So the guest needs neither mkfs nor modprobe.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_arrives_as_it_was_sent_and_a_truncated_one_is_an_error() {
+    fn a_disk_arrives_as_it_was_sent_and_a_truncated_disk_is_an_error() {
         let disk = Disk {
             kind: "xfs",
             kib: 300 << 10,

@@ -32,7 +32,7 @@ global_asm!(
     "ret",
 );
 
-/// The result of both functions. The calling convention returns it in rax and rdx.
+/// The result of the load or the store. The calling convention returns it in rax and rdx.
 #[repr(C)]
 struct Loaded {
     value: u64,
@@ -81,7 +81,7 @@ pub(crate) fn install() {
 /// Loads the byte at an address of a test.
 pub(crate) fn load(at: usize) -> Returned {
     // SAFETY: the address is in the range that is kept for tests, which contains no memory of the
-    // program. The function returns whether or not the page is mapped.
+    // program. The function returns even if the page is not mapped.
     let loaded = unsafe { knee_agent_load(at) };
     match loaded.signal {
         0 => Returned::Page(loaded.value as u8),

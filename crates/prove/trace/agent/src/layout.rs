@@ -40,8 +40,8 @@ pub(crate) const INODES: [&CStr; MOST] =
 pub(crate) const HIDDEN: [&CStr; MOST] =
     [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c".h6", c".h7"];
 
-/// Returns the path by which steps of a set-up open a file. For a file without a name, this is its
-/// directory, as O_TMPFILE requires.
+/// Returns the path by which steps of a set-up open a file. For a file without a name, returns the
+/// path of a directory, as O_TMPFILE requires.
 pub(crate) fn path_of(home: Home) -> &'static CStr {
     match home {
         Home::Name(nr) => NAMES[usize::from(nr)],
@@ -56,8 +56,8 @@ pub(crate) fn page_at(nr: Nr) -> usize {
     PAGES_AT + usize::from(nr) * PAGES_APART
 }
 
-/// Returns the byte that fills a page with this datum. Except for [`ZEROES`], it is not 0, so the
-/// page differs from new memory.
+/// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`]; all other
+/// pages differ from new memory.
 pub(crate) fn content(datum: Nr) -> u8 {
     if datum == ZEROES { 0 } else { datum + 1 }
 }

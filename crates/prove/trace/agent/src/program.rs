@@ -94,7 +94,8 @@ fn pipe_of(file: OwnedFd, kind: fn(Vec<u8>) -> Relayed) -> Pipe {
     Pipe { file: file.into(), kind }
 }
 
-/// Waits until at least one pipe can be read or is closed. Returns the indices of all such pipes.
+/// Waits until at least one pipe can be read or is closed. Returns the indices of all pipes that
+/// can be read or are closed.
 fn ready(pipes: &[Pipe]) -> io::Result<Vec<usize>> {
     let mut polled: Vec<_> =
         pipes.iter().map(|pipe| PollFd::new(&pipe.file, PollFlags::IN)).collect();

@@ -1,11 +1,11 @@
 //! A ring in memory that a guest shares with the host while a program runs in the guest. The guest
 //! writes the program's output and its exit status to the ring.
 //!
-//! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain: a serial console is
-//! too slow for the output of programs. The memory begins with two little-endian 64-bit words: the
-//! number of bytes that the guest has written, and the number of bytes that the host has read. The
-//! ring follows. It contains values of [`Relayed`] in the format of crate postcard, each preceded
-//! by a word with its length. The guest waits while the ring has no room.
+//! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain, since a serial
+//! console is too slow for the output of programs. The memory begins with two little-endian 64-bit
+//! words: the number of bytes that the guest has written, and the number of bytes that the host has
+//! read. The ring follows. It contains values of [`Relayed`] in the format of crate postcard, each
+//! preceded by a word with its length. The guest waits while the ring has no room.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release, fence};
@@ -31,9 +31,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A guest's message about the program that it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relayed {
-    /// The program has written this to standard output.
+    /// Bytes that the program has written to standard output.
     Output(Vec<u8>),
-    /// The program has written this to standard error.
+    /// Bytes that the program has written to standard error.
     Complaints(Vec<u8>),
     /// The program has ended with this status, in the format of wait(2). This is the last message.
     Ended(i32),
@@ -102,7 +102,7 @@ impl Relay {
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
-        // The bytes must be visible before the count: the host reads the count first.
+        // The bytes must be visible before the count, because the host reads the count first.
         fence(Release);
         // SAFETY: this word is aligned and inside the memory. Only the guest writes it.
         unsafe { self.at.add(WRITTEN_AT).cast::<u64>().write_volatile(end.to_le()) };
@@ -113,8 +113,8 @@ impl Relay {
     fn read(&self) -> u64 {
         // SAFETY: this word is aligned and inside the memory. The host writes it with one store.
         let read = u64::from_le(unsafe { self.at.add(READ_AT).cast::<u64>().read_volatile() });
-        // The guest overwrites bytes that the host has read, so it must read the count before it
-        // overwrites them.
+        // The guest overwrites bytes that the host has read, so the guest must read the count
+        // before it overwrites the bytes.
         fence(Acquire);
         read
     }

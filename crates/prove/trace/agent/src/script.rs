@@ -49,7 +49,7 @@ pub(crate) enum Home {
     Name(Nr),
     /// The first hidden name of the inode. No call of the test uses hidden names.
     Hidden(Nr),
-    /// A temporary name of the inode, which is removed before the test begins.
+    /// A temporary name of the inode. A later step removes the name before the test begins.
     Own(Nr),
     /// No name at any time: the file is made with O_TMPFILE.
     Nowhere,

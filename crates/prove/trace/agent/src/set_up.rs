@@ -18,13 +18,13 @@ struct Made {
     step: Step,
     /// The process that makes it: see [`maker`].
     by: u8,
-    /// The page that the same step maps.
+    /// The page that the step maps after it has made the file.
     map: Option<Mapped>,
     /// The descriptors that the step leaves open: for a file, one descriptor at index 0; for a
     /// pipe, one descriptor for each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
-    /// The number of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
+    /// The numbers of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
     /// that the test does not open.
     hidden: [i64; 2],
 }
@@ -44,7 +44,7 @@ struct Map {
 }
 
 /// A descriptor of a process. It refers to `of`: a file, or a pipe and its end (1 is the write
-/// end). `None` means that any file will do.
+/// end). If `of` is `None`, the descriptor may refer to any file.
 struct Open {
     process: u8,
     of: Option<(Thing, usize)>,
@@ -120,8 +120,8 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             }
             (step, _) => step,
         };
-        // A step that keeps no descriptor goes first: it closes the descriptors that it opens, so
-        // they are free for the later steps.
+        // A step that keeps no descriptor goes first. It closes the descriptors that it opens, so
+        // the later steps can use these descriptors.
         ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {
@@ -169,7 +169,7 @@ fn file(line: &Value) -> Result<Made, Unknown> {
 fn pipe(line: &Value) -> Result<Made, Unknown> {
     let nr = name(line, "pipe")?;
     let step = Step::Pipe { data: names(line, "data")?, ends: [0; 2] };
-    // The function `open` subtracts the ends that the test opens.
+    // These numbers include the ends that the test opens; the function `open` subtracts those ends.
     let hidden = [number(line, "readers")?, number(line, "writers")?];
     if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
         return Err(format!("a pipe with more than {MOST_HIDDEN} read ends or write ends"));
@@ -208,7 +208,7 @@ fn map(process: u8, line: &Value, made: &[Made]) -> Result<Map, Unknown> {
     Ok(Map { process, of, page: Mapped { va, writable, off }, datum: datum(line) })
 }
 
-/// Returns the inode in the line, and the name of its file during set-up.
+/// Returns the inode in a line of the set-up, and the name by which steps find the file.
 fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     let wanted = name(line, "inode")?;
     let mut files = made.iter().filter_map(|made| match made.thing {
@@ -218,11 +218,11 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
-/// Returns the process that makes a file or a pipe. The first process makes all pipes: the second
-/// process opens the ends of pipes through the descriptors of the first. The first process also
-/// makes all files that are not empty. The kernel keeps new pages in a list of the CPU that
-/// allocates them, and later calls on that CPU drain the list. So the results of a test depend on
-/// the CPU that fills its files.
+/// Returns the process that makes a file or a pipe. The first process makes all pipes, because the
+/// second process opens the ends of pipes through the descriptors of the first process. The first
+/// process also makes all files that are not empty. The kernel keeps new pages in a list of the CPU
+/// that allocates them, and later calls on that CPU drain the list. So the results of a test depend
+/// on the CPU that fills its files.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
     let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));
@@ -231,9 +231,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// If possible, makes the step that creates the file also map this page. Returns whether the step
-/// maps the page. A file that stays open is mapped by another step: if one `open` served both, the
-/// calls would share more than the test describes.
+/// If possible, extends the step that creates the file so that it also maps this page. Returns
+/// whether the step maps the page. Another step maps a file that stays open: if the descriptor and
+/// the mapping came from one `open`, the calls would share more than the test describes.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -244,8 +244,8 @@ fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// If possible, makes the step that creates the file or the pipe keep this descriptor open. Returns
-/// whether the step keeps it.
+/// If possible, extends the step that creates the file or the pipe so that it keeps this descriptor
+/// open. Returns whether the step keeps the descriptor open.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     let Some((thing, end)) = open.of else { return false };
     let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);

@@ -56,9 +56,9 @@ pub(crate) enum Reply {
 /// A word on which a thread waits until another thread sets it.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// The number of threads that sleep, or are about to poll a last time and sleep. It is a count
-    /// and not a flag: both sides wait on the same word, and one may be waking up while the other
-    /// goes to sleep.
+    /// The number of threads that sleep, or are about to poll a last time and sleep. A flag would
+    /// not do, because both sides wait on the same word, and one side may be waking up while the
+    /// other side goes to sleep.
     asleep: AtomicU32,
 }
 
@@ -119,12 +119,12 @@ struct Slot {
     reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-// SAFETY: a slot has two users, and `state` says which of them may access the two cells. From GO to
-// DONE, this is the worker of the slot, which is the only thread that calls `serve`. At all other
-// times, it is the thread that has the `Workers`; there is only one `Workers`, and it is not
-// `Sync`. Each user passes the cells to the other by a store to `state`, which the other loads
-// before it accesses a cell. Both operations are SeqCst, so the accesses of one user happen before
-// the accesses of the other.
+// SAFETY: a slot has two users, and `state` says which user may access the two cells. From GO to
+// DONE, the worker of the slot may access the cells. The worker is the only thread that calls
+// `serve`. At all other times, the thread that has the `Workers` may access the cells; there is only
+// one `Workers`, and it is not `Sync`. A user passes the cells on by a store to `state`, and the
+// other user loads `state` before it accesses a cell. Both operations are SeqCst, so the accesses of
+// one user happen before the accesses of the other user.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -158,8 +158,8 @@ impl Slot {
     }
 }
 
-/// Memory that both processes share. All zeroes is a valid value, since the struct consists of
-/// atomics and `MaybeUninit`.
+/// Memory that both processes share. A value that consists of zeroes is valid, since the struct has
+/// only atomics and `MaybeUninit`.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
     /// For each CPU, the process whose worker received the last command.

@@ -98,7 +98,7 @@ impl Binding for Cell {
         let (cell, value) = (&self.cell.0, call.number("value"));
         // SAFETY: no thread can find these objects, and each is retired once.
         let retire = |object| unsafe { hazard::retire(object) };
-        // Makes the thread register, and allocates its storage for retired objects.
+        // Registers this thread, and allocates its storage for retired objects.
         (0..64).for_each(|_| retire(object()));
         hazard::reclaim();
         if call.operation() == "reclaim" {

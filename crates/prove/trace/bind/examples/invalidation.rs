@@ -12,9 +12,9 @@ use knee_sync::invalidation::{Member, Stamp, Tracker};
 const OPERATIONS: &[(&str, &str)] = &[
     ("begin", "(): begins and finishes a section"),
     ("mark_own", "(): marks the thread's own stamp in a section"),
-    ("mark_shared", "(): marks a shared stamp in a section; a real caller would hold its lock"),
+    ("mark_shared", "(): marks a shared stamp in a section, without the stamp's lock"),
     ("wait_own", "(): waits for the sections that marked the thread's own stamp"),
-    ("wait_shared", "(): waits for the sections that marked the stamp of both threads"),
+    ("wait_shared", "(): waits for the sections that marked the shared stamp"),
     ("register", "(): registers and unregisters the thread"),
 ];
 

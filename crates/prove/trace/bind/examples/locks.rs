@@ -9,16 +9,16 @@ use knee_sync::lock::PiMutex;
 use knee_sync::rm::{Readers, RmLock};
 
 const OPERATIONS: &[(&str, &str)] = &[
-    ("read", "(): locks for reading and unlocks"),
-    ("read_recursive", "(): locks for reading twice, one lock inside the other, and unlocks"),
-    ("try_read", "(): locks for reading if no writer has the lock, and unlocks"),
-    ("read_other", "(): locks another lock for reading"),
-    ("write", "(): locks for writing and unlocks"),
-    ("try_write", "(): locks for writing if no other thread has the lock, and unlocks"),
+    ("read", "(): takes a read lock and releases it"),
+    ("read_recursive", "(): takes a second read lock inside a read lock, and releases both"),
+    ("try_read", "(): takes a read lock if no writer has the lock, and releases it"),
+    ("read_other", "(): takes a read lock of another lock, and releases it"),
+    ("write", "(): takes the write lock and releases it"),
+    ("try_write", "(): takes the write lock if no other thread has the lock, and releases it"),
     ("register", "(): registers and unregisters a reader"),
     ("pi_lock", "(): locks a mutex and unlocks it"),
-    ("pi_try_lock", "(): locks the mutex if no other thread has it, and unlocks"),
-    ("pi_other", "(): locks another mutex"),
+    ("pi_try_lock", "(): locks the mutex if no other thread has it, and unlocks it"),
+    ("pi_other", "(): locks another mutex and unlocks it"),
 ];
 
 /// A lock on cache lines of its own.
@@ -52,7 +52,7 @@ impl Binding for Bound {
         let (rm, own_rm) = (&self.rm[0].0, &self.rm[other].0);
         let (mutex, own_mutex) = (&self.mutexes[0].0, &self.mutexes[other].0);
         let readers = &self.readers;
-        // Makes the thread register.
+        // Registers this thread.
         drop((own_rm.read(), own_mutex.lock()));
         let operation: Box<dyn Fn() + '_> = match call.operation() {
             "read" => Box::new(|| drop(rm.read())),

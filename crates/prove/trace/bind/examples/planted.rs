@@ -16,7 +16,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("count", "(): adds one to a variable of the program"),
     ("neighbour", "(): writes a byte of a variable, next to the byte of the other caller"),
     ("add", "(): adds one to a word that the binding has allocated"),
-    ("reset", "(): sets the same word to zero, in another function"),
+    ("reset", "(): sets the word of `add` to zero, in another function"),
     ("visit", "(): adds one to a thread-local variable of the first caller"),
     ("wrong", "(): returns an unexpected result"),
     ("missing", "(): does not exist in the binding"),

@@ -14,7 +14,7 @@ state! {
     /// The numbers of references, without the owners' references.
     struct Counts {
         /// Whether the owner has killed the per-CPU count. The owner keeps its own reference until
-        /// then.
+        /// it kills the count.
         dead: Truth,
         percpu: Natural,
         snzi: Natural,
@@ -156,7 +156,7 @@ fn counts() -> Interface<Counts> {
 #[repr(align(128))]
 struct Line(u64);
 
-/// Arrivals for threads to drop. The arrival at index `n` is at leaf `n`.
+/// SNZI arrivals that operations drop. The arrival at index `n` is at leaf `n`.
 type Arrivals = Vec<Mutex<Option<knee_sync::refs::Arrival<'static>>>>;
 
 struct Bound {
@@ -164,7 +164,7 @@ struct Bound {
     snzi: &'static Snzi,
     arrivals: Arrivals,
     object: RefcacheArc<Line>,
-    /// References for threads to drop.
+    /// References that operations drop.
     copies: Vec<Mutex<Option<RefcacheArc<Line>>>>,
     weak: Weak<Line>,
 }
@@ -195,7 +195,7 @@ impl Binding for Bound {
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let Self { percpu, snzi, object, weak, .. } = self;
         let thread = call.thread();
-        // Makes the thread register, and allocates its counters.
+        // Registers this thread, and allocates its counters.
         if percpu.tryget_live() {
             let _ = percpu.put();
         }

@@ -196,7 +196,7 @@ struct Bound {
     spaces: [Space<'static, Uncached>; 2],
 }
 
-/// The number of pages that tests name.
+/// The number of page names in tests.
 const PAGES: u64 = 2;
 
 fn page(name: u64) -> knee_vm::Page {

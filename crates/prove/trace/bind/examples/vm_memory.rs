@@ -21,7 +21,7 @@ state! {
     /// A mapped page of anonymous memory.
     struct Area {
         writable: Truth,
-        /// Zero until something is stored. Until then, the page may be absent.
+        /// Zero until something is stored. Before the first store, the page may be absent.
         content: Natural,
     }
 }
@@ -43,7 +43,7 @@ fn new() -> Area {
 }
 
 /// Returns the mapping at `page`. Asks whether something was stored there, so that knee generates a
-/// test of each case: the result may not depend on the case, but the work does.
+/// test of each case. Even if both cases have the same result, the work differs.
 fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option<Area>, Stop> {
     let found = state.pages.get(page, call.execution)?;
     if let Some(area) = &found {
@@ -215,10 +215,10 @@ struct Bound {
     space: Space<'static, Uncached>,
 }
 
-/// The number of pages that tests name.
+/// The number of page names in tests.
 const PAGES: u64 = 6;
 
-/// The page number of a name.
+/// Returns the page that a name stands for.
 fn page(name: u64) -> knee_vm::Page {
     knee_vm::Page((64 + name) * TABLE + 7)
 }

@@ -1,7 +1,8 @@
 //! `knee_vm::Object`: an object with a pager, and two spaces that map it.
 //!
-//! Pages with even names are in one space, and pages with odd names in the other. Each of these pages is
-//! in a leaf table of its own, and each page of the object has its own block of the object's index.
+//! Pages with even names are in one space, and pages with odd names are in the other space. Each of these
+//! pages is in a leaf table of its own, and each page of the object is in its own block of the object's
+//! index.
 
 mod machine;
 
@@ -24,7 +25,7 @@ sort!(Page);
 state! {
     /// A page of the object.
     struct Content {
-        /// Whether the page had a frame at first. If not, its content is the pager's content.
+        /// Whether the page had a frame at first. Without a frame, its content is the pager's content.
         resident: Truth,
         content: Natural,
         /// The content that the pager has stored for the page.
@@ -175,7 +176,7 @@ fn object() -> Interface<Mapped> {
     }
 }
 
-/// The distance between two pages of the object that tests use. At this distance, pages have
+/// The distance between two pages of the object that tests use. Pages at this distance are in
 /// different blocks of the object's index.
 const STRIDE: u64 = 512;
 

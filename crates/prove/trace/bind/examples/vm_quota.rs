@@ -11,7 +11,7 @@ use knee_vm::{MapError, Quota};
 state! {
     /// A quota.
     struct Account {
-        /// Whether the limit is far away.
+        /// Whether the limit is so high that no test reaches it.
         roomy: Truth,
         used: Natural,
     }
@@ -62,7 +62,7 @@ fn quota() -> Interface<Account> {
     }
 }
 
-/// The number of CPUs. The main thread uses the last one.
+/// The number of CPUs. The main thread uses the last CPU.
 const CPUS: usize = 4;
 
 struct Bound {

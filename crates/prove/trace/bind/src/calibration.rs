@@ -62,8 +62,8 @@ static OWN: [Words; SIDES] = [const { Words([const { AtomicU64::new(0) }; LINE /
 static SHARED: Words = Words([const { AtomicU64::new(0) }; LINE / 8]);
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; LINE]);
 
-/// Does the operation of a thread in its window. Not inlined, so that each mark occurs only once in
-/// the code.
+/// Does the operation of a thread in its window. This function is not inlined, so that each mark
+/// occurs only once in the code.
 #[inline(never)]
 pub(crate) fn window(kind: Kind, thread: usize) {
     let side = thread as u8;

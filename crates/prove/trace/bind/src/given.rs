@@ -26,7 +26,7 @@ impl<'t> Setup<'t> {
     /// Returns the entries of a map from names to names: each key with its value.
     ///
     /// # Panics
-    /// If a key or a value is not a name.
+    /// Panics if a key or a value is not a name.
     pub fn entries(self, map: &str) -> Vec<(u64, u64)> {
         let present = self.raw_entries(map).into_iter().filter(|(_, value)| !value.is_null());
         present.map(|(key, value)| (key, name(map, value))).collect()
@@ -36,7 +36,7 @@ impl<'t> Setup<'t> {
     /// are parts of the state, for example `setup.flag("pages[page0].writable")`.
     ///
     /// # Panics
-    /// If an element is not a name.
+    /// Panics if an element is not a name.
     pub fn elements(self, set: &str) -> Vec<u64> {
         let key = |part: &'t str| part.strip_prefix(set)?.strip_prefix('[')?.split_once(']');
         let present = self.parts().filter(|(_, value)| !value.is_null());
@@ -58,7 +58,7 @@ impl<'t> Setup<'t> {
     /// An element that the test leaves open, because no call depends on it, is 0.
     ///
     /// # Panics
-    /// If the part is not a sequence of names.
+    /// Panics if the part is not a sequence of names.
     pub fn sequence(self, part: &str) -> Vec<u64> {
         let Some(sequence) = self.part(part) else { return Vec::new() };
         let (Some(length), Some(first)) =
@@ -73,7 +73,7 @@ impl<'t> Setup<'t> {
     /// Returns a number.
     ///
     /// # Panics
-    /// If the part is not a number.
+    /// Panics if the part is not a number.
     pub fn number(self, part: &str) -> i64 {
         self.part(part).map_or(0, |value| number(part, value))
     }
@@ -81,7 +81,7 @@ impl<'t> Setup<'t> {
     /// Returns a name.
     ///
     /// # Panics
-    /// If the part is not a name.
+    /// Panics if the part is not a name.
     pub fn name(self, part: &str) -> u64 {
         self.part(part).map_or(0, |value| name(part, value))
     }
@@ -89,7 +89,7 @@ impl<'t> Setup<'t> {
     /// Returns a truth value.
     ///
     /// # Panics
-    /// If the part is not a truth value.
+    /// Panics if the part is not a truth value.
     pub fn flag(self, part: &str) -> bool {
         self.part(part).is_some_and(|value| flag(part, value))
     }
@@ -114,7 +114,7 @@ impl<'t> Call<'t> {
     /// Returns an argument that is a name.
     ///
     /// # Panics
-    /// If the argument is not a name.
+    /// Panics if the argument is not a name.
     pub fn name(self, argument: &str) -> u64 {
         self.0.arguments.get(argument).map_or(0, |value| name(argument, value))
     }
@@ -122,7 +122,7 @@ impl<'t> Call<'t> {
     /// Returns an argument that is a number.
     ///
     /// # Panics
-    /// If the argument is not a number.
+    /// Panics if the argument is not a number.
     pub fn number(self, argument: &str) -> i64 {
         self.0.arguments.get(argument).map_or(0, |value| number(argument, value))
     }
@@ -130,7 +130,7 @@ impl<'t> Call<'t> {
     /// Returns an argument that is a truth value.
     ///
     /// # Panics
-    /// If the argument is not a truth value.
+    /// Panics if the argument is not a truth value.
     pub fn flag(self, argument: &str) -> bool {
         self.0.arguments.get(argument).is_some_and(|value| flag(argument, value))
     }

@@ -3,7 +3,7 @@
 //!
 //! A model defines the operations of an interface (crate knee-commute). From the model, knee
 //! generates tests. Each test has a state, and calls that commute in this state. A binding brings a
-//! library to the state and makes the calls. Model and binding are one program, whose `main` is
+//! library to this state and makes the calls. Model and binding are one program, whose `main` is
 //! [`main()`]:
 //!
 //! ```no_run

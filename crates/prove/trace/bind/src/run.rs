@@ -38,7 +38,7 @@ pub enum Message {
     Trials(Vec<Trial>),
     /// An address in the stack of a thread that makes calls. These messages follow the mappings.
     Thread(u64),
-    /// A test is done. Tests are done in the order in which the binding receives them.
+    /// A test has ended. The binding runs tests in the order in which it receives them.
     Done {
         /// The ID of the test.
         id: String,
@@ -51,9 +51,10 @@ pub enum Message {
 
 /// The `main` of a program that binds a library to a model.
 ///
-/// With an argument, it answers knee's requests about the model ([`knee_commute::serve`]).
-/// Otherwise it reads tests from standard input, one line of JSON each (see docs/commuting.md). It
-/// runs them and writes each outcome as a line that begins with [`MESSAGE_PREFIX`].
+/// With an argument, the program answers knee's requests about the model
+/// ([`knee_commute::serve`]). Without an argument, the program reads tests from standard input, one
+/// line of JSON each (see docs/commuting.md), runs them, and writes each outcome as a line that
+/// begins with [`MESSAGE_PREFIX`].
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());

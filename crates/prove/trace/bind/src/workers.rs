@@ -1,8 +1,8 @@
 //! Threads that make calls. The first thread makes the first call of every test, and the second
-//! thread the second call. As in most programs, threads live longer than their calls.
+//! thread makes the second call. As in most programs, threads live longer than their calls.
 //!
 //! The threads receive calls and send replies while no window is open. The main thread allocates
-//! the data of a test, and no other thread frees this data: otherwise the allocator would move
+//! the data of a test, and no other thread frees this data. Otherwise the allocator would move
 //! memory between the caches of two threads.
 
 use std::any::Any;
@@ -130,7 +130,7 @@ impl<B: Binding> Workers<B> {
 
     /// Makes thread `nr` do its part of a trial, and waits until it has done so.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
-        // The reply is empty: the stores of a trial cannot fail.
+        // The reply is empty, because the stores of a trial cannot fail.
         let _ = self.0[nr].request(Turn::Try(kind));
     }
 }
@@ -154,7 +154,7 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
             }
         };
         let reply = make(&*job.binding, &job.test, job.nr);
-        // The main thread keeps the last references: see the head of this file.
+        // This frees nothing, because the main thread keeps references: see the head of this file.
         drop(job);
         slot.put(Turn::Made(reply));
     }
@@ -181,8 +181,8 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     }
 }
 
-/// Makes the call in its window, which is traced. Not inlined, so that each mark occurs only once
-/// in the code.
+/// Makes the call in its window, which is traced. This function is not inlined, so that each mark
+/// occurs only once in the code.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
     Mark::Open(side).emit();

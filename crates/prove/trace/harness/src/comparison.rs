@@ -7,8 +7,9 @@ use serde_json::Value;
 
 /// The calls of a run whose results differ from those that the test expects.
 ///
-/// `calls` has the numbers of the calls in the order in which they were made, and `returned` has their
-/// results. `agrees` returns whether a result is as expected. A missing result does not agree.
+/// `calls` lists the numbers of the calls in the order in which they were made, and `returned` lists the
+/// results in the same order. `agrees` returns whether a result is as expected. A missing result is a
+/// finding too.
 pub fn findings<'t, R: Display>(
     test: &'t Test,
     expect: &'t Expect,

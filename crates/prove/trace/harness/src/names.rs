@@ -25,7 +25,7 @@ impl<'t> Names<'t> {
         self.0.push((name.into(), value));
     }
 
-    /// Whether `name` can stand for `value`. If it can, it stands for this value from now on.
+    /// Returns whether `name` can stand for `value`. If so, `name` stands for this value from now on.
     pub fn agree(&mut self, name: &'t str, value: u64) -> bool {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == name) {
             return *known == value;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_one_value_and_two_names_of_a_sort_for_different_values() {
+    fn each_name_stands_for_one_value_and_two_names_of_a_sort_never_share_a_value() {
         let mut names = Names::default();
         assert!(names.agree("address1", 64));
         assert!(names.agree("address1", 64));

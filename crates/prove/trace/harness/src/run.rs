@@ -4,17 +4,17 @@ use knee_marks::Mark;
 
 /// How the calls of a test reach the threads that make them.
 pub trait Session {
-    /// The initial state of a run, which its calls receive.
+    /// The initial state that the calls of a run receive.
     type State;
     /// The result of a call.
     type Returned;
-    /// The reason to make no further run.
+    /// The reason why no further run is made.
     type Error;
 
     /// Sets up the initial state of the test.
     ///
     /// # Errors
-    /// The state cannot be set up. The implementation must then remove what it has created.
+    /// Fails if the state cannot be set up. The implementation must then remove what it has created.
     fn set_up(&mut self) -> Result<Self::State, Self::Error>;
 
     /// Makes call `nr` on its thread, and waits for the result. `traced` is true if the plugin
@@ -22,10 +22,10 @@ pub trait Session {
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
     /// Ends a run, and removes what the run has created. `order` is the number of the run's order,
-    /// and `returned` has the results in the sequence in which the calls were made.
+    /// and `returned` lists the results in the sequence in which the calls were made.
     ///
     /// # Errors
-    /// The results show that the test cannot be run.
+    /// Fails if the results show that the test cannot be run.
     fn finish(
         &mut self,
         order: usize,
@@ -37,8 +37,8 @@ pub trait Session {
 /// Runs each order: first `untraced` times to fill caches, then traced for as long as `again`
 /// returns true. The argument of `again` is the number of traced runs of this order so far.
 ///
-/// Stops at the first error. Returns this error, if there is one, and the number of traced runs that
-/// ended with a mark: the plugin writes one result for each of them.
+/// Stops at the first error. Returns this error, if there is one, and the number of traced runs whose
+/// end was marked. The plugin writes one result for each of these runs.
 pub fn run<'o, S: Session>(
     session: &mut S,
     orders: impl IntoIterator<Item = &'o [usize]>,
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stops_the_runs_and_a_traced_run_counts_if_its_end_was_marked() {
+    fn an_error_stops_the_runs_and_each_marked_end_is_counted() {
         let mut recorder = Recorder { fails_to_set_up: Some(3), ..Recorder::default() };
         let ran = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
         assert_eq!((ran, recorder.runs.len()), ((Err("set-up"), 1), 2));

@@ -14,7 +14,8 @@ pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
     code.push(RETURN);
     // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
-    // consists of instructions that do nothing and a return, so it is a function without arguments.
+    // consists of instructions that do nothing, followed by a return instruction, so it is a
+    // function without arguments.
     unsafe {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
         let memory =

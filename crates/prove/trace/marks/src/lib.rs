@@ -9,7 +9,7 @@
 //!   SIB byte is 0, as in the padding that assemblers emit. The upper half of the displacement is
 //!   [`MAGIC`], which never occurs in padding.
 //! * **[`Entry`]** reports an address, such as "an interrupt enters the kernel at this address".
-//!   The SIB byte, which no assembler emits for padding, encodes the kind of the entry. The
+//!   The SIB byte encodes the kind of the entry; no assembler emits these SIB bytes for padding. The
 //!   displacement, sign-extended, is the address. This loses no bits, because the whole text of an
 //!   x86-64 kernel lies in the upper 2 GiB. The guest finds the addresses in its `/proc/kallsyms`
 //!   with [`entries`]. [`emit_entries`] writes the [`Entry::code`] of each entry and a return

@@ -75,7 +75,7 @@ impl Mark {
     /// it.
     ///
     /// # Panics
-    /// The side is not below [`SIDES`].
+    /// Panics if the side is not below [`SIDES`].
     #[inline(always)]
     pub fn emit(self) {
         match self {

@@ -29,7 +29,7 @@ impl BlockStart {
     const ENTERS_BITS: u32 = 2;
 
     /// Returns the block as one number, which is all that QEMU stores per callback. Virtual
-    /// addresses have 48 significant bits. They have 57 with five levels of page tables, but the
+    /// addresses have 48 significant bits. With five levels of page tables, they have 57, but the
     /// driver does not offer five levels to the guest.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_properties_of_a_block_fit_one_number() {
+    fn the_properties_of_a_block_fit_into_one_number() {
         for enters in [None, Some(EntryKind::Interrupt), Some(EntryKind::Switch)] {
             for address in [0x0000_7fff_ffff_f001, 0xffff_ffff_81c0_0b90, 0xffff_8000_0000_0000] {
                 for ends in [Ends::Otherwise, Ends::Call, Ends::Return, Ends::Leaves] {

@@ -32,7 +32,7 @@ pub(crate) const INSTRUCTION_BYTES: u64 = 15;
 
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The address of the call; for a fault, of the block that it interrupted.
+    /// The address of the call instruction, or of the block that the fault interrupted.
     code: u64,
     is_fault: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Calls {
     call: u64,
     /// The chain of the current frames, if it has been recorded.
     chain: Option<Chain>,
-    /// The recorded chains, padded with zeroes. The first is the empty one.
+    /// The recorded chains, padded with zeroes. The first chain is empty.
     chains: Vec<[u64; MAX_CALLERS]>,
 }
 

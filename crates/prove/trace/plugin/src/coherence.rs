@@ -113,7 +113,7 @@ mod tests {
     const WRITE: bool = true;
 
     #[test]
-    fn all_moves_of_a_test_are_counted_and_the_first_thousand_reported() {
+    fn all_moves_of_a_test_are_counted_and_the_first_thousand_are_reported() {
         let side = |cpu: u32, lines: u64| {
             let mut side = Side::new();
             side.count.cpu = cpu;

@@ -6,7 +6,7 @@ use crate::lines::{Line, LineTable};
 /// only counted.
 pub(crate) const MAX_CONFLICTS: usize = 1000;
 
-/// A line that at least two sides touched and at least one of them wrote.
+/// A line that one side wrote and another side read or wrote.
 pub(crate) struct Conflict<'a> {
     /// The sides that touched the line: their numbers and accesses.
     pub(crate) sides: Vec<(usize, &'a Line)>,
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn two_readers_do_not_conflict_and_a_writer_does() {
+    fn two_readers_do_not_conflict_but_a_reader_and_a_writer_do() {
         let (reader, writer) = (table(&[(0, false)]), table(&[(0, true)]));
         assert_eq!(found(&[&reader, &reader]), []);
         assert_eq!(found(&[&reader, &writer]), [(vec![0, 1], true)]);

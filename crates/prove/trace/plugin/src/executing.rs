@@ -6,13 +6,13 @@
 //! whose virtual CPUs share a host thread). Callbacks then receive the number of the CPU that
 //! *translated* the block, and the work of two CPUs looks like the work of one CPU.
 //!
-//! So the plugin uses QEMU's number only if QEMU cannot read registers. This is the case before
-//! version 9.0, and in these versions the number is correct. Otherwise the plugin identifies a CPU
-//! by the base of the kernel's per-CPU data, which is unique to the CPU. While the kernel runs,
-//! this base is in GS; otherwise it is in the register that `swapgs` exchanges with GS. The
-//! kernel's base is the one in the upper half of the address space. The plugin reads the base at
-//! the start of each block and at each mark, since a CPU executes a block to its end before another
-//! CPU runs. CPUs are numbered in the order in which they first appear.
+//! So the plugin uses QEMU's number only if QEMU cannot read registers. Versions before 9.0 cannot
+//! read registers, and their number is correct. With later versions, the plugin identifies a CPU by
+//! the base of the kernel's per-CPU data, which is unique to the CPU. While the kernel runs, this
+//! base is in GS; otherwise it is in the register that `swapgs` exchanges with GS. The kernel's base
+//! is the one in the upper half of the address space. The plugin reads the base at the start of
+//! each block and at each mark, since a CPU executes a block to its end before another CPU runs.
+//! CPUs are numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -22,7 +22,7 @@ use crate::registers::Registers;
 use crate::scope::is_program;
 use crate::vcpu::MAX_VCPUS;
 
-/// Whether registers identify the executing CPU. Otherwise QEMU's number does.
+/// Whether registers identify the executing CPU. Otherwise QEMU's number identifies it.
 static BY_REGISTERS: AtomicBool = AtomicBool::new(false);
 /// The executing CPU, if registers identify it.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
@@ -35,9 +35,9 @@ struct Known {
 
 struct Shared(UnsafeCell<Known>);
 
-// SAFETY: only `locate` accesses the cell, and only if registers identify the CPU. Its callers then
-// run on the one thread that executes all virtual CPUs (`-accel tcg,thread=single`), and it calls
-// no function that executes instructions of the guest.
+// SAFETY: only `locate` accesses the cell, and only if registers identify the CPU. The callers of
+// `locate` then run on the one thread that executes all virtual CPUs (`-accel tcg,thread=single`),
+// and `locate` calls no function that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
 /// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. With
@@ -90,8 +90,8 @@ struct Bases {
 impl Bases {
     const EMPTY: Bases = Bases { known: [0; MAX_VCPUS], count: 0, last: 0 };
 
-    /// Returns the number of the CPU with these registers, or 0 if neither contains a base of the
-    /// kernel.
+    /// Returns the number of the CPU with these registers, or 0 if neither register contains a base
+    /// of the kernel.
     #[inline]
     fn number(&mut self, gs: impl FnOnce() -> u64, kernel_gs: impl FnOnce() -> u64) -> u32 {
         let is_of_kernel = |base: &u64| base >> 63 == 1;
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_base_identifies_a_cpu_in_user_and_kernel_mode() {
+    fn the_base_of_the_kernel_identifies_a_cpu_in_user_and_kernel_mode() {
         let mut bases = Bases::EMPTY;
         let (first, second) = (0xffff_8880_3ec0_0000, 0xffff_8880_3ed0_0000);
         let mut number = |gs, kernel_gs| bases.number(|| gs, || kernel_gs);

@@ -25,8 +25,8 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 /// page. Until another callback is set, QEMU then reports the accesses of other helpers as accesses
 /// of this instruction. For example, helpers access memory for atomic instructions in user code,
 /// and access descriptors and the stack to deliver an interrupt. So the plugin records at most as
-/// many accesses as the instruction makes. It records none for `iretq` and `sysretq`, which access
-/// no memory except the stack.
+/// many accesses as the instruction makes. It records no access of `iretq` and `sysretq`, which
+/// access no memory except the stack.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {

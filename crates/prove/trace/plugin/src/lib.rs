@@ -5,9 +5,9 @@
 //! start and the end of each test and of the windows of its sides (crate knee-marks). While a
 //! side's window is open on a virtual CPU, the plugin adds each memory access of the kernel on that
 //! CPU to the side's table of cache lines. At the end of the test, the plugin intersects the
-//! tables: a line that at least two sides touched and at least one of them wrote is a conflict. The
-//! windows of a test open one after the other, so no CPU spins for a lock, and the result depends
-//! neither on timing nor on the machine.
+//! tables. A line is a conflict if one side wrote it and another side read or wrote it. The windows
+//! of a test open one after the other, so no CPU spins for a lock, and the result depends neither
+//! on timing nor on the machine.
 //!
 //! | from → to | module |
 //! | --- | --- |
@@ -47,7 +47,7 @@
 //!   does not, and a virtual address identifies a line (the default is `machine`). While the window
 //!   of a thread is open, no other user code may run on its virtual CPU.
 //! * `cpu=number`: QEMU's number identifies the executing virtual CPU. By default (`registers`),
-//!   the guest's registers identify it, if this QEMU can read them. Some versions of QEMU pass
+//!   the guest's registers identify the CPU, if this QEMU can read them. Some versions of QEMU pass
 //!   wrong numbers; `number` serves only to demonstrate this.
 //!
 //! # Programs without a machine
@@ -58,8 +58,8 @@
 //!
 //! # Undocumented behaviour of QEMU
 //! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if
-//! QEMU behaves differently (the module `calibration` of crate knee-agent). A test covers each
-//! item:
+//! QEMU behaves differently (the module `calibration` of crate knee-agent). The table names the
+//! test that covers each behaviour:
 //!
 //! | QEMU | where | test |
 //! | --- | --- | --- |

@@ -52,7 +52,7 @@
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
 //! ```
 //!
-//! With `trace=INDEX`, the accesses of the test with that index precede its line:
+//! With `trace=INDEX`, the accesses of the test with that index precede the line of the test:
 //!
 //! ```json
 //! {"trace":0,"side":0,"pc":"0xffffffff812f3a04","virtual":"0xffff888003a4b058",

@@ -45,8 +45,8 @@ struct RawInstruction([u8; 0]);
 #[repr(C)]
 struct RawPhysical([u8; 0]);
 
-/// A callback for translation. Its arguments are the plugin's ID and the block; from
-/// [`PASSES_USER_DATA`] on, the block and user data.
+/// A callback for translation. Before version [`PASSES_USER_DATA`], its arguments are the plugin's
+/// ID and the block; from this version on, its arguments are the block and the user data.
 pub(crate) type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
 type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);

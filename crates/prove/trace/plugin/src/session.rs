@@ -47,7 +47,7 @@ static WATCHING: AtomicBool = AtomicBool::new(true);
 /// The number of open windows.
 static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens the files that the settings name.
+/// Opens the files whose paths are in the settings.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let Settings { out, user, trace, resume, moves, stack, program, registers } = settings;
     let file = File::options().create(true).append(true).open(&out);

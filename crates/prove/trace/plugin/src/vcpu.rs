@@ -1,12 +1,12 @@
 //! Decides which accesses of a virtual CPU belong to the side whose window is open on it.
 //!
 //! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin
-//! counts the depth of interrupts. The entry of an interrupt increments the depth; inside an
-//! interrupt, the entry of a fault does too. An `iretq` decrements it, with one exception: the
+//! counts the depth of interrupts. The entry of an interrupt increments the depth, and so does the
+//! entry of a fault inside an interrupt. An `iretq` decrements the depth, with one exception: the
 //! kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
 //! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So
 //! the address of the next block shows whether the `iretq` was a return. After the return,
-//! recording continues with the interrupted code, so an interrupt hides none of it.
+//! recording continues with the interrupted code, so an interrupt hides none of this code.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
 //! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves the registers
@@ -222,7 +222,7 @@ impl Vcpu {
         }
     }
 
-    /// Handles an access that does not count: it may save or restore the registers of the task.
+    /// Handles an access that does not count, but may save or restore the registers of the task.
     #[cold]
     fn recognise(&mut self, info: AccessInfo, address: u64) {
         match self.presence {
@@ -255,9 +255,9 @@ static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) };
 pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
-    // instructions on that thread, one after the other. (If all CPUs share a thread, it executes
-    // them one after the other.) No callback runs during `with`, since `with` executes no
-    // instructions of the guest. So this is the only reference.
+    // instructions on that thread, one after the other. (If all CPUs share a thread, that thread
+    // executes the CPUs one after the other.) No callback runs during `with`, since `with` executes
+    // no instructions of the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_within_an_interrupt_does_not_end_it() {
+    fn a_fault_within_an_interrupt_does_not_end_the_interrupt() {
         use EntryKind::{Fault, Interrupt};
         let (side, depth) = run(&[
             Ok((KERNEL + 0x100, Some(Interrupt))),

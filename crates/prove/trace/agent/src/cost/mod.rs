@@ -64,7 +64,7 @@ pub struct Experiment {
     pub cpus: u32,
 }
 
-/// The report of an experiment, a line on the console.
+/// The report of an experiment, which is one line on the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// The experiment.
@@ -90,7 +90,7 @@ pub(crate) fn request() -> io::Result<Option<CostRequest>> {
 pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     fault::install();
     // A new process starts on its parent's CPU. This CPU then stays in the mask of CPUs whose TLBs
-    // may have entries of the new address space, so it must be the same for all experiments.
+    // may have entries of the new address space. So all experiments must start on the same CPU.
     pin(0);
     Mark::Arm.emit();
     std::thread::yield_now();

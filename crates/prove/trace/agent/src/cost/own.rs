@@ -32,7 +32,7 @@ pub(super) struct Own {
     tasks: usize,
     /// The name of the task's file in the directory that all tasks share.
     pub(super) name: CString,
-    /// A second name for the file, which is unused between operations.
+    /// A second name for the task's file. Between operations, no file has this name.
     pub(super) other: CString,
     file: Option<OwnedFd>,
     /// A file that all tasks have open.

@@ -93,7 +93,7 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
 
 /// The task that always has the turn before this task.
 struct Sleeper {
-    /// The file /proc/ID/syscall of that task, or `None` if this is the only task.
+    /// The file /proc/ID/syscall of the sleeper, or `None` if there is only one task.
     syscall: Option<File>,
 }
 
@@ -113,8 +113,8 @@ impl Sleeper {
     }
 
     /// Waits until the CPU of the sleeper has switched to another task. Until then, the sleeper may
-    /// still be in the kernel, or this task's operation may interrupt the sleeper's CPU: unmapping
-    /// interrupts all CPUs that use the address space.
+    /// still be in the kernel, or this task's operation may interrupt the sleeper's CPU. For example,
+    /// unmapping interrupts all CPUs that use the address space.
     fn wait(&self) -> Result<(), Failed> {
         let Some(syscall) = &self.syscall else { return Ok(()) };
         let mut state = [0; 16];

@@ -29,9 +29,9 @@ struct Shared {
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: while tasks run, only the task that has the turn accesses the failure. Before the tasks
-// begin and after they have ended, only their parent accesses it. A task passes its turn with a
-// Release operation, and the next task reads the new value with Acquire, so the accesses of the two
+// SAFETY: while tasks run, only the task that has the turn accesses `failure`. Before the tasks
+// begin and after they have ended, only their parent accesses `failure`. A task passes its turn with
+// a Release operation, and the next task reads the new value with Acquire, so the accesses of the two
 // tasks are ordered. Fork and waitpid order the accesses of the parent.
 unsafe impl Sync for Shared {}
 
@@ -107,8 +107,8 @@ impl Turns {
         unsafe { libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
 
-    /// Records this failure, unless there was an earlier one. Only the task that has the turn may
-    /// call this method.
+    /// Records this failure, unless there was an earlier failure. Only the task that has the turn
+    /// may call this method.
     pub(super) fn fail(self, failed: Failed) {
         // SAFETY: the caller has the turn, so nothing else accesses the failure.
         unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
@@ -117,8 +117,8 @@ impl Turns {
     /// Returns the first failure. Only the task that has the turn may call this method, or the
     /// parent after all tasks have ended.
     pub(super) fn failure(self) -> Option<Failed> {
-        // SAFETY: as in `fail`. The text is a constant of the program. It has the same address in
-        // all processes, since these are forks.
+        // SAFETY: as in `fail`. The text in the failure is a constant of the program. The constant
+        // has the same address in all processes, since the tasks' processes are forks.
         unsafe { *self.shared.failure.get() }
     }
 }

@@ -13,7 +13,7 @@ use knee_vm::{
 };
 
 /// The number of CPUs, one for each thread of a test. The main thread, which makes no calls, shares
-/// the last one.
+/// the last CPU.
 pub(crate) const CPUS: usize = 4;
 
 /// The CPU of the main thread.
