@@ -44,7 +44,7 @@ unsafe impl Platform for Model {
 }
 
 /// The number of schedules of each kind, unless `KNEE_SCHEDULES` sets it.
-const SCHEDULES: usize = 500;
+const SCHEDULES: usize = 2000;
 
 /// The seed of the schedules, unless `KNEE_SEED` sets it.
 const SEED: u64 = 1;
