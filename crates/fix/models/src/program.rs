@@ -15,10 +15,8 @@ use crate::Suite;
 pub(crate) struct Build<'a> {
     /// `cfg`s of the crates of this workspace alone. Dependencies are shared with other builds.
     pub(crate) workspace: &'a [&'a str],
-    /// `cfg`s of the tested crate alone: its dependencies are the ordinary ones.
-    pub(crate) package: &'a [&'a str],
-    /// Models with loom: a `cfg` of all crates, as cargo has to select dependencies by it.
-    pub(crate) is_loom: bool,
+    /// The model checker, loom or shuttle: a `cfg` of all crates, as cargo has to select dependencies by it.
+    pub(crate) checker: Option<&'a str>,
     pub(crate) optimised: u8,
     /// What to build, as cargo's arguments.
     pub(crate) targets: &'a [&'a str],
@@ -41,7 +39,7 @@ const TIMED_OUT: i32 = 124;
 
 impl Build<'_> {
     fn cfgs(&self) -> Vec<&str> {
-        [self.workspace, self.package].concat()
+        self.checker.iter().chain(self.workspace).copied().collect()
     }
 }
 
@@ -102,15 +100,15 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     cargo.args(build.targets).args(["--package", suite.package]);
     cargo.args(["--quiet", "--locked", "--offline"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
-    if build.is_loom {
+    if let Some(checker) = build.checker {
         // The flags differ for all crates, so they are compiled in a directory of their own.
-        cargo.arg(tmpdir.join("loom"));
-        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "--cfg loom");
+        cargo.arg(tmpdir.join(checker));
+        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", format!("--cfg {checker}"));
     } else {
         cargo.arg(tmpdir.parent().expect("`tmpdir` is in the target directory"));
     }
-    if !build.cfgs().is_empty() {
-        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(suite, build));
+    if !build.workspace.is_empty() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(tmpdir, build.workspace));
     }
     cargo.current_dir(suite.manifest_dir);
     let output = cargo.output().expect("run cargo");
@@ -134,17 +132,12 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     Some((name, Program(copy)))
 }
 
-/// A compiler that passes the `cfg`s of a build. cargo uses it for the crates of this workspace alone, and
+/// A compiler that passes these `cfg`s. cargo uses it for the crates of this workspace alone, and
 /// keeps what a wrapper compiles apart by the wrapper's name.
-fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
-    let path = Path::new(suite.target_tmpdir).join(format!("rustc-{}", build.cfgs().join("-")));
-    let flags = |cfgs: &[&str]| cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect::<String>();
-    let name = suite.package.replace('-', "_");
-    let (package, workspace) = (flags(build.package), flags(build.workspace));
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" --crate-name {name} \"*) set -- \"$@\"{package} ;; esac\n\
-         exec \"$@\"{workspace}\n"
-    );
+fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
+    let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
+    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
     // cargo compiles everything again if the file changes.
     if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
         fs::write(&path, script).expect("write a script");

@@ -100,14 +100,7 @@ impl Suite {
     /// # Panics
     /// If a model of the real code fails, or a mutant survives.
     pub fn check_loom(&self, filter: &str) {
-        let models = Build {
-            workspace: &["mutants"],
-            package: &[],
-            is_loom: true,
-            optimised: 1,
-            targets: &["test", "--no-run", "--lib"],
-        };
-        self.check_models(&models, filter, |detector| match detector {
+        self.check_models("loom", filter, |detector| match detector {
             Detector::Loom(test) => Some(test),
             _ => None,
         });
@@ -119,14 +112,7 @@ impl Suite {
     /// # Panics
     /// If a model of the real code fails, or a mutant survives.
     pub fn check_shuttle(&self, filter: &str) {
-        let models = Build {
-            workspace: &["mutants"],
-            package: &["shuttle"],
-            is_loom: false,
-            optimised: 1,
-            targets: &["test", "--no-run", "--lib"],
-        };
-        self.check_models(&models, filter, |detector| match detector {
+        self.check_models("shuttle", filter, |detector| match detector {
             Detector::Shuttle(test) => Some(test),
             _ => None,
         });
@@ -134,12 +120,18 @@ impl Suite {
 
     fn check_models(
         &self,
-        models: &Build,
+        checker: &str,
         filter: &str,
         test: impl Fn(Detector) -> Option<&'static str>,
     ) {
+        let models = Build {
+            workspace: &["mutants"],
+            checker: Some(checker),
+            optimised: 1,
+            targets: &["test", "--no-run", "--lib"],
+        };
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
-        let programs = build(self, models);
+        let programs = build(self, &models);
         let program = programs.values().next().expect("cargo names the program");
         let jobs = self.jobs(|detector| Some((program, test(detector)?)));
         let tests = program.tests(filter);
@@ -184,13 +176,8 @@ impl Suite {
 
     fn build_tests(&self, targets: &[&str]) -> BTreeMap<String, Program> {
         let targets = [&["test", "--no-run"], targets].concat();
-        let tests = Build {
-            workspace: &["mutants"],
-            package: &[],
-            is_loom: false,
-            optimised: 0,
-            targets: &targets,
-        };
+        let tests =
+            Build { workspace: &["mutants"], checker: None, optimised: 0, targets: &targets };
         build(self, &tests)
     }
 
@@ -213,7 +200,7 @@ impl Suite {
     pub fn check_torture(&self) {
         let example = |workspace: &[&str]| {
             let targets = &["build", "--example", self.torture];
-            build(self, &Build { workspace, package: &[], is_loom: false, optimised: 3, targets })
+            build(self, &Build { workspace, checker: None, optimised: 3, targets })
         };
         let (real, mutants) = (example(&[]), example(&["mutants"]));
         let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use shuttle::sync::{Mutex, MutexGuard};
 use lock_api::{GuardNoSend, RawMutex};
 
 /// The model's mutex as a lock of lock_api.
-pub(crate) struct RawLock {
+pub struct RawLock {
     /// The guard of the thread that has the lock. It is dropped before the mutex.
     guard: Cell<Option<MutexGuard<'static, ()>>>,
     /// Created at the first use, as `INIT` is a constant and loom's mutexes cannot be.
