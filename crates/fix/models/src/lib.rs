@@ -1,5 +1,11 @@
-//! Runs the planted mutants of knee-sync and knee-vm, and checks that a test notices each of them.
+//! What the tests of knee-sync, knee-vm and knee-baselines share.
 //!
+//! | | |
+//! | --- | --- |
+//! | [`Suite`] | runs the planted mutants of a crate, and checks that a test notices each of them |
+//! | [`duel`] | a reader and a writer that race in a torture |
+//!
+//! # Mutants
 //! A crate marks the places of its planted mistakes with `order!` and `is_mutant!` of `knee_sync::shim`. A
 //! build with `--cfg mutants` makes the mistake that the environment variable `KNEE_MUTANT` names. A crate's
 //! `tests/mutants` lists its mutants, each with the test that must notice it. A [`Suite`] builds the crate
@@ -15,6 +21,8 @@
 //! | unit and integration tests | mistakes in any order |
 //! | the torture, on real CPUs | missing fences and system calls that no tool models |
 //! | Miri | weak orderings outside of what loom models |
+
+pub mod duel;
 
 mod litmus;
 mod program;

@@ -92,7 +92,7 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     let _one = CARGO.lock();
     let tmpdir = Path::new(suite.target_tmpdir);
     let mut cargo = Command::new(env!("CARGO"));
-    for package in ["knee-sync", suite.package] {
+    for package in ["knee-sync", "knee-models", suite.package] {
         for setting in ["debug=0", &format!("opt-level={}", build.optimised)] {
             cargo.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
         }
