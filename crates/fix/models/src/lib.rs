@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`Suite`] | runs the planted mutants of a crate, and checks that a test notices each of them |
 //! | [`duel`] | a reader and a writer that race in a torture |
+//! | [`random`] | pseudorandom numbers |
+//! | `space` | the reference model of an address space (feature `space`), and random operations for proptest (feature `proptest`) |
 //!
 //! # Mutants
 //! A crate marks the places of its planted mistakes with `order!` and `is_mutant!` of `knee_sync::shim`. A
@@ -23,6 +25,10 @@
 //! | Miri | weak orderings outside of what loom models |
 
 pub mod duel;
+pub mod random;
+// Builds for loom have no hosted machine.
+#[cfg(all(feature = "space", not(loom)))]
+pub mod space;
 
 mod litmus;
 mod program;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::litmus;
 use crate::program::{Build, Program, Run, build, interpret};
+use crate::random::patience;
 use crate::sources;
 
 /// The test that must notice a mutant.
@@ -204,12 +205,11 @@ impl Suite {
         };
         let (real, mutants) = (example(&[]), example(&["mutants"]));
         let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
-        let is_long = env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long");
-        let (short, long) = if is_long { (60, 60) } else { (1, 10) };
-        let run = |program: &Program, mutant, (mode, more): (&str, &[&str]), seconds: u32| {
+        let (short, long) = (patience(60), 10 * patience(6));
+        let run = |program: &Program, mutant, (mode, more): (&str, &[&str]), seconds: u64| {
             let seconds = seconds.to_string();
             let arguments: Vec<_> = [mode, seconds.as_str()].iter().chain(more).copied().collect();
-            program.run(mutant, &arguments, Duration::from_secs(10 * u64::from(long)))
+            program.run(mutant, &arguments, Duration::from_secs(10 * long))
         };
 
         let listed = self.mutants.iter().filter_map(|&(mutant, detector)| match detector {

@@ -2,24 +2,19 @@
 
 #[path = "architectures/each.rs"]
 mod each;
-mod reference;
-#[path = "reference/space.rs"]
-mod space;
-#[path = "reference/strategies.rs"]
-mod strategies;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use each::on_architecture;
+use knee_models::space::{Model, Operation, apply, family, operation};
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
-use reference::{Model, Operation, READ, WRITE, apply, family};
-use space::AddressSpace;
-use strategies::operation;
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::WRITE;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]

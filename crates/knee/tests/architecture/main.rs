@@ -18,7 +18,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("knee-commute", &[]),
     ("knee-sync", &[]),
     ("knee-vm", &["knee-sync"]),
-    ("knee-models", &[]),
+    ("knee-models", &["knee-vm"]),
     ("knee-baselines", &["knee-sync", "knee-vm"]),
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-results", "knee-stats"]),
