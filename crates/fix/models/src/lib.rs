@@ -35,6 +35,7 @@ mod program;
 mod sources;
 mod suite;
 
+pub use program::Package;
 pub use suite::{Detector, Suite};
 
 /// The [`Suite`] of the calling crate, with this list of mutants.
@@ -42,9 +43,11 @@ pub use suite::{Detector, Suite};
 macro_rules! suite {
     ($mutants:expr) => {
         $crate::Suite {
-            package: env!("CARGO_PKG_NAME"),
-            manifest_dir: env!("CARGO_MANIFEST_DIR"),
-            target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
+            package: $crate::Package {
+                name: env!("CARGO_PKG_NAME"),
+                manifest_dir: env!("CARGO_MANIFEST_DIR"),
+                target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
+            },
             mutants: $mutants,
             of_dependencies: &[],
             torture: "torture",

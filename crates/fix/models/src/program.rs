@@ -9,7 +9,16 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::Suite;
+/// A crate whose mutants are tested.
+#[derive(Debug, Clone, Copy)]
+pub struct Package {
+    /// Its name.
+    pub name: &'static str,
+    /// The directory of its manifest.
+    pub manifest_dir: &'static str,
+    /// A directory in the target directory, for builds and scripts.
+    pub target_tmpdir: &'static str,
+}
 
 /// How to compile a crate.
 pub(crate) struct Build<'a> {
@@ -86,18 +95,18 @@ impl Run {
 }
 
 /// Compiles a crate; returns its programs by the names of their targets.
-pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
+pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Program> {
     /// One build at a time: cargo's builds would wait for each other and print that.
     static CARGO: Mutex<()> = Mutex::new(());
     let _one = CARGO.lock();
-    let tmpdir = Path::new(suite.target_tmpdir);
+    let tmpdir = Path::new(package.target_tmpdir);
     let mut cargo = Command::new(env!("CARGO"));
-    for package in ["knee-sync", "knee-models", suite.package] {
+    for name in ["knee-sync", "knee-models", package.name] {
         for setting in ["debug=0", &format!("opt-level={}", build.optimised)] {
-            cargo.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+            cargo.args(["--config", &format!("profile.dev.package.{name}.{setting}")]);
         }
     }
-    cargo.args(build.targets).args(["--package", suite.package]);
+    cargo.args(build.targets).args(["--package", package.name]);
     cargo.args(["--quiet", "--locked", "--offline"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
     if let Some(checker) = build.checker {
@@ -110,10 +119,10 @@ pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
     if !build.workspace.is_empty() {
         cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(tmpdir, build.workspace));
     }
-    cargo.current_dir(suite.manifest_dir);
+    cargo.current_dir(package.manifest_dir);
     let output = cargo.output().expect("run cargo");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot build {}: {errors}", suite.package);
+    assert!(output.status.success(), "cannot build {}: {errors}", package.name);
     let messages = String::from_utf8_lossy(&output.stdout);
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
@@ -150,7 +159,7 @@ fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
 /// Runs a unit test with some seeds under the Miri of a toolchain, as this mutant or unchanged. Returns what
 /// Miri prints if the test fails.
 pub(crate) fn interpret(
-    suite: &Suite,
+    package: &Package,
     toolchain: &OsStr,
     mutant: Option<&str>,
     test: &str,
@@ -159,7 +168,7 @@ pub(crate) fn interpret(
     rustup.arg("run").arg(toolchain);
     rustup.args(["cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
     rustup.args(["--", "--exact", test]);
-    rustup.current_dir(suite.manifest_dir);
+    rustup.current_dir(package.manifest_dir);
     rustup.env("RUSTFLAGS", "--cfg mutants");
     // parking_lot converts integers to pointers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";

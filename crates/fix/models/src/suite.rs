@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::litmus;
-use crate::program::{Build, Program, Run, build, interpret};
+use crate::program::{Build, Package, Program, Run, build, interpret};
 use crate::random::patience;
 use crate::sources;
 
@@ -35,11 +35,7 @@ pub enum Detector {
 #[derive(Debug, Clone, Copy)]
 pub struct Suite {
     /// The crate.
-    pub package: &'static str,
-    /// The directory of its manifest.
-    pub manifest_dir: &'static str,
-    /// A directory in the target directory, for builds and scripts.
-    pub target_tmpdir: &'static str,
+    pub package: Package,
     /// Mutants by their names in the sources. One may have several detectors.
     pub mutants: &'static [(&'static str, Detector)],
     /// The mutants among them that a dependency marks.
@@ -83,7 +79,7 @@ impl Suite {
     /// # Panics
     /// If they differ.
     pub fn check_list(&self) {
-        let marked = sources::marked(&Path::new(self.manifest_dir).join("src"));
+        let marked = sources::marked(&Path::new(self.package.manifest_dir).join("src"));
         let listed = self.mutants.iter().map(|(mutant, _)| *mutant);
         let own = listed.filter(|mutant| !self.of_dependencies.contains(mutant));
         let listed = own.map(str::to_owned).collect();
@@ -132,7 +128,7 @@ impl Suite {
             targets: &["test", "--no-run", "--lib"],
         };
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
-        let programs = build(self, &models);
+        let programs = build(&self.package, &models);
         let program = programs.values().next().expect("cargo names the program");
         let jobs = self.jobs(|detector| Some((program, test(detector)?)));
         let tests = program.tests(filter);
@@ -179,7 +175,7 @@ impl Suite {
         let targets = [&["test", "--no-run"], targets].concat();
         let tests =
             Build { workspace: &["mutants"], checker: None, optimised: 0, targets: &targets };
-        build(self, &tests)
+        build(&self.package, &tests)
     }
 
     fn jobs<'a>(
@@ -201,7 +197,7 @@ impl Suite {
     pub fn check_torture(&self) {
         let example = |workspace: &[&str]| {
             let targets = &["build", "--example", self.torture];
-            build(self, &Build { workspace, checker: None, optimised: 3, targets })
+            build(&self.package, &Build { workspace, checker: None, optimised: 3, targets })
         };
         let (real, mutants) = (example(&[]), example(&["mutants"]));
         let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
@@ -258,11 +254,11 @@ impl Suite {
         for &(mutant, detector) in self.mutants {
             let Detector::Miri(test) = detector else { continue };
             if held.insert(test)
-                && let Err(printed) = interpret(self, &toolchain, None, test)
+                && let Err(printed) = interpret(&self.package, &toolchain, None, test)
             {
                 failures.push(format!("the real code fails {test}: {printed}"));
             }
-            match interpret(self, &toolchain, Some(mutant), test) {
+            match interpret(&self.package, &toolchain, Some(mutant), test) {
                 Err(printed) if printed.contains("Undefined Behavior: Data race") => {}
                 Err(printed) => failures.push(format!("{mutant} fails without a race: {printed}")),
                 Ok(()) => failures.push(format!("{mutant} survives {test}")),
