@@ -1,5 +1,6 @@
-//! Measures lookups per second in the connection tables with a read lock and with an epoch, for 1 to N threads, with
-//! and without a thread that opens and closes connections. See `--help`.
+//! Measures lookups per second in two connection tables: one with a read lock, one with an epoch. Measures
+//! each with 1 to N lookup threads, with and without a thread that opens and closes connections. See
+//! `--help`.
 
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Write};
@@ -13,25 +14,25 @@ use std::time::{Duration, Instant};
 use knee_baselines::conn_table::{ConnTable, EpochTable, FourTuple, LockedTable};
 
 const HELP: &str = "\
-Lookups per second in a table of connections, under a read lock and under an epoch.
+Measure lookups per second in a table of connections, under a read lock and under an epoch.
 
 Usage: conn_table [THREADS] [SECONDS]
 
-  THREADS  most threads that look up connections [default: as many as there are CPUs]
-  SECONDS  how long each figure is measured [default: 0.5]
+  THREADS  maximum number of threads that look up connections [default: the number of CPUs]
+  SECONDS  duration of each measurement [default: 0.5]
 
-Each thread looks up connections of its own, as where a network card sends the packets of a connection
-to one core. The writer opens and closes a connection every 100 microseconds.
+Each thread looks up connections of its own, as if a network card sent all packets of a connection to
+the same core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-baselines --example conn_table 4";
 
-/// A larger number is more likely mistyped than a real machine.
+/// A larger number is more likely a typing error than a real machine.
 const MOST_THREADS: u32 = 1024;
 
-/// The connections of each thread. They fit into a core's L1 cache.
+/// The number of connections of each thread. The connections fit into a core's L1 cache.
 const CONNECTIONS: u32 = 64;
 
-/// The pause after each connection that is opened and closed.
+/// How long the writer keeps each connection open.
 const PAUSE: Duration = Duration::from_micros(100);
 
 fn main() -> ExitCode {
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match printed {
-        // A reader such as `head` has closed the pipe.
+        // A broken pipe is not an error: it means that a reader such as `head` has exited.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("conn_table: cannot write to standard output: {error}");
             ExitCode::FAILURE
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the throughput of each table for 1, 2, 4 … threads, one line each.
+/// Prints the throughput of each table for 1, 2, 4 … threads, one line for each thread count.
 fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
     writeln!(out, "million lookups per second, all threads together\n")?;
     writeln!(out, "{:>21}{:>26}", "alone", "with a writer")?;
@@ -101,7 +102,7 @@ fn id(thread: u32, number: u32) -> FourTuple {
     }
 }
 
-/// Measures the million lookups per second of all threads.
+/// Measures the throughput of all threads together, in million lookups per second.
 fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds: f64) -> f64 {
     let begin = Barrier::new(threads as usize);
     let over = AtomicBool::new(false);

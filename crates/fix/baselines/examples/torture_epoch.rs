@@ -1,5 +1,6 @@
-//! Runs a reader and a writer of the epoch form of 2018 as fast as possible: `torture_epoch epoch [SECONDS]` exits with
-//! status 1 as soon as the reader finds a freed object. See the example `torture` of knee-sync.
+//! Runs a reader and a writer as fast as possible with [`Epoch`], the delayed invalidation that FreeBSD tried
+//! in 2018. `torture_epoch epoch [SECONDS]` exits with status 1 as soon as the reader finds a freed object.
+//! See the example `torture` of knee-sync.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;

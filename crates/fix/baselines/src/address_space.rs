@@ -28,7 +28,7 @@ use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 /// ```
 ///
 /// # Panics
-/// All operations, if the CPU belongs to another machine.
+/// All operations panic if the CPU belongs to another machine.
 pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// Returns the number of present pages. The number is exact only if there are no concurrent changes.
     fn resident(&self) -> u64;
@@ -73,7 +73,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// See [`MapError`].
     fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
 
-    /// Makes `pages` present, as if each was read, in order. All of them must be mapped.
+    /// Makes `pages` present, as if each page were read, in order. All of them must be mapped.
     ///
     /// # Errors
     /// The fault of the first page that cannot be read. The pages before it are present.
@@ -84,7 +84,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// Returns the protection of a page, or `None` if it is unmapped.
     fn query(&self, cpu: &Cpu<'m, M>, page: Page) -> Option<Protection>;
 
-    /// Returns a copy of the space at one moment during the call. Pages are copied on write.
+    /// Returns a copy of the space as it was at one moment during the call. Pages are copied on write.
     ///
     /// # Errors
     /// See [`MapError`].

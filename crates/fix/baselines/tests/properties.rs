@@ -1,4 +1,4 @@
-//! Delayed invalidation in each form, for random sequences of operations of several threads.
+//! Delayed invalidation in each form, for random sequences of operations by several threads.
 
 #![cfg(not(miri))]
 
@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn a_wait_returns_after_every_section_that_has_marked(
+    fn a_wait_returns_only_after_all_marking_sections_have_ended(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
         waits_for_marks(Slots, &operations)?;
@@ -28,8 +28,8 @@ proptest! {
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs on its own thread, which then checks that the sections that had
-/// marked the page before have ended.
+/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
+/// checks the sections that had marked the page before the wait: all of them must have ended.
 fn waits_for_marks<F: Invalidation>(
     form: F,
     operations: &[(u8, usize, usize)],
@@ -75,7 +75,7 @@ fn waits_for_marks<F: Invalidation>(
                             SeqCst,
                         );
                     });
-                    // Lets a wait that is too short return now.
+                    // A faulty wait, which does not wait, returns during these calls.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

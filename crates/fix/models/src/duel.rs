@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Objects that a writer uses in turn.
+/// The number of objects that a writer uses in turn.
 const OBJECTS: usize = 64;
-/// Stores that keep a store buffer full for a while. Today's CPUs have buffers of 56 to 72 entries.
+/// The number of stores that occupy a store buffer for a while. Today's CPUs have buffers of 56 to 72
+/// entries.
 const STORES: usize = 40;
-/// Lines of a table that fits into no cache.
+/// The number of lines in a table that is too large for any cache.
 const LINES: usize = 1 << 20;
 
-/// Two threads that run until one has detected an error or the time is over.
+/// Two threads that run until one of them detects an error or the time has passed.
 pub struct Duel {
     end: Instant,
     over: AtomicBool,
@@ -26,7 +27,7 @@ pub struct Duel {
 struct Line(AtomicU64);
 
 impl Duel {
-    /// A duel of at most this length, which has not begun.
+    /// A duel that takes at most this long, and has not begun.
     pub fn of_seconds(seconds: f64) -> Duel {
         Duel {
             end: Instant::now() + Duration::from_secs_f64(seconds),
@@ -54,12 +55,12 @@ impl Duel {
         });
     }
 
-    /// Whether a thread has detected an error or the time is over.
+    /// Returns whether a thread has detected an error or the time has passed.
     pub fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }
 
-    /// Reports an error.
+    /// If `is_bad`, reports an error and ends the duel.
     pub fn object(&self, is_bad: bool) {
         if is_bad {
             self.bad.store(true, Relaxed);
@@ -67,8 +68,8 @@ impl Duel {
         }
     }
 
-    /// Calls `read` repeatedly with a full store buffer. The argument is the number of checks that `read` makes
-    /// of an object, so that the writer overtakes it now and then.
+    /// Calls `read` repeatedly, each time with many stores in the store buffer. The argument is the number of
+    /// times that `read` checks an object. It varies, so that the writer sometimes overtakes `read`.
     pub fn read(&self, mut read: impl FnMut(u64)) {
         let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let (mut rounds, mut at) = (0_u64, 1_usize);
@@ -77,7 +78,7 @@ impl Duel {
                 at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 cold[at >> 32 & (LINES - 1)].0.store(rounds, Relaxed);
             }
-            // Otherwise the compiler may remove the stores.
+            // Keeps the compiler from removing the stores.
             std::hint::black_box(&cold);
             read(rounds % 16);
             rounds += 1;
@@ -93,7 +94,7 @@ impl Duel {
         }
     }
 
-    /// Checks `checks` times that `is_bad` is false, and reports an error otherwise.
+    /// Calls `is_bad` `checks` times, and reports an error if it returns true.
     pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();
@@ -108,7 +109,7 @@ pub struct Object {
     pub freed: AtomicBool,
 }
 
-/// Objects, of which readers find one at a time.
+/// Objects. Readers find only the current one.
 pub struct Pool {
     objects: Vec<Object>,
     /// The object that readers find.
@@ -132,7 +133,7 @@ impl Pool {
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// Replaces the current object by free ones in turn, and passes each old object to `free`.
+    /// Replaces the current object by each free object in turn, and passes each old object to `free`.
     pub fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
         for object in self.objects.iter().cycle() {
             if duel.is_over() {

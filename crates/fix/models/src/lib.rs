@@ -11,18 +11,18 @@
 //! A crate marks the places of its planted mistakes with `order!` and `is_mutant!` of `knee_sync::shim`. A
 //! build with `--cfg mutants` makes the mistake that the environment variable `KNEE_MUTANT` names. A crate's
 //! `tests/mutants` lists its mutants, each with the test that must notice it. A [`Suite`] builds the crate
-//! for a tool, checks that the real code passes each test, and then that each mutant fails its test. It runs
-//! the whole list before it reports the mutants that survive.
+//! for a tool, and checks that the real code passes each test and that each mutant fails its test. The suite
+//! runs the whole list before it reports the surviving mutants.
 //!
 //! The tools notice different mistakes:
 //!
 //! | tool | notices |
 //! | --- | --- |
-//! | loom | weak orderings, which x86 does not have, in all orders of a few accesses |
-//! | shuttle | mistakes in any order, in schedules of more threads |
-//! | unit and integration tests | mistakes in any order |
-//! | the torture, on real CPUs | missing fences and system calls that no tool models |
-//! | Miri | weak orderings outside of what loom models |
+//! | loom | orderings that are too weak, even if x86 hides them, in all interleavings of a few accesses |
+//! | shuttle | mistakes in the logic, in schedules of more threads |
+//! | unit and integration tests | mistakes in the logic |
+//! | the torture test, on real CPUs | missing fences and system calls, which no tool models |
+//! | Miri | orderings that are too weak, in code that loom does not model |
 
 pub mod duel;
 pub mod random;

@@ -1,4 +1,4 @@
-//! Whether the CPUs of this machine reorder accesses as the mutants of the torture need it.
+//! Checks whether this machine's CPUs reorder accesses. Only then can the torture test notice mutants.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Whether two threads run at once and each misses what the other has just stored: *store buffering* (Owens,
-/// Sarkar and Sewell, "A Better x86 Memory Model", 2009). No mutant of the torture fails without that. It
-/// does not happen if the host runs all threads on one CPU. The function tries for at most `patience`.
+/// Whether two threads that run at the same time can each miss what the other has just stored: *store
+/// buffering* (Owens, Sarkar and Sewell, "A Better x86 Memory Model", 2009). Without store buffering, every
+/// mutant survives the torture test. It does not happen if the host runs all threads on one CPU. Tries for
+/// at most `patience`.
 pub(crate) fn stores_are_late(patience: Duration) -> bool {
     let stored: [Line; 2] = Default::default();
     let missed: [Line; 2] = Default::default();
@@ -58,7 +59,7 @@ mod tests {
 
     #[test]
     fn threads_that_share_one_cpu_miss_no_stores() {
-        // Threads inherit the CPUs of the thread that starts them.
+        // Threads inherit the affinity of the thread that starts them.
         let missed = thread::spawn(|| {
             let allowed = sched_getaffinity(None).unwrap();
             let mut one = CpuSet::new();

@@ -22,12 +22,13 @@ pub struct Package {
 
 /// How to compile a crate.
 pub(crate) struct Build<'a> {
-    /// `cfg`s of the crates of this workspace alone. Dependencies are shared with other builds.
+    /// The `cfg`s for the crates of this workspace only. Builds share the dependencies.
     pub(crate) workspace: &'a [&'a str],
-    /// The model checker, loom or shuttle: a `cfg` of all crates, as cargo has to select dependencies by it.
+    /// The model checker, loom or shuttle. Sets its `--cfg` for all crates, because cargo selects dependencies
+    /// by it.
     pub(crate) checker: Option<&'a str>,
     pub(crate) optimised: u8,
-    /// What to build, as cargo's arguments.
+    /// The cargo arguments that select what to build.
     pub(crate) targets: &'a [&'a str],
 }
 
@@ -39,11 +40,11 @@ pub(crate) struct Run {
     pub(crate) is_success: bool,
     pub(crate) is_timed_out: bool,
     pub(crate) time: Duration,
-    /// Everything that it has printed.
+    /// Everything that the program printed.
     pub(crate) printed: String,
 }
 
-/// The exit status of timeout(1) if it had to end the program.
+/// The exit status of timeout(1) if the program reached its time limit.
 const TIMED_OUT: i32 = 124;
 
 impl Build<'_> {
@@ -79,8 +80,8 @@ impl Program {
 }
 
 impl Run {
-    /// Whether the program failed because a test failed, and not for another reason. Under loom a panic while
-    /// unwinding ends the process before the harness prints its result.
+    /// Whether the program failed because a test failed, and not for another reason. Under loom, a panic
+    /// while unwinding ends the process before the harness prints its result, so a panic alone counts too.
     pub(crate) fn is_failed_test(&self) -> bool {
         let is_failed = ["test result: FAILED", "panicked at"];
         !self.is_success
@@ -94,9 +95,9 @@ impl Run {
     }
 }
 
-/// Compiles a crate; returns its programs by the names of their targets.
+/// Compiles a crate and returns its programs by the names of their targets.
 pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Program> {
-    /// One build at a time: cargo's builds would wait for each other and print that.
+    /// Allows one build at a time: concurrent builds would wait for each other and print messages about it.
     static CARGO: Mutex<()> = Mutex::new(());
     let _one = CARGO.lock();
     let tmpdir = Path::new(package.target_tmpdir);
@@ -110,7 +111,7 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
     cargo.args(["--quiet", "--locked", "--offline"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
     if let Some(checker) = build.checker {
-        // The flags differ for all crates, so they are compiled in a directory of their own.
+        // The `--cfg` applies to all crates, so this build has a target directory of its own.
         cargo.arg(tmpdir.join(checker));
         cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", format!("--cfg {checker}"));
     } else {
@@ -127,8 +128,8 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// The program of one of cargo's messages, if it has one, by the name of its target. It is a copy, because
-/// another build overwrites the executable of an example.
+/// If this message of cargo's reports a program, returns the name of the program's target and a copy of the
+/// program. It is a copy because another build overwrites the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;
@@ -141,13 +142,13 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     Some((name, Program(copy)))
 }
 
-/// A compiler that passes these `cfg`s. cargo uses it for the crates of this workspace alone, and
-/// keeps what a wrapper compiles apart by the wrapper's name.
+/// A wrapper of the compiler that adds these `cfg`s. cargo uses it only for the crates of this workspace, and
+/// keeps the output of wrappers with different names apart.
 fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
     let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
     let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
     let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
-    // cargo compiles everything again if the file changes.
+    // cargo recompiles everything if this file is written, so it is written only if its content changes.
     if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
         fs::write(&path, script).expect("write a script");
         let executable = fs::Permissions::from_mode(0o755);
@@ -156,8 +157,8 @@ fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
     path
 }
 
-/// Runs a unit test with some seeds under the Miri of a toolchain, as this mutant or unchanged. Returns what
-/// Miri prints if the test fails.
+/// Runs a unit test under a toolchain's Miri with several seeds, as this mutant or unchanged. If the test
+/// fails, returns Miri's output.
 pub(crate) fn interpret(
     package: &Package,
     toolchain: &OsStr,
@@ -172,7 +173,7 @@ pub(crate) fn interpret(
     rustup.env("RUSTFLAGS", "--cfg mutants");
     // parking_lot converts integers to pointers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
-    // Miri shows a program the environment of the build, so a flag passes the mutant's name.
+    // Under Miri, a program sees the environment of its build, so a flag passes the mutant's name.
     let mutant = mutant.map(|mutant| format!(" -Zmiri-env-set=KNEE_MUTANT={mutant}"));
     rustup.env("MIRIFLAGS", flags.to_owned() + &mutant.unwrap_or_default());
     rustup.env_remove("KNEE_MUTANT");

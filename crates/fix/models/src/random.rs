@@ -19,8 +19,8 @@ impl Random {
     }
 }
 
-/// The factor by which a test runs longer: `long` with `KNEE_TORTURE=long`, which takes minutes, and
-/// otherwise 1.
+/// The factor by which a test is longer than usual: `long` if `KNEE_TORTURE=long` is set, and otherwise 1.
+/// A long run takes minutes.
 pub fn patience(long: u64) -> u64 {
     let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|is| is == "long");
     if is_long { long } else { 1 }

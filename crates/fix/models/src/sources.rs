@@ -1,10 +1,10 @@
-//! The marked places in the sources of a crate.
+//! Finds the mutants that the sources of a crate mark.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of all mutants that the files of a directory mark.
+/// The names of all mutants that are marked in the files of a directory and its subdirectories.
 pub(crate) fn marked(directory: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(directory).expect("read the sources") {
@@ -23,7 +23,7 @@ fn marked_in(source: &str) -> impl Iterator<Item = String> {
     let calls = ["is_mutant!(", "order!("].into_iter().flat_map(|mark| source.split(mark).skip(1));
     calls.flat_map(|after| {
         let arguments = after.split(')').next().unwrap_or_default();
-        // The definitions of the macros name no mutant, and have no literal here.
+        // A call without a literal, as in the definition of `order!`, names no mutant.
         arguments.split('"').skip(1).step_by(2).map(str::to_owned)
     })
 }

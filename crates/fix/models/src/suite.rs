@@ -22,10 +22,10 @@ pub enum Detector {
     Shuttle(&'static str),
     /// A unit test, by its path.
     Unit(&'static str),
-    /// A test of `tests/`, by its target and its path.
+    /// A test in `tests/`, by its target and its path.
     Integration(&'static str, &'static str),
-    /// The torture, an example of the crate, in this mode and with these arguments. It notices a mutant only on
-    /// a machine whose CPUs see each other's stores late.
+    /// The torture test, an example of the crate, with its mode and further arguments. It notices a mutant
+    /// only on a machine whose CPUs see each other's stores late.
     Torture(&'static str, &'static [&'static str]),
     /// A unit test that Miri runs, by its path.
     Miri(&'static str),
@@ -36,34 +36,36 @@ pub enum Detector {
 pub struct Suite {
     /// The crate.
     pub package: Package,
-    /// Mutants by their names in the sources. One may have several detectors.
+    /// The mutants, by their names in the sources. A mutant that several tests must notice is listed several
+    /// times.
     pub mutants: &'static [(&'static str, Detector)],
-    /// The mutants among them that a dependency marks.
+    /// The names in `mutants` that a dependency marks, instead of this crate.
     pub of_dependencies: &'static [&'static str],
-    /// The name of the example that is the torture. All crates of a workspace build their examples into one
-    /// directory, so each name is unique in it.
+    /// The name of the example that is the torture test. It must be unique in the workspace, because all
+    /// crates build their examples into one directory.
     pub torture: &'static str,
 }
 
-/// The torture locks this exclusively: its threads must run at the same time, so they need two CPUs for
-/// themselves.
+/// The torture test takes this lock exclusively, because its threads must run at the same time and so need
+/// two CPUs for themselves. The other tests take the lock shared.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// A mutant may take this many times as long as the real code took on the same machine just before, and at
-/// least the time below.
+/// A mutant's time limit is this many times what the real code has just taken on the same machine, but at
+/// least `LEAST_PATIENCE`.
 const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mutant that does not end is noticed if it took this many times as long as the real code takes just
-/// afterwards. If the real code came nearer, the machine is slow, and the run is repeated.
+/// A mutant that reaches its time limit counts as noticed only if the real code, run again directly
+/// afterwards, takes at most 1 / `CREDIBLE` of this limit. Otherwise the machine is slow, and the mutant runs
+/// again.
 const CREDIBLE: u32 = 5;
 const MOST_REPEATS: usize = 3;
 
 /// The time limit for a test of the real code.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Most mutants of the torture are noticed within a second. Where the system has put both threads on one CPU
-/// it may take forever, so the torture starts again.
+/// The torture test notices most mutants within a second. If the system runs both threads on one CPU, the
+/// test may never notice the mutant. So the test is started up to this many times.
 const ATTEMPTS: usize = 6;
 
 /// A mutant, and the test of a program that must notice it.
@@ -74,10 +76,10 @@ struct Job<'a> {
 }
 
 impl Suite {
-    /// Checks that the list has exactly the mutants that the sources mark.
+    /// Checks that the list contains exactly the mutants that the sources mark.
     ///
     /// # Panics
-    /// If they differ.
+    /// If the list and the sources differ.
     pub fn check_list(&self) {
         let marked = sources::marked(&Path::new(self.package.manifest_dir).join("src"));
         let listed = self.mutants.iter().map(|(mutant, _)| *mutant);
@@ -87,7 +89,7 @@ impl Suite {
         let unmarked: Vec<_> = listed.difference(&marked).collect();
         assert!(
             unlisted.is_empty() && unmarked.is_empty(),
-            "marked in the sources and not listed: {unlisted:?}; listed and not marked: {unmarked:?}"
+            "marked in the sources but not listed: {unlisted:?}; listed but not marked: {unmarked:?}"
         );
     }
 
@@ -95,7 +97,7 @@ impl Suite {
     /// that each mutant fails its model.
     ///
     /// # Panics
-    /// If a model of the real code fails, or a mutant survives.
+    /// If the real code fails a model, or a mutant survives.
     pub fn check_loom(&self, filter: &str) {
         self.check_models("loom", filter, |detector| match detector {
             Detector::Loom(test) => Some(test),
@@ -107,7 +109,7 @@ impl Suite {
     /// and that each mutant fails its model.
     ///
     /// # Panics
-    /// If a model of the real code fails, or a mutant survives.
+    /// If the real code fails a model, or a mutant survives.
     pub fn check_shuttle(&self, filter: &str) {
         self.check_models("shuttle", filter, |detector| match detector {
             Detector::Shuttle(test) => Some(test),
@@ -138,7 +140,7 @@ impl Suite {
     /// Checks that the real code passes the listed unit tests, and that each mutant fails its test.
     ///
     /// # Panics
-    /// If a test of the real code fails, or a mutant survives.
+    /// If the real code fails a test, or a mutant survives.
     pub fn check_units(&self) {
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
         let programs = self.build_tests(&["--lib"]);
@@ -150,10 +152,10 @@ impl Suite {
         check(&jobs, Vec::new());
     }
 
-    /// Checks that the real code passes the listed tests of `tests/`, and that each mutant fails its test.
+    /// Checks that the real code passes the listed tests in `tests/`, and that each mutant fails its test.
     ///
     /// # Panics
-    /// If a test of the real code fails, or a mutant survives.
+    /// If the real code fails a test, or a mutant survives.
     pub fn check_integration(&self) {
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
         let target = |detector| match detector {
@@ -189,8 +191,8 @@ impl Suite {
         self.mutants.iter().filter_map(job).collect()
     }
 
-    /// Checks on real CPUs that the real code passes the torture in each listed mode, and that each mutant
-    /// fails it. With `KNEE_TORTURE=long`, each run takes up to a minute.
+    /// Checks on real CPUs that the real code passes the torture test in each listed mode, and that each
+    /// mutant fails it. With `KNEE_TORTURE=long`, each run takes up to a minute.
     ///
     /// # Panics
     /// If the real code fails, or a mutant survives on a machine whose CPUs delay stores.
@@ -231,7 +233,7 @@ impl Suite {
         }
         if late == Some(false) {
             eprintln!(
-                "skipped: the CPUs of this machine delay no stores, so the torture notices no mutant"
+                "skipped: the CPUs of this machine delay no stores, so the torture test notices no mutant"
             );
             eprintln!("{}", survivors.join("\n"));
         } else {
@@ -239,15 +241,15 @@ impl Suite {
         }
     }
 
-    /// Checks that the real code passes the listed tests under Miri, and that each mutant has a data race
-    /// there. Takes minutes, so it runs only if `KNEE_MIRI` in the environment names a nightly toolchain with
-    /// Miri.
+    /// Checks that the real code passes the listed tests under Miri, and that Miri finds a data race in each
+    /// mutant. This takes minutes, so it happens only if `KNEE_MIRI` in the environment names a nightly
+    /// toolchain with Miri.
     ///
     /// # Panics
     /// If the real code fails, or a mutant survives.
     pub fn check_miri(&self) {
         let Some(toolchain) = env::var_os("KNEE_MIRI") else {
-            eprintln!("skipped: it takes minutes; scripts/sanitize miri runs it");
+            eprintln!("skipped: this test takes minutes; scripts/sanitize miri runs it");
             return;
         };
         let (mut held, mut failures) = (BTreeSet::new(), Vec::new());
@@ -268,8 +270,8 @@ impl Suite {
     }
 }
 
-/// Checks that the real code passes the tests `more` and the tests of the jobs, and that each job's mutant
-/// fails its test.
+/// Checks that the real code passes the tests in `more` and the tests of all jobs, and that the mutant of
+/// each job fails its test.
 fn check(jobs: &[Job], more: Vec<(&Program, &str)>) {
     let mut tests = more;
     for job in jobs {
@@ -294,7 +296,8 @@ fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration
     program.run(mutant, &["--exact", test], limit)
 }
 
-/// Why a mutant does not count as noticed; `None` if it does. The real code has taken `time` for the test.
+/// Runs a job, whose test takes `time` in the real code. Returns `None` if the test notices the mutant, and
+/// otherwise the reason.
 fn survives(job: &Job, time: Duration) -> Option<String> {
     let Job { mutant, program, test } = job;
     let mut limit = LEAST_PATIENCE.max(PATIENCE * time);
@@ -307,14 +310,14 @@ fn survives(job: &Job, time: Duration) -> Option<String> {
         let time = run_test(program, None, test, LIMIT).time;
         if limit >= CREDIBLE * time {
             eprintln!(
-                "{mutant} does not end in {limit:.0?} of {test}: the real code takes {time:.1?}"
+                "{mutant} does not finish {test} within {limit:.0?}; the real code takes {time:.1?}"
             );
             return None;
         }
         limit = PATIENCE * time;
     }
     Some(format!(
-        "{mutant} is inconclusive in {test}: it does not end, and the machine is too slow"
+        "{mutant} is inconclusive in {test}: it reached its time limit, but the machine is too slow"
     ))
 }
 

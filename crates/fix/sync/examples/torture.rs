@@ -1,12 +1,13 @@
 //! A reader and a writer that run as fast as they can. `torture MODE [SECONDS] [symmetric]` exits with status
-//! 1 as soon as one of them detects an error, such as a freed object, or a writer in a lock that is read.
+//! 1 as soon as one of them detects an error, such as an object that was freed too early, or a writer and a
+//! reader that hold a lock at the same time.
 //!
-//! There is a mode for each module that relies on the asymmetric fence, as no tool models membarrier(2).
-//! Where possible, objects are marked instead of freed, so that an error is counted and is not undefined
-//! behaviour. Before each round the reader fills its CPU's store buffer with stores to lines that are not in
-//! its cache. Then the store that announces the reader becomes visible late, and a writer without a proper
-//! fence misses it. With `--cfg mutants`, the crate has the error that `KNEE_MUTANT` names, and this program
-//! must detect it; see tests/mutants.
+//! No tool models membarrier(2), so there is a mode for each module that relies on the asymmetric fence.
+//! Where possible, objects are marked instead of freed, so that an error does not cause undefined behaviour.
+//! Before each round the reader fills its CPU's store buffer with stores to lines that are not in its cache.
+//! Then the store that announces the reader becomes visible late, and a writer without a proper fence misses
+//! it. With `--cfg mutants`, knee-sync has the error that `KNEE_MUTANT` names, and this program must detect
+//! it; see tests/mutants.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -59,7 +60,7 @@ fn sections(duel: &Duel, system: System) {
 
 fn hazards(duel: &Duel, system: System) {
     unsafe fn free(object: *mut ()) {
-        // SAFETY: it is an object of the pool.
+        // SAFETY: the pointer is to an object of the pool.
         unsafe { &*object.cast::<Object>() }.freed.store(true, Relaxed);
     }
     let pool = Pool::new();
@@ -67,7 +68,7 @@ fn hazards(duel: &Duel, system: System) {
     let reader = || {
         let handle = domain.register();
         duel.read(|checks| {
-            // SAFETY: the writer that removes it retires it to this domain.
+            // SAFETY: the writer that replaces the object retires it to this domain.
             let found = unsafe { handle.protect(&pool.current) }.expect("there is always one");
             duel.check(checks, || found.freed.load(Relaxed));
         });
@@ -76,7 +77,8 @@ fn hazards(duel: &Duel, system: System) {
         let handle = domain.register();
         pool.replace(duel, |old| {
             let old = std::ptr::from_ref(old).cast_mut();
-            // SAFETY: the exchange has unlinked it until it is freed, and the pool outlives the domain.
+            // SAFETY: the exchange has unlinked the object, which is used again only after it was freed. The
+            // pool outlives the domain.
             unsafe { handle.retire_with(old.cast(), free) };
         });
     };
@@ -106,7 +108,7 @@ fn percpu(duel: &Duel, system: System) {
             if duel.is_over() {
                 return;
             }
-            // The kill may come at any moment of the reader's round.
+            // Varies the moment of the reader's round at which the kill comes.
             duel.wait_for_rounds(1);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
             release(count.kill());
@@ -114,7 +116,7 @@ fn percpu(duel: &Duel, system: System) {
             duel.wait_for_rounds(2);
             let is_zero = released.load(Acquire) && count.is_zero();
             duel.object(!duel.is_over() && !is_zero);
-            // Gives a reader that still uses its reference time to detect the release.
+            // If the reader still uses its reference, this leaves it time to detect the release.
             (0..20).for_each(|_| std::hint::spin_loop());
             if !duel.is_over() {
                 released.store(false, Relaxed);
@@ -132,8 +134,8 @@ fn refcache(duel: &Duel) {
             self.0.store(true, Relaxed);
         }
     }
-    /// Clones of a value before its last reference is dropped. They are few, as deltas that are counted twice
-    /// may cancel lost ones.
+    /// The number of clones of a value before its last reference is dropped. The number is small, because a
+    /// delta that is counted twice may cancel a lost delta.
     const CLONES: u64 = 500;
     static FREED: AtomicBool = AtomicBool::new(false);
     let ticks = AtomicU64::new(0);
@@ -172,7 +174,7 @@ fn refcache(duel: &Duel) {
 }
 
 fn rm(duel: &Duel) {
-    /// Reads after which the lock is open again.
+    /// The number of reads after which the lock is open again.
     const READS: u64 = 20;
     let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
     let reader = || {

@@ -1,4 +1,4 @@
-//! A lock biased to one owner, which takes it with two plain stores.
+//! A lock that is biased to one owner: the owner needs two plain stores for each use.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -8,10 +8,10 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 
 /// A value that one thread uses often and others rarely.
 ///
-/// The lock is Dekker's algorithm with an asymmetric fence. The owner stores that it is inside, and
-/// checks whether another thread has requested the lock. A remote thread requests the lock, and checks
-/// whether the owner is inside. A fence between the two steps on each side lets one of them see the
-/// other. The owner's fence costs nothing; the remote thread's costs an interrupt.
+/// The lock is Dekker's algorithm with an asymmetric fence. The owner announces that it is inside, and then
+/// checks whether another thread has requested the lock. A remote thread requests the lock, and then checks
+/// whether the owner is inside. With a fence between the two steps on each side, at least one of the threads
+/// sees the other's store. The owner's fence costs nothing; the remote thread's fence costs an interrupt.
 ///
 /// ```text
 /// owner                            remote thread
@@ -22,9 +22,9 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 /// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
-    /// The owner is inside.
+    /// Whether the owner is inside.
     inside: AtomicBool,
-    /// A remote thread has the lock, or waits for the owner to leave.
+    /// Whether a remote thread has the lock, or waits for the owner to leave.
     requested: AtomicBool,
     value: Guarded<T>,
 }
@@ -46,8 +46,8 @@ impl<T> Biased<T> {
     /// Uses the value as the owner.
     ///
     /// # Safety
-    /// At most one thread at a time is the owner, and each owner has acquired what the previous owner did.
-    /// `with` does not use this lock.
+    /// At most one thread at a time is the owner, and each owner sees what the previous owner did. `with`
+    /// does not use this lock.
     #[inline]
     pub(crate) unsafe fn lock_owner<R>(
         &self,
@@ -68,9 +68,9 @@ impl<T> Biased<T> {
         result
     }
 
-    /// Whether the owner is inside, for a thread that has executed `heavy` since it last had the lock. If
-    /// not, the thread sees what the owner did inside, and the owner's next use sees what the thread did
-    /// before `heavy`.
+    /// Whether the owner is inside. The calling thread must have executed `heavy` since it last had the
+    /// lock. If the owner is not inside, the calling thread sees what the owner did while it was inside. At
+    /// its next use, the owner will see what the calling thread did before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
@@ -80,9 +80,10 @@ impl<T> Biased<T> {
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
-            // Release: a remote thread may take the lock now, and must see what the owner did before.
+            // Release: a remote thread may take the lock now, and must see what the owner has done.
             self.inside.store(false, order!(Release, "biased_wait"));
-            // Relaxed: the load below decides, and acquires the end of this request or of a later one.
+            // Relaxed: the Acquire load below decides whether to return. If it finds no request, it
+            // synchronizes with the store that ended this request or a later one.
             platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
@@ -92,8 +93,8 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Frees the lock in the child of a fork, where its other users are missing. If one of them had the
-    /// lock or had requested it, the value may be in any state: it is leaked, and replaced by `new`.
+    /// Frees the lock in the child of a fork, where its other users are missing. If another thread had the
+    /// lock or had requested it, the value may be in any state, so it is leaked and replaced by `new`.
     ///
     /// # Safety
     /// The calling thread is the only one, and does not have the lock.
@@ -110,7 +111,7 @@ impl<T> Biased<T> {
     /// Uses the value without the lock.
     ///
     /// # Safety
-    /// No other thread uses it.
+    /// No other thread uses the value during the call.
     pub(crate) unsafe fn unguarded<R>(&self, with: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the caller guarantees that no other thread uses the value.
         self.value.with(|value| with(unsafe { &mut *value }))
@@ -130,18 +131,18 @@ impl<T> Biased<T> {
     }
 
     /// Requests the lock without waiting for its owner, so that one fence serves many locks: request them
-    /// all, execute `heavy` once, then lock each. An owner waits from the request until the lock is released.
-    /// Threads that request several locks must agree on an order.
+    /// all, execute `heavy` once, then lock each. From the request until the release, the owner cannot take
+    /// the lock. Threads that request several locks must all request them in the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
-        // Relaxed: the caller's `heavy` comes next, a full fence that acquires what the last holder did.
-        // An owner that sees this store only waits.
+        // Relaxed: next the caller executes `heavy`, a full fence, which acquires what the last holder did.
+        // An owner that sees this store does nothing but wait.
         platform.wait_while(|| {
             self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")
         });
     }
 
-    /// Uses the value of a lock that was requested, and releases it.
+    /// Waits for the owner to leave, uses the value, and releases the lock.
     ///
     /// # Safety
     /// The caller has requested the lock, and has executed `heavy` after that.
@@ -166,7 +167,8 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// Uses a nested cell: to loom, a use of the lock's own cell is a point in time, at the start of the use.
+    /// Uses a nested cell, because loom treats a use of the lock's own cell as a single moment, the start of
+    /// the use.
     fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.

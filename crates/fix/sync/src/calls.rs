@@ -1,4 +1,5 @@
-//! The calls of destructors and deferred functions that a thread makes, and waits for their end.
+//! Records whether a thread is calling destructors and deferred functions, so that other threads can wait
+//! for these calls to end.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -6,7 +7,8 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The number of times that a thread has begun or stopped freeing objects: odd while it frees objects.
+/// The number of times that a thread has begun or stopped freeing objects. The number is odd while the
+/// thread frees objects.
 #[derive(Debug)]
 pub(crate) struct Calls(AtomicU64);
 
@@ -20,8 +22,8 @@ impl Calls {
         }
     }
 
-    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if the owner frees
-    /// objects already.
+    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if the owner is
+    /// already freeing objects.
     pub(crate) fn begin(&self) -> Option<Calling<'_>> {
         let calls = self.0.load(Relaxed);
         calls.is_multiple_of(2).then(|| {
@@ -30,32 +32,33 @@ impl Calls {
         })
     }
 
-    /// Marks the end of the owner's calls, also if the owner is missing in the child of a fork.
+    /// Marks the end of the owner's calls. In the child of a fork, the forking thread does so for a missing
+    /// owner.
     pub(crate) fn end(&self) {
         let calls = self.0.load(Relaxed);
         self.set(calls + calls % 2);
     }
 
-    /// Whether the owner, which calls this, frees objects.
+    /// Whether the owner is freeing objects. Only the owner calls this.
     #[cfg(all(feature = "std", not(loom)))]
     pub(crate) fn is_begun(&self) -> bool {
         !self.0.load(Relaxed).is_multiple_of(2)
     }
 
-    /// Must be called by the owner.
+    /// Must be called by the owner, or by the only thread in the child of a fork.
     fn set(&self, calls: u64) {
-        // Release: a thread that sees the end of these calls, or the start of later ones, sees what they
-        // did.
+        // Release: a thread that sees the end of these calls, or the start of later calls, sees what these
+        // calls did.
         self.0.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits until the calls that the owner has begun have ended. The caller has made the start of the calls
-    /// visible to itself: by the lock of the owner's garbage, which the owner held after the start, or by a
-    /// heavy fence.
+    /// Waits for the end of the calls that the owner has begun. The caller must have made the start of these
+    /// calls visible to itself, either by a heavy fence or by taking the garbage lock that the owner
+    /// released after the start.
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.0.load(order!(Acquire, "epoch_ended"));
         let begun = calls();
-        // Waiting for an even number might never end, as the owner may begin again and again.
+        // A wait for an even number might never end, because the owner may begin new calls again and again.
         if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
             platform.sleep_while(|| calls() == begun);
         }

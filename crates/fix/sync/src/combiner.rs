@@ -8,9 +8,10 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 
 /// Numbered barriers, each executed by one of the threads that need it.
 ///
-/// The kernel executes barriers one after the other, so two threads that each ask for one wait twice as long.
-/// Here a barrier serves every thread that called before it began. If barrier `n` is the last one that has
-/// begun, a calling thread waits for barrier `n + 1`, whichever thread executes it.
+/// The kernel executes barriers one after the other, so if two threads each request one, the second thread
+/// waits for both. With a combiner, one barrier serves every thread that called before that barrier began.
+/// If barrier `n` is the last one that has begun, a calling thread waits for barrier `n + 1`, whichever
+/// thread executes it.
 ///
 /// ```text
 /// thread A  call ──── execute barrier 1 ────┐ return
@@ -21,7 +22,7 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 pub(crate) struct Combiner {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// A thread executes a barrier.
+    /// Whether a thread is executing a barrier.
     busy: AtomicBool,
 }
 
@@ -36,16 +37,17 @@ impl Combiner {
         }
     }
 
-    /// Returns after an `execute` that began after the call, by any thread. `execute` makes each thread
-    /// execute a full fence.
+    /// Returns when some thread has finished an `execute` that began after the call. `execute` must make
+    /// each thread execute a full fence.
     pub(crate) fn barrier(&self, platform: &impl Platform, execute: impl Fn()) {
-        // This fence orders the caller's stores before any barrier that another thread executes for it. That
-        // thread increments `begun` and then executes the barrier. If the load of `begun` below misses the
-        // count, this fence came first. So neither the count nor the load needs an order of its own.
+        // This fence orders the caller's stores before any barrier that another thread executes for the
+        // caller. The other thread increments `begun` and then executes the barrier. If the load of `begun`
+        // below misses the increment, this fence came before the barrier. So both the increment and the
+        // load may be Relaxed.
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }
-        // The last barrier to begin may have begun before the call.
+        // Barrier `begun` may have begun before the call, so the caller needs the next one.
         let wanted = self.begun.load(Relaxed) + u64::from(!is_mutant!("joins_late"));
         let mut round = 0;
         // Acquire: the caller's next accesses come after the barrier that was executed for it.
@@ -56,7 +58,7 @@ impl Combiner {
                 round = round.saturating_add(1);
                 continue;
             }
-            // The last barrier of another thread may have been enough.
+            // Another thread may have executed barrier `wanted` in the meantime.
             if self.ended.load(Relaxed) < wanted {
                 let number = self.begun.fetch_add(1, Relaxed) + 1;
                 execute();
@@ -66,7 +68,8 @@ impl Combiner {
         }
     }
 
-    /// Frees the combiner in the child of a fork, where a thread that executed a barrier is missing.
+    /// Unlocks the combiner in the child of a fork, where the thread that was executing a barrier may be
+    /// missing.
     #[cfg(all(unix, not(any(loom, miri))))]
     pub(crate) fn forked(&self) {
         self.busy.store(false, Relaxed);
@@ -84,8 +87,8 @@ mod tests {
 
     const CALLERS: usize = 4;
 
-    /// The number of executed barriers if callers arrive while a first barrier runs: 2 if the callers share
-    /// one.
+    /// Starts the callers while a first barrier runs, and returns the number of executed barriers: 2 if the
+    /// callers share one barrier.
     fn barriers_of_a_crowd() -> usize {
         let (combiner, executed, arrived) =
             (Combiner::new(), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -116,12 +119,12 @@ mod tests {
             assert!((2..=1 + CALLERS).contains(&executed), "{executed} barriers");
             executed == 2
         });
-        assert!(is_shared, "no round of {CALLERS} callers shared one barrier");
+        assert!(is_shared, "in no round did the {CALLERS} callers share one barrier");
     }
 }
 
-/// Threads that each write and then need a barrier: in loom's orders of two threads, and in shuttle's
-/// schedules of five.
+/// A model of threads that each store a value and then need a barrier. loom runs it with two threads,
+/// shuttle with five.
 #[cfg(all(test, any(loom, shuttle)))]
 mod callers {
     use super::*;
@@ -134,9 +137,9 @@ mod callers {
     struct Place<const CALLERS: usize> {
         combiner: Combiner,
         written: [AtomicU64; CALLERS],
-        /// What a barrier has seen of `written`.
+        /// The elements of `written` that a barrier has seen as 1.
         seen: [AtomicU64; CALLERS],
-        /// Barriers executed. The cell detects two at once.
+        /// The number of barriers executed. The cell detects two barriers that run at once.
         executed: Guarded<usize>,
     }
 
@@ -188,7 +191,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
+    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -198,7 +201,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn a_caller_returns_after_a_barrier_has_seen_its_store() {
+    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
         check(super::callers::call::<5>);
     }
 }

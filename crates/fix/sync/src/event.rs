@@ -1,4 +1,4 @@
-//! Sleeping until another thread has changed something.
+//! Lets threads sleep until another thread has changed something.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -10,12 +10,13 @@ use crate::primitive::{AtomicU32, constant, fence};
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
-/// The longest sleep. Readers of a lock execute no fence for a writer that sleeps, so a wake-up may be missed
-/// (see `rm::bias::Bias::leave`). The thread then wakes up late, but does wake up.
+/// The longest sleep. A reader that releases a lock executes no fence before it looks for a sleeping writer,
+/// so a wake-up may be lost (see `rm::bias::Bias::leave`). The writer then wakes up when this time has
+/// passed.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
-/// An event that some threads wait for, and that other threads notify them of.
+/// An event that some threads wait for and other threads signal.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// 1 while a thread sleeps or is about to.
@@ -37,22 +38,22 @@ impl Event {
             if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // Also between sleeps: the platform may have to serve other threads while this one waits, as a
-            // CPU handles interrupts.
+            // Called also between sleeps: the platform may have to serve other threads while this one waits,
+            // as a CPU handles interrupts.
             platform.relax(round);
             round = round.saturating_add(1);
         }
     }
 
-    /// Sleeps in `wait`, unless it is over. `wait` returns when the word is not 1.
+    /// Sleeps in `wait`, unless `is_over` returns true. `wait` returns at once if the word is not 1.
     #[cfg(any(
         all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))),
         all(test, loom)
     ))]
     fn sleep(&self, is_over: impl Fn() -> bool, wait: impl FnOnce(&AtomicU32)) {
         self.sleeping.store(1, Relaxed);
-        // Pairs with the fence of `notify`. If `notify`'s fence came first, `is_over` sees the change. If
-        // this one came first, `notify` sees the sleeper.
+        // Pairs with the fence in `wake`. If the fence in `wake` came first, `is_over` sees the change. If
+        // this fence came first, `wake` sees the sleeper.
         if !is_mutant!("event_sleep_no_fence") {
             fence(SeqCst);
         }
@@ -70,7 +71,7 @@ impl Event {
         });
     }
 
-    /// Wakes sleepers by calling `wake`.
+    /// Calls `wake` if a thread sleeps or is about to.
     fn wake(&self, wake: impl FnOnce(&AtomicU32)) {
         if !is_mutant!("event_wake_no_fence") {
             fence(SeqCst);

@@ -1,12 +1,13 @@
-//! Handlers that run in the child of a fork, which has a copy of the memory and only the forking thread.
+//! Handlers that run in the child of a fork. The child has a copy of the parent's memory. Of the parent's
+//! threads, only the one that forked exists in the child.
 
 use std::sync::Once;
 
-/// A handler that runs in each child that is forked after its registration. Each module with state of the
-/// process's threads has its own handler. Handlers run in any order.
+/// A handler that runs in each child that is forked after the handler was registered. Each module that
+/// keeps state of threads has its own handler. Handlers may run in any order.
 pub(crate) struct InChild {
     registered: Once,
-    /// Allocates nothing and takes no lock.
+    /// The function must not allocate or take a lock.
     handler: extern "C" fn(),
 }
 
@@ -15,7 +16,7 @@ impl InChild {
         InChild { registered: Once::new(), handler }
     }
 
-    /// Registers the handler, at the first call.
+    /// Registers the handler at the first call; later calls do nothing.
     pub(crate) fn register(&self) {
         self.registered.call_once(|| {
             // SAFETY: the handler does only what is allowed in the child of a process with several threads.

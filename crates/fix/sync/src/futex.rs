@@ -13,8 +13,8 @@ fn call(word: &AtomicU32, operation: c_int, value: u32, timeout: *const timespec
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) }
 }
 
-/// Sleeps if the word has this value, until another thread wakes the sleeper or the time `at_most` is over.
-/// It may return earlier.
+/// Sleeps if the word has this value, until another thread wakes the caller or the time `at_most` has
+/// passed. May return earlier.
 pub(crate) fn wait(word: &AtomicU32, value: u32, at_most: Duration) {
     // SAFETY: zeroes are a valid `timespec`, which is two integers.
     let mut timeout: timespec = unsafe { std::mem::zeroed() };

@@ -1,8 +1,8 @@
 //! Memory reclamation, reference counts and locks whose readers share no cache line.
 //!
 //! Data that many threads read and few change is usually guarded by a lock or a count that every reader
-//! writes, so a cache line moves from core to core with each read. Here readers write only to lines of their
-//! own and execute no fence. Writers pay for the synchronization of both.
+//! writes, so a cache line moves from core to core with each read. With this crate, readers write only to
+//! cache lines of their own and execute no fence. Writers pay for the synchronization of both sides.
 //!
 //! | | |
 //! | --- | --- |
@@ -11,9 +11,9 @@
 //! | [`hazard`] | hazard pointers: one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | reference counts without a shared line |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | delayed invalidation: waits for the sections that have marked an object, and no others |
+//! | [`invalidation`] | delayed invalidation: a wait for only those sections that have marked an object |
 //! | [`lock`] | a mutex whose waiters lend their priority to the owner |
-//! | [`Platform`], [`System`] | the asymmetric fence that most of them use |
+//! | [`Platform`], [`System`] | the asymmetric fence that most of these modules use |
 //!
 //! ```
 //! use knee_sync::{Rcu, epoch};
@@ -27,22 +27,22 @@
 //! ```
 //!
 //! # Registering, retiring, reclaiming
-//! These words have the same meaning in every module. A thread *registers* with a domain and gets a handle;
-//! the functions of a module that take no handle, such as [`epoch::pin`], register with the domain of the
-//! process at the first call. A writer *retires* an object that it has unlinked. To *reclaim* is to free the
-//! retired objects that no reader can hold any more.
+//! These words have the same meaning in every module. A thread *registers* with a domain and gets a handle.
+//! A function that takes no handle, such as [`epoch::pin`], registers the calling thread with the domain of
+//! the process at the first call. A writer *retires* an object that it has unlinked. To *reclaim* is to
+//! free the retired objects that no reader can hold any more.
 //!
 //! # Without an operating system
-//! Without the features `std` and `alloc` the crate allocates nothing and needs from its system only what
+//! Without the features `std` and `alloc`, the crate allocates nothing and needs from its system only what
 //! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each), a clock and the number of a
-//! thread. The embedder adds a [`Node`] for each thread's record (see [`epoch::Domain::add_node`]), and
-//! retired objects contain an [`epoch::Entry`].
+//! thread. The embedder provides a [`Node`] for each thread's record (see [`epoch::Domain::add_node`]), and
+//! an [`epoch::Entry`] in each object that it retires.
 //!
 //! # How it is tested
-//! loom tries all orders of the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules
-//! of more threads (`scheduled.rs`), and Miri runs the unit tests with many seeds. A torture test runs on
-//! real CPUs, as no tool models membarrier(2). Each mutant in a list breaks the crate on purpose, and a test
-//! must then fail (`tests/mutants`).
+//! loom explores the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules of more
+//! threads (`scheduled.rs`), and Miri runs the unit tests with many seeds. A torture test runs on real
+//! CPUs, because no tool models membarrier(2). Each mutant in `tests/mutants` breaks the crate on purpose
+//! and must make a test fail.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -103,7 +103,7 @@ pub use registry::Node;
 #[cfg(feature = "std")]
 pub use system::System;
 
-/// The examples of the package's README are tests.
+/// Runs the examples of the package's README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,14 +1,15 @@
 //! A mutex whose owner runs at the priority of its highest waiter.
 //!
-//! A thread of high priority that waits for one of low priority also waits for all threads between them,
-//! which keep the owner from its CPU: priority inversion. A kernel's turnstiles lend the owner the
-//! priority of its first waiter, also through further locks that the owner waits for. Linux offers this
-//! to processes as `FUTEX_LOCK_PI` of futex(2). On other systems this module does not exist.
+//! If a high-priority thread waits for a low-priority owner, it also waits for all threads of medium
+//! priority, because they preempt the owner: *priority inversion*. The turnstiles of some kernels lend the
+//! owner the priority of its highest waiter. If the owner itself waits for a lock, the turnstiles pass this
+//! priority on to that lock's owner. Linux offers this to processes as `FUTEX_LOCK_PI` of futex(2). On other
+//! systems this module does not exist.
 //!
-//! *Use it* for data that threads with a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`)
-//! share with other threads: audio, robots. *Do not use it* for anything else: each contended lock and
-//! unlock is a system call, the lock is handed to a waiter that must first wake up, and threads with the
-//! default policy lend nothing.
+//! *Use it* for data that threads with a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) share
+//! with other threads, as in audio or robotics. *Do not use it* for anything else: each contended lock and
+//! unlock is a system call, the kernel hands the lock to a waiter that must first wake up, and threads with
+//! the default policy lend nothing.
 //!
 //! ```
 //! use knee_sync::lock::PiMutex;
@@ -20,7 +21,7 @@
 //!
 //! ```text
 //! low priority    ├ lock ─── runs at the waiter's priority ─── unlock ┤
-//! high priority            ├ lock: waits, lends its priority ─────────├ has the lock
+//! high priority            ├ lock: waits, lends its priority ─────────├ holds the lock
 //! medium                     (cannot preempt the owner)
 //! ```
 
@@ -43,21 +44,22 @@ pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
 
 /// The lock of a [`PiMutex`], without a value.
 ///
-/// A waiter spins for about a microsecond, in which most owners unlock, and then sleeps in the kernel. A
-/// panic unlocks the mutex and does not poison it.
+/// A waiter spins for about a microsecond, because most owners unlock within this time. Then it sleeps in the
+/// kernel. A panic unlocks the mutex and does not poison it.
 ///
 /// # Panics
-/// [`lock`](lock_api::Mutex::lock) panics if the thread has the lock already, if the owner waits for a
-/// lock that the thread has, or if the owner leaked its guard and exited; it would wait forever
-/// otherwise.
+/// [`lock`](lock_api::Mutex::lock) panics if the thread already holds the lock, if the owner waits for a lock
+/// that the thread holds, or if the owner leaked its guard and exited. Without the panic, `lock` would wait
+/// forever.
 #[derive(Debug)]
 pub struct RawPiMutex {
     /// 0, or the owner's thread number, with [`libc::FUTEX_WAITERS`] if there are waiters in the kernel.
     owner: AtomicU32,
 }
 
-/// Attempts before the thread sleeps, with a pause after each: some microseconds on CPUs with the longest
-/// pauses. A waiter of high priority that spins occupies only its own CPU, for no longer than that.
+/// The number of attempts before the thread sleeps, each followed by a pause. All attempts together take a
+/// few microseconds on the CPUs with the longest pauses. A high-priority waiter that spins occupies only its
+/// own CPU, and only for this time.
 const SPINS: u32 = 100;
 
 impl RawPiMutex {
@@ -71,25 +73,26 @@ impl RawPiMutex {
         for _ in 0..SPINS {
             match self.owner.load(Relaxed) {
                 0 if self.try_take(me) => return,
-                // The kernel hands it to a sleeping waiter.
+                // The kernel will hand the mutex to a sleeping waiter.
                 owner if owner & libc::FUTEX_WAITERS != 0 => break,
                 _ => hint::spin_loop(),
             }
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Relaxed: the last owner has exchanged the word, or has had the kernel do so. The kernel's
-                // exchange for this thread comes after that, and is a full fence before the call returns. The
-                // program makes no store that this load could acquire from. An owner that leaked its guard
-                // may have lent the value forever, so its lock is not taken over.
+                // Relaxed: the last owner or the kernel released the mutex with an exchange of the word.
+                // After that, the kernel exchanged the word for this thread, which is a full fence before the
+                // call returns. The kernel stored the value that this load returns, so an Acquire would have
+                // no store of the program to pair with. An owner that leaked its guard may have lent the
+                // value forever, so no thread takes over its lock.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
-                    panic!("the owner of a PiMutex has exited and not unlocked it")
+                    panic!("the owner of a PiMutex exited without unlocking it")
                 }
                 // The owner is exiting, or a signal arrived.
                 Err(Some(libc::EAGAIN | libc::EINTR)) => (),
                 Err(Some(libc::EDEADLK)) => panic!(
-                    "deadlock: the thread has this PiMutex already, or its owner waits for one that the thread has"
+                    "deadlock: the thread already holds this PiMutex, or its owner waits for one that the thread holds"
                 ),
                 Err(error) => {
                     let error = error.map_or_else(io::Error::last_os_error, |code| {
@@ -102,10 +105,11 @@ impl RawPiMutex {
     }
 }
 
-// SAFETY: the word becomes the owner's number by a compare-exchange of 0, here or in the kernel, and
-// stays so until the owner unlocks. The guard is not `Send`, as the kernel requires.
+// SAFETY: this file and the kernel make a thread the owner only if the word is 0 or its last owner unlocks.
+// The word then contains the new owner's number until that owner unlocks. The guard is not `Send`, because
+// the kernel requires that the owner unlocks.
 unsafe impl RawMutex for RawPiMutex {
-    #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
+    #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawPiMutex = RawPiMutex { owner: AtomicU32::new(0) };
 
     type GuardMarker = GuardNoSend;
@@ -127,8 +131,8 @@ unsafe impl RawMutex for RawPiMutex {
     unsafe fn unlock(&self) {
         let give = order!(Release, "pi_give");
         if self.owner.compare_exchange(thread(), 0, give, Relaxed).is_err() {
-            // A thread sleeps in the kernel. The kernel's exchange of the word is a full fence for both
-            // threads, and the compiler moves no access across the call.
+            // A waiter sleeps in the kernel. The kernel's exchange of the word is a full fence for the owner
+            // and the waiter, and the compiler moves no access across the call.
             futex::unlock_pi(&self.owner).expect("the owner may unlock");
         }
     }
@@ -168,13 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_acquires_what_the_last_one_did() {
-        // Initialises process-wide state first, because its initialisation could otherwise order the threads.
+    fn an_owner_sees_what_the_last_owner_wrote() {
+        // Initialises process-wide state before the threads start, because its initialisation could order
+        // them.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
         thread::scope(|scope| {
             for _ in 0..2 {
-                // No thread waits, as Miri does not support that futex operation.
+                // No thread waits in the kernel, because Miri does not support `FUTEX_LOCK_PI`.
                 scope.spawn(|| {
                     loop {
                         match count.try_lock() {
@@ -229,7 +234,7 @@ mod tests {
             let mutex = &mutex;
             scope.spawn(move || {
                 let parameter = libc::sched_param { sched_priority: 7 };
-                // SAFETY: the parameter is alive during the call, which changes this thread only.
+                // SAFETY: the parameter is alive during the call, which changes only this thread.
                 let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) };
                 tell.send(result == 0).unwrap();
                 if result == 0 {
@@ -237,10 +242,10 @@ mod tests {
                 }
             });
             if !told.recv().unwrap() {
-                eprintln!("skipped: no right to real-time priorities");
+                eprintln!("skipped: no permission to use real-time priorities");
                 return;
             }
-            // The waiter blocks eventually; otherwise the test is killed.
+            // The waiter blocks eventually. If it lends no priority, this loop never ends.
             while priority(me) != -1 - 7 {
                 thread::yield_now();
             }

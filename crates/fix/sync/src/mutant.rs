@@ -1,10 +1,11 @@
-//! Marked places where knee-sync and knee-vm can be broken on purpose, so that a test must fail.
+//! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. Without it the marks compile to nothing. `tests/mutants/list.rs` of each crate names
-//! the test that detects each mutant.
+//! build serves all mutants. Where there is no environment, `choose_mutant` takes the name. Without
+//! `--cfg mutants` the marks compile to nothing. In each crate, `tests/mutants/list.rs` names the tests that
+//! detect its mutants.
 
-/// Whether the crate is this mutant, or one of these.
+/// Whether the chosen mutant has one of these names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! is_mutant {
@@ -21,7 +22,7 @@ macro_rules! is_mutant {
     }};
 }
 
-/// The ordering of an access or, in a mutant, `Relaxed`.
+/// The memory ordering `$order`, or `Relaxed` in the mutant `$mutant`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! order {
@@ -32,15 +33,17 @@ macro_rules! order {
 
 #[cfg(mutants)]
 pub use chosen::Answer;
+#[cfg(all(mutants, not(feature = "std")))]
+pub use chosen::choose_mutant;
 
-/// The chosen mutant. A check must not order threads, as Miri would then miss the order that the mutant lacks.
-/// So the results are relaxed, and only the first check of a place reads the environment.
+/// The chosen mutant. A check must not order threads: otherwise Miri would not notice that the mutant lacks
+/// an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only at its
+/// first check.
 #[cfg(mutants)]
 mod chosen {
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Whether the crate is the mutant of one place.
+    /// The answer at one marked place: whether its mutant is the chosen one.
     #[derive(Debug)]
     pub struct Answer(AtomicU8);
 
@@ -63,9 +66,34 @@ mod chosen {
         }
     }
 
+    #[cfg(feature = "std")]
     fn chosen() -> Option<&'static str> {
-        static NAME: OnceLock<Option<String>> = OnceLock::new();
+        static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         NAME.get_or_init(|| std::env::var("KNEE_MUTANT").ok()).as_deref()
+    }
+
+    #[cfg(not(feature = "std"))]
+    pub use bare::choose_mutant;
+    #[cfg(not(feature = "std"))]
+    use bare::chosen;
+
+    /// A machine without an environment chooses by a call.
+    #[cfg(not(feature = "std"))]
+    mod bare {
+        use core::ptr;
+        use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+        static NAME: AtomicPtr<&str> = AtomicPtr::new(ptr::null_mut());
+
+        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs start.
+        pub fn choose_mutant(name: &'static &'static str) {
+            NAME.store(ptr::from_ref(name).cast_mut(), Relaxed);
+        }
+
+        pub(super) fn chosen() -> Option<&'static str> {
+            // SAFETY: only `choose_mutant` stores a pointer, that of a static.
+            unsafe { NAME.load(Relaxed).as_ref() }.copied()
+        }
     }
 }
 

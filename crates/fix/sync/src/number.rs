@@ -7,7 +7,7 @@ use crate::registry::{Node, Registry};
 
 static NUMBERS: Registry<usize> = Registry::new();
 
-/// Numbers made so far.
+/// How many numbers exist: 0 to `COUNT - 1`.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 per_thread!(Number, in_child: forked);
@@ -26,20 +26,20 @@ impl Part for Number {
     }
 
     fn unregister(self) -> bool {
-        // The next owner of the number sees everything that this thread did under it.
+        // The next owner of the number sees everything that this thread did while it owned the number.
         self.node.release();
         true
     }
 }
 
 /// Calls `with` with the number of the calling thread, which no other running thread has. Numbers are
-/// dense: they begin at 0, and those of exited threads are used first.
+/// dense: they begin at 0, and the numbers of exited threads are reused before new ones are made.
 #[inline]
 pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {
     per_thread::with(&PART, part(), |part| with(part.number))
 }
 
-/// Frees the numbers of missing threads in the child of a fork.
+/// Runs in the child of a fork. Frees the numbers of the parent's threads that do not exist in the child.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     NUMBERS.others(registered().map(|part| part.node)).for_each(Node::release);
@@ -86,7 +86,7 @@ mod tests {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let free = NUMBERS.nodes().filter(|node| node.try_take()).count();
-                // Another thread may have been about to add a node with its number.
+                // At the fork, another thread may have made a number and not yet added its node.
                 let is_right = (1..COUNT.load(Relaxed)).contains(&free) && NUMBERS.take().is_none();
                 // SAFETY: _exit(2) ends the child at once.
                 unsafe { libc::_exit(i32::from(!is_right)) };

@@ -1,9 +1,9 @@
-//! State of each thread of the process, from its first use until the thread exits.
+//! Per-thread state, which exists from its first use until the thread exits.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A thread's registration. A thread has one at a time, and other threads must not use its copies.
+/// A thread's registration. A thread has at most one, and other threads must not use copies of it.
 pub(crate) trait Part: Copy {
     /// Registers the calling thread.
     fn register() -> Self;
@@ -12,7 +12,7 @@ pub(crate) trait Part: Copy {
     fn before_exit(self) {}
 
     /// Unregisters the calling thread, which is exiting. Returns false if a leaked value or a later
-    /// destructor still needs the registration: then the thread keeps it forever.
+    /// destructor still needs the registration; in that case the thread keeps it forever.
     fn unregister(self) -> bool;
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn with<T: Part, R>(
 #[cold]
 fn with_temporary<T: Part, R>(slot: &'static Slot<T>, with: impl FnOnce(T) -> R) -> R {
     let part = T::register();
-    // If `with` forks, the handler in the child finds here what belongs to its only thread.
+    // If `with` forks, the handler in the child finds here the registration of the child's only thread.
     slot.set(Some(part));
     let result = with(part);
     unregister(slot);
@@ -53,11 +53,12 @@ pub(crate) fn unregister<T: Part>(slot: &'static Slot<T>) {
     }
 }
 
-/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. Used once in a module.
+/// Defines `part()` and `registered()`, which return the calling thread's `$Part`. A module can use this
+/// macro only once.
 macro_rules! per_thread {
     ($Part:ty $(, in_child: $forked:path)?) => {
         ::std::thread_local! {
-            // No destructor, so that an access needs no check.
+            // `PART` has no destructor, so an access need not check whether the value is still there.
             static PART: ::core::cell::Cell<Option<$Part>> = const { ::core::cell::Cell::new(None) };
             static EXIT: Exit = const { Exit };
         }
@@ -67,7 +68,7 @@ macro_rules! per_thread {
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // Destructors that run here may use the registration.
+                // Destructors that `before_exit` runs may use the registration.
                 registered().into_iter().for_each($crate::per_thread::Part::before_exit);
                 $crate::per_thread::unregister(&PART);
             }

@@ -1,5 +1,5 @@
-//! Atomics and cells: those of the language, those of loom, which tries every order of accesses, or those
-//! of shuttle, which tries schedules.
+//! Atomics and cells. A build uses the atomics and cells of `core`, of loom (which tries every interleaving
+//! of accesses) or of shuttle (which tries schedules).
 
 use core::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ pub use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fen
 #[cfg(shuttle)]
 pub use shuttle::sync::{Mutex, MutexGuard};
 
-/// A `const fn`. Under loom, whose atomics have no constant constructors, a plain `fn`.
+/// Defines a `const fn`, or a plain `fn` under loom, whose atomics have no `const` constructors.
 macro_rules! constant {
     (
         $(#[$attribute:meta])*
@@ -47,14 +47,14 @@ macro_rules! constant {
 }
 pub(crate) use constant;
 
-/// Lets loom switch to another thread. Does nothing outside a model.
+/// Lets loom switch to another thread. Does nothing in builds without loom.
 #[inline]
 pub fn yield_in_model() {
     #[cfg(loom)]
     loom::thread::yield_now();
 }
 
-/// One round of a wait that spins. Does nothing under loom, whose waits call
+/// One round of a wait that spins. Does nothing under loom, where waits call
 /// [`Platform::relax`](crate::Platform::relax) to switch threads.
 #[inline]
 pub fn pause() {
@@ -69,31 +69,31 @@ pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
     flag.swap(true, order)
 }
 
-/// Sets a flag and returns whether it was set before. Not a swap: loom lets the value that a swap has stored
-/// come after a later store of another thread, and then the flag stays set forever.
+/// Sets a flag and returns whether it was set before. Not a swap: loom may order the store of a swap after a
+/// later store of another thread, and then the flag stays set forever.
 #[cfg(loom)]
 pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
     flag.compare_exchange(false, true, order, Ordering::Relaxed).is_err()
 }
 
-/// Stores the greater of the value and `other`. Returns the old value.
+/// Sets the value to the maximum of itself and `other`. Returns the old value.
 #[inline]
 pub fn fetch_max(value: &AtomicU64, other: u64, order: Ordering) -> u64 {
-    // ThreadSanitizer does not see an atomic maximum (LLVM's pass leaves it out), so builds for it execute a
-    // loop.
+    // ThreadSanitizer does not see an atomic maximum (LLVM's pass skips it), so builds for ThreadSanitizer
+    // use a loop.
     #[cfg(sanitize_thread)]
     return value.fetch_update(order, Ordering::Relaxed, |now| Some(now.max(other))).unwrap();
     #[cfg(not(sanitize_thread))]
     value.fetch_max(other, order)
 }
 
-/// Stands for plain fields that are written before an object is published. loom does not see those fields,
+/// Represents plain fields that are written before an object is published. loom does not see those fields,
 /// but checks that the creation of this value happens before each [`found`](PublishCheck::found).
 #[derive(Debug, Default)]
 pub struct PublishCheck(#[cfg(loom)] loom::cell::UnsafeCell<()>);
 
 impl PublishCheck {
-    /// The object is being written.
+    /// Records that the calling thread writes the object.
     #[inline]
     pub fn new() -> PublishCheck {
         let check = PublishCheck::default();
@@ -119,13 +119,13 @@ mod plain {
     pub struct Guarded<T>(UnsafeCell<T>);
 
     impl<T> Guarded<T> {
-        /// A cell of this value.
+        /// A cell that contains this value.
         pub const fn new(value: T) -> Guarded<T> {
             Guarded(UnsafeCell::new(value))
         }
 
-        /// Calls `with` with a pointer to the content. The caller is responsible for what it reads and
-        /// writes there.
+        /// Calls `with` with a pointer to the content. The caller must ensure that its reads and writes are
+        /// sound.
         #[inline]
         pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             with(self.0.get())
@@ -142,7 +142,7 @@ mod modelled {
     pub struct Guarded<T>(loom::cell::UnsafeCell<T>);
 
     impl<T> Guarded<T> {
-        /// A cell of this value.
+        /// A cell that contains this value.
         pub fn new(value: T) -> Guarded<T> {
             Guarded(loom::cell::UnsafeCell::new(value))
         }
@@ -174,7 +174,7 @@ mod scheduled {
     }
 
     impl<T> Guarded<T> {
-        /// A cell of this value.
+        /// A cell that contains this value.
         pub const fn new(value: T) -> Guarded<T> {
             Guarded { value: UnsafeCell::new(value), busy: AtomicBool::new(false) }
         }

@@ -1,4 +1,4 @@
-//! A pointer that readers follow without a lock: read, copy, update.
+//! Read-copy-update: a pointer that readers follow without a lock.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -15,15 +15,15 @@ use crate::primitive::AtomicPtr;
 #[cfg(feature = "std")]
 use crate::system::System;
 
-/// A value that is read all the time and replaced now and then: a configuration, a routing table.
+/// A value that is read all the time and replaced now and then, such as a configuration or a routing table.
 ///
-/// A reader pays one load besides the guard, and keeps the value as long as the guard. A writer allocates a
-/// new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
-/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later scan or the exit of the thread
-/// drops it. If a destructor panics, so does the thread that reclaims.
+/// A reader pays for its guard and one load, and may use the value until it drops the guard. A writer
+/// allocates a new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
+/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later scan or the exit of the
+/// thread drops the old value. If a destructor panics, so does the thread that reclaims.
 ///
-/// Take a read-mostly lock for a value that is modified in place, and put an `Arc` into the `Rcu` if readers
-/// keep the value for long.
+/// For a value that is modified in place, use a read-mostly lock. If readers keep the value for long, put
+/// an `Arc` into the `Rcu`.
 ///
 /// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
 ///
@@ -59,8 +59,8 @@ use crate::system::System;
 /// assert_eq!(*limit.load(&guard), 20);
 /// ```
 ///
-/// A domain drops replaced values at any time until it is dropped itself, which is later than any lifetime
-/// for which it is borrowed. So a value borrows nothing (`T: 'static`):
+/// A domain may keep a replaced value until the domain itself is dropped, after every borrow of the domain
+/// has ended. So a value must not borrow anything (`T: 'static`):
 ///
 /// ```compile_fail,E0597
 /// use knee_sync::{Rcu, System, epoch::Domain};
@@ -93,8 +93,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
         epoch::reclaim_if_due();
     }
 
-    /// Replaces the value by the result of `with`, which is called again if another thread has replaced
-    /// the value meanwhile.
+    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value
+    /// in the meantime, calls `with` again.
     pub fn update(&self, with: impl FnMut(&T) -> T) {
         self.update_in(with, &epoch::pin());
         epoch::reclaim_if_due();
@@ -114,20 +114,20 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     /// If the guard belongs to another domain.
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
-        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
-        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's domain.
-        // The assertion stays in release builds, where it costs a load from the pointer's line.
+        assert!(guard.is_of(self.domain), "the guard and the Rcu belong to different domains");
+        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's
+        // domain. The assertion stays in release builds. It costs one load from the pointer's cache line.
         let value = unsafe { guard.load(&self.value) };
         // SAFETY: `value` is never null.
         unsafe { value.unwrap_unchecked() }
     }
 
-    /// Replaces the value and returns the old one, which stays until the guard is dropped.
+    /// Replaces the value and returns the old one, which stays valid until the guard is dropped.
     ///
     /// # Panics
     /// If the guard belongs to another domain.
     pub fn swap<'g>(&'g self, value: T, guard: &'g Guard<'_, P>) -> &'g T {
-        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
+        assert!(guard.is_of(self.domain), "the guard and the Rcu belong to different domains");
         // SAFETY: the pointer came from a `Box`, `load` reads it in sections of the guard's domain, and `T`
         // borrows nothing.
         let old = unsafe { guard.replace(&self.value, Some(Box::new(value))) };
@@ -135,18 +135,18 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
         unsafe { old.unwrap_unchecked() }
     }
 
-    /// Replaces the value by the result of `with`, which is called again if another thread has replaced
-    /// the value meanwhile.
+    /// Replaces the value with the result of calling `with` on it. If another thread has replaced the value
+    /// in the meantime, calls `with` again.
     ///
     /// # Panics
     /// If the guard belongs to another domain.
     pub fn update_in(&self, mut with: impl FnMut(&T) -> T, guard: &Guard<'_, P>) {
-        assert!(guard.is_of(self.domain), "the guard belongs to another domain than the Rcu");
+        assert!(guard.is_of(self.domain), "the guard and the Rcu belong to different domains");
         let mut old = self.value.load(order!(Acquire, "rcu_update_load"));
         loop {
             // SAFETY: as in `load`: the guard's section began before the pointer was loaded.
             let new = Box::into_raw(Box::new(with(unsafe { &*old })));
-            // Release alone: the load that found the old value has acquired its content.
+            // Release is enough, because the load that found the old value has acquired its content.
             match self.value.compare_exchange(
                 old,
                 new,
@@ -161,21 +161,20 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
                 }
             }
         }
-        // SAFETY: it came from a `Box`, and the exchange has removed it. Another value cannot have had the
-        // same address, as the guard keeps the old one from being freed.
+        // SAFETY: `old` came from a `Box`, and the exchange has removed it. No other value can have had the
+        // same address, because the guard keeps the old value from being freed.
         unsafe { guard.retire(old) };
     }
 }
 
 impl<T, D> Rcu<T, D> {
-    /// The value, which no reader can have during the exclusive borrow.
+    /// The value. No reader can hold it during the exclusive borrow.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: `value` is never null and owned. References from `load` borrow `self`, so there are
-        // none.
+        // SAFETY: `value` is owned and never null. References from `load` borrow `self`, so there are none.
         unsafe { &mut *self.value.load(Relaxed) }
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: the pointer came from a `Box`, and `drop` does not run. References from `load` borrow
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "another domain")]
+    #[should_panic(expected = "different domains")]
     fn a_guard_of_another_domain_is_refused() {
         let other = Domain::new(System::symmetric());
         Rcu::new_in(&other, 0).load(&epoch::pin());
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn from_get_mut_and_debug_use_the_current_value() {
+    fn conversions_and_debug_output_use_the_current_value() {
         let mut value = Rcu::<Vec<u32>>::default();
         value.get_mut().push(1);
         assert_eq!(format!("{value:?}"), "Rcu([1])");
@@ -325,7 +324,7 @@ mod modelled {
     }
 
     #[test]
-    fn a_reader_sees_a_value_as_published_and_not_its_drop() {
+    fn a_reader_sees_the_published_value_and_never_its_drop() {
         check(2, || {
             let rcu = rcu();
             let reader = thread::spawn({

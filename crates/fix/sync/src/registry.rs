@@ -1,7 +1,7 @@
 //! The registered threads: a list of nodes that grows and never shrinks.
 //!
-//! Threads register and unregister while others walk the list. So the node of an unregistered thread
-//! stays in the list, and another thread takes it.
+//! Threads register and unregister while other threads walk the list. So the node of an unregistered thread
+//! stays in the list, until another thread takes it over.
 
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
@@ -15,13 +15,13 @@ use crate::primitive::{AtomicBool, AtomicPtr, constant};
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Node<T> {
-    /// The state of its owner.
+    /// The state of the node's owner.
     pub(crate) value: T,
     taken: AtomicBool,
-    /// It is in a registry, and stays there.
+    /// Whether the node has been added to a registry. It is never removed.
     listed: AtomicBool,
     next: AtomicPtr<Node<T>>,
-    /// The registry allocated it, and frees it.
+    /// Whether the registry allocated the node, and so must free it.
     #[cfg(feature = "alloc")]
     boxed: bool,
 }
@@ -41,7 +41,7 @@ impl<T> Node<T> {
         }
     }
 
-    /// Takes the node if it is free. Returns whether it did.
+    /// Takes the node if it is free, and returns whether it was free.
     pub(crate) fn try_take(&self) -> bool {
         let is_taken = |order| self.taken.swap(true, order) && !is_mutant!("registry_gives_twice");
         !self.taken.load(Relaxed) && !is_taken(order!(Acquire, "registry_take"))
@@ -71,7 +71,7 @@ impl<T> Registry<T> {
         self.nodes().find(|node| node.try_take())
     }
 
-    /// Adds a free node of the embedder.
+    /// Adds a free node that the embedder provides.
     ///
     /// # Panics
     /// If the node was added before.
@@ -83,8 +83,8 @@ impl<T> Registry<T> {
     }
 
     /// # Safety
-    /// The node is in no registry. Until the registry is dropped it is not moved, freed or borrowed
-    /// exclusively.
+    /// The node must be in no registry. Until the registry is dropped, the node must not be moved, freed or
+    /// borrowed exclusively.
     unsafe fn link(&self, node: NonNull<Node<T>>) {
         // SAFETY: the caller guarantees that the node exists and is not borrowed exclusively.
         let new = unsafe { node.as_ref() };
@@ -125,35 +125,37 @@ impl<T> Registry<T> {
         self.nodes().filter(move |node| !ptr::eq(own, *node))
     }
 
-    /// All values, of free and taken nodes, the latest first. Nodes that are added meanwhile may be
-    /// missing.
+    /// The values of all nodes, free and taken, from the newest node to the oldest. Nodes that are added
+    /// during the walk may be missing.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.nodes().map(|node| &node.value)
     }
 
-    /// All values at the time of the call. A clone of the result walks the same nodes.
+    /// The values of all nodes that exist at the time of the call. A clone of the result walks the same
+    /// nodes.
     pub(crate) fn snapshot(&self) -> impl Iterator<Item = &T> + Clone {
         self.walk(Some(self.first())).map(|node| &node.value)
     }
 
     /// All nodes.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<T>> {
-        // The walk begins at the first step. The caller may execute a fence between the call and that
-        // step.
+        // The walk begins at the iterator's first step, so that the caller may execute a fence between this
+        // call and that step.
         self.walk(None)
     }
 
-    /// The latest node.
+    /// The newest node.
     fn first(&self) -> *mut Node<T> {
         self.first.load(order!(Acquire, "registry_walk"))
     }
 
-    /// The nodes from `next` on, or from the latest one at the first step.
+    /// The nodes from `next` on. If `next` is `None`, the walk begins with the node that is the newest at
+    /// the iterator's first step.
     fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
             let at = next.unwrap_or_else(|| self.first());
             // SAFETY: by the contract of `link`, nodes stay as long as the registry. Acquire, with the
-            // AcqRel of the thread that added the node, makes its content visible.
+            // AcqRel of the thread that added the node, makes the node's content visible.
             let node = unsafe { at.as_ref() }?;
             next = Some(node.next.load(Relaxed));
             Some(node)

@@ -1,5 +1,5 @@
 //! Internals that knee-vm shares with knee-sync: atomics that a model checker can replace, planted mutants,
-//! and padding. Not part of the interface, and may change at any time.
+//! and padding. This module is not part of the public interface, and may change at any time.
 
 #[cfg(any(loom, shuttle))]
 pub use crate::model::{Model, RawLock, check, thread};
@@ -7,6 +7,8 @@ pub use crate::model::{Model, RawLock, check, thread};
 pub use crate::model::{check_interrupted, check_latest, check_symmetric, interrupt};
 #[cfg(mutants)]
 pub use crate::mutant::Answer;
+#[cfg(all(mutants, not(feature = "std")))]
+pub use crate::mutant::choose_mutant;
 pub use crate::padded::Padded;
 pub use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Guarded, PublishCheck, fence, fetch_max, pause,

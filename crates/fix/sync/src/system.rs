@@ -1,4 +1,4 @@
-//! A process on an operating system.
+//! The platform of a process on an operating system.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// Rounds of a wait that spin; later ones yield the CPU.
+/// A wait spins for this many rounds, and yields the CPU in later rounds.
 const SPINS: u32 = 64;
 
-/// Rounds of a long wait before the thread sleeps. Half of them spin and half yield, which takes some
-/// tens of microseconds, about as long as the shortest sleep.
+/// The number of rounds of a long wait before the thread sleeps. Half of them spin and half yield. Together
+/// they take some tens of microseconds, about as long as the shortest sleep.
 const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
-/// The first sleep: as long as the slack that Linux adds to each sleep by default, `PR_SET_TIMERSLACK` of
-/// prctl(2).
+/// The first sleep: as long as the slack that Linux adds to each sleep by default (`PR_SET_TIMERSLACK` in
+/// prctl(2)).
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
-/// The longest sleep. A hundred calls of the condition per second, of some microseconds each, use less
-/// than 1 % of a CPU.
+/// The longest sleep. At this length a waiter checks its condition a hundred times per second. Each check
+/// takes some microseconds, so all checks together use less than 1 % of a CPU.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The operating system of this process.
 ///
 /// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each
-/// CPU that runs a thread of the process: some microseconds, or ten and more in a virtual machine. On
-/// other systems, and where a seccomp filter forbids the call, both sides execute a full fence. So do
-/// builds for Miri, ThreadSanitizer and loom, which do not model membarrier, and builds with `--cfg
-/// strict_fences`.
+/// CPU that runs a thread of the process. It takes some microseconds, or ten or more in a virtual machine.
+/// On other systems, and where a seccomp filter forbids the call, both sides execute a full fence. The same
+/// holds in builds for Miri, ThreadSanitizer and loom, which do not model membarrier, and in builds with
+/// `--cfg strict_fences`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct System {
     symmetric: bool,
 }
 
 impl System {
-    /// The system with the cheapest readers possible here. The first call decides.
+    /// The system whose readers are cheapest on this machine. The first call decides for the process.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         let can = || {
@@ -61,8 +61,9 @@ impl Default for System {
 
 // SAFETY: membarrier(2) guarantees that all running threads of the process pass through a state where all
 // their memory accesses are in program order, and a thread that is not running has passed through such a
-// state. A system is asymmetric only if the process is registered for membarrier. A combined barrier begins
-// after its caller has called, see `Combiner`. `sleep_while` returns as soon as the condition was false.
+// state. A system is asymmetric only if the process is registered for membarrier. `heavy` returns only
+// after a barrier that began after the call, see `Combiner`. `sleep_while` returns as soon as `condition`
+// has returned false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {
@@ -87,11 +88,11 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps in growing intervals, each a quarter longer than the one before: at most a quarter of the time
-    /// slept so far, plus 50 µs. So the thread notices the end of the wait at most one interval late, and at
-    /// most 10 ms late. No wake-up can be lost, and no state in memory is left to the child of a fork. A
-    /// thread with a real-time policy sleeps as well, where yielding would keep a reader of lower priority
-    /// from the CPU forever.
+    /// Sleeps in growing intervals of at most 10 ms. Each is a quarter longer than the one before. So an
+    /// interval is at most 50 µs plus a quarter of the total time that the thread has slept so far. The thread notices the end of
+    /// the wait at most one interval late. No wake-up can be lost, and the child of a fork inherits no state
+    /// of a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of lower
+    /// priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
@@ -117,12 +118,12 @@ unsafe impl Platform for System {
 }
 
 thread_local! {
-    /// The thread's number, after the first system call that asks for it.
+    /// The calling thread's number, or 0 before the first query.
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The kernel's number of the calling thread, which is never 0. On systems other than Linux, it is the number
-/// of the process.
+/// The kernel's ID of the calling thread, which is never 0. On systems other than Linux, it is the process
+/// ID.
 #[inline]
 pub(crate) fn thread() -> u32 {
     match THREAD.get() {
@@ -135,14 +136,14 @@ pub(crate) fn thread() -> u32 {
 fn query() -> u32 {
     register_in_child();
     #[cfg(target_os = "linux")]
-    // SAFETY: gettid(2) takes no arguments. Thread numbers are positive.
+    // SAFETY: gettid(2) takes no arguments. Thread IDs are positive.
     THREAD.set((unsafe { libc::gettid() }) as u32);
     #[cfg(not(target_os = "linux"))]
     THREAD.set(std::process::id());
     THREAD.get()
 }
 
-/// Registers [`forked`] for children of forks.
+/// Makes [`forked`] run in the children of forks.
 fn register_in_child() {
     #[cfg(all(unix, not(any(loom, miri))))]
     {
@@ -177,15 +178,15 @@ mod membarrier {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
-    /// Registers the process for membarrier. Returns false if it is not available. Children inherit the
-    /// registration, and exec(2) loses it.
+    /// Registers the process for membarrier. Returns false if membarrier is not available. Forked children
+    /// inherit the registration; exec(2) drops it.
     pub(super) fn register() -> bool {
         let known = call(QUERY);
         let wanted = c_long::from(PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED);
         known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// Returns after a barrier that began after the call.
+    /// Returns when a barrier that began after the call has ended.
     pub(super) fn barrier(system: &System) {
         COMBINER.barrier(system, execute);
     }
@@ -195,8 +196,8 @@ mod membarrier {
     }
 
     fn execute() {
-        // Only a seccomp filter that was set after the registration makes it fail. Going on without the
-        // barrier would free memory that is being read.
+        // The call fails only if a seccomp filter was installed after the registration. Without the
+        // barrier, the caller could free memory that a reader is using.
         if call(PRIVATE_EXPEDITED) != 0 {
             // A panic would leave other threads waiting for this barrier forever.
             eprintln!(

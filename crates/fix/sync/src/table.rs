@@ -9,13 +9,13 @@ use crate::mutant::order;
 use crate::padded::Padded;
 use crate::primitive::AtomicPtr;
 
-/// Entries of the first chunk; each later chunk has twice as many.
+/// The number of entries in the first chunk. Each later chunk has twice as many as the chunk before it.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// Chunks for 2^32 threads; loom needs time for each.
+/// The number of chunks, which suffices for 2^32 threads. loom needs time for each chunk.
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 29 };
 
-/// An array that grows without moving its entries, each in cache lines of its own.
+/// An array that grows without moving its entries. Each entry has cache lines of its own.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     chunks: [AtomicPtr<Padded<T>>; CHUNKS],
@@ -31,13 +31,13 @@ impl<T: Default> Table<T> {
         Table { chunks: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
     }
 
-    /// The entry of this number. The first use of a chunk allocates it.
+    /// The entry with this number. The first use of a chunk allocates the chunk.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &T {
-        // Shifted by the size of the first chunk, the highest bit of the number selects the chunk.
+        // The highest bit of the sum of the number and `FIRST` selects the chunk.
         let shifted = number + FIRST;
         let chunk = (shifted.ilog2() - FIRST.ilog2()) as usize;
-        // Acquire: the thread that allocated the chunk has written to it.
+        // Acquire: this thread must see the entries as the allocating thread initialised them.
         let first = match NonNull::new(self.chunks[chunk].load(order!(Acquire, "table_get"))) {
             Some(first) => first,
             None => self.make(chunk),
@@ -60,7 +60,7 @@ impl<T: Default> Table<T> {
         let first = match made {
             Ok(_) => new.cast(),
             Err(other) => {
-                // SAFETY: it is the box above, which the failed exchange has not published.
+                // SAFETY: `new` is the box above, which the failed exchange has not published.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -88,8 +88,8 @@ impl<T> Drop for Table<T> {
             let first = first.load(Relaxed);
             if !first.is_null() {
                 let all = ptr::slice_from_raw_parts_mut(first, entries(chunk));
-                // SAFETY: `make` allocated it as a box of this length, and `&mut self` excludes other
-                // users.
+                // SAFETY: `make` allocated the chunk as a box of this length, and `&mut self` excludes
+                // other users.
                 drop(unsafe { Box::from_raw(all) });
             }
         }
@@ -122,7 +122,7 @@ mod tests {
             }
         });
         let all: Vec<usize> = table.iter().map(|entry| entry.load(Relaxed)).collect();
-        // All chunks are complete.
+        // The last chunk is larger than needed.
         assert_eq!(all.len(), 8 + 16 + 32 + 64 + 128 + 256);
         let used: Vec<usize> = (0..NUMBERS).map(|number| 4 * (number + 1)).collect();
         assert_eq!(all[..NUMBERS], used);

@@ -1,5 +1,5 @@
-//! Forks in the middle of calls of the process's domain. They are apart from `process.rs`, whose threads
-//! would make some of these calls.
+//! Forks in the middle of deferred calls of the process's domain. These tests are not in `process.rs`,
+//! because the threads of the tests there would make some of these calls.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use knee_sync::System;
 use knee_sync::epoch::{self, Section};
 
-/// The tests fork and count the records of one domain.
+/// Lets one test run at a time, because the tests fork and count the records of one domain.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// fork(2). The child ends after ten seconds if nothing else ends it.
@@ -40,12 +40,12 @@ fn succeeds(child: libc::pid_t) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7
 }
 
-/// Sections in all records that are free.
+/// A section in each free record.
 fn sections() -> Vec<Section<'static, System>> {
     std::iter::from_fn(|| epoch::shared().try_section()).collect()
 }
 
-/// Records that are in a section.
+/// The number of records that are in a section.
 fn busy_records() -> usize {
     epoch::shared().stalls(Duration::ZERO).count()
 }
@@ -56,7 +56,8 @@ fn a_record_whose_call_forks_has_one_owner_in_the_child() {
     static SECTIONS: Mutex<Vec<Section<'static, System>>> = Mutex::new(Vec::new());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let section = epoch::section();
-    // The thread exits before its call is ready, so another thread makes the call in the thread's record.
+    // The thread exits before its call is ready, so another thread makes the call, in the record of the
+    // exited thread.
     let defers = || {
         epoch::pin().defer(|| {
             CHILD.store(fork(), Relaxed);
@@ -79,7 +80,7 @@ fn a_record_whose_call_forks_has_one_owner_in_the_child() {
 }
 
 #[test]
-fn a_handle_that_its_user_registered_keeps_its_record_in_the_child() {
+fn a_handle_registered_by_the_user_keeps_its_record_in_the_child() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let handle = epoch::shared().register();
     let guard = handle.pin();

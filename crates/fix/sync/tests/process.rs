@@ -70,7 +70,7 @@ fn short_lived_threads_leak_nothing_through_boxes_counts_or_locks() {
                         in_box.store(Some(Box::new(object())));
                         assert!(in_box.load().is_some() && *sum.read() < 200 * EACH);
                         *sum.write() += 1;
-                        assert!(!users.put(), "it is live");
+                        assert!(!users.put(), "the count is live");
                     }
                 });
             }
@@ -99,9 +99,9 @@ fn threads_whose_deferred_calls_enter_sections_leave_nothing_behind() {
     threads(20);
     let before = records();
     threads(200);
-    // Some dozen threads of other tests run at the same time, and may be in sections.
+    // A few dozen threads of other tests run at the same time, and may be in sections.
     assert!(records() < before + 100, "each thread left a record");
-    assert!(stalled() < 100, "sections that never end");
+    assert!(stalled() < 100, "some sections never end");
 }
 
 /// The number of free records of the process's domain.
@@ -145,7 +145,7 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_protects() {
 /// `is_true` needs no lock of another thread except the allocator's, which the C library makes usable after
 /// a fork.
 unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the contract is the same.
+    // SAFETY: the caller guarantees that the child can call `is_true`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: alarm(2) takes a number.
@@ -167,7 +167,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
     let source = AtomicPtr::new(Live::deferred(&count));
     let retire = || {
         let old = source.swap(std::ptr::null_mut(), std::sync::atomic::Ordering::AcqRel);
-        // SAFETY: it came from a box, and the exchange has unlinked it.
+        // SAFETY: the object came from a box, and the exchange has unlinked it.
         unsafe { hazard::retire(old) };
         hazard::reclaim();
         count.load(Relaxed) == 0
@@ -193,9 +193,9 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
 }
 
 #[test]
-fn a_child_of_a_fork_can_write_to_a_lock_that_missing_threads_read() {
+fn a_child_of_a_fork_can_lock_for_writing_if_the_readers_are_missing() {
     let lock = RmLock::new(0);
-    // The first reader takes the underlying lock, and opens the lock for later ones.
+    // The first reader takes the underlying lock, and opens the lock for later readers.
     (0..100).for_each(|_| drop(lock.read()));
     let (reads, may_end) = (Barrier::new(2), Barrier::new(2));
     let can_write = || lock.try_write().is_some();
@@ -230,7 +230,7 @@ fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
         is_here.recv().expect("the thread sends");
         drop(epoch::pin());
         let in_child = || {
-            // The parent's other thread is in a section. It does not exist in the child.
+            // The parent's other thread is in a section. That thread does not exist in the child.
             epoch::synchronize();
             value.store(2);
             epoch::reclaim();
@@ -259,9 +259,10 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
             epoch::reclaim();
         });
         is_here.recv().expect("the call is made");
-        // The barrier of this thread waits for the call.
+        // This thread's barrier waits for the call above.
         let waits = scope.spawn(epoch::barrier);
-        // Usually long enough for the other thread to enter its barrier. If it is not, the test checks less.
+        // Usually long enough for the other thread to enter its barrier. If it is too short, the test still
+        // passes, but checks less.
         thread::sleep(std::time::Duration::from_millis(20));
         let in_child = || {
             static CALLED: AtomicUsize = AtomicUsize::new(0);
@@ -278,11 +279,12 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
     });
 }
 
-/// Whether a barrier that another thread of the child runs waits for the barrier that has made the fork.
+/// Called inside a barrier. Forks, and in the child another thread calls `barrier`. Returns whether that call
+/// waits for the barrier that has made the fork.
 fn waits_in_a_child(barrier: fn()) -> bool {
     let in_child = || {
         let other = thread::spawn(barrier);
-        // A barrier that does not wait returns long before.
+        // A barrier that does not wait returns long before this sleep ends.
         thread::sleep(std::time::Duration::from_millis(200));
         !other.is_finished()
     };
@@ -318,7 +320,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
     extern "C" fn handle(_: libc::c_int) {
         let guard = epoch::pin();
-        // SAFETY: an object that was found in a section stays until the section ends.
+        // SAFETY: an object that was found in a section is not freed until the section ends.
         let found = unsafe { *SHARED.load(std::sync::atomic::Ordering::Acquire) };
         assert_eq!(found % 3, 0);
         drop(guard);
@@ -335,7 +337,7 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
     thread::scope(|scope| {
         let sender = scope.spawn(move || {
             for _ in 0..2000 {
-                // SAFETY: the receiving thread exists, as it waits for this one.
+                // SAFETY: the receiving thread exists, because it waits for this thread.
                 unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
                 thread::yield_now();
             }
@@ -348,17 +350,17 @@ fn a_signal_handler_may_enter_sections_wherever_it_interrupts() {
             let old = SHARED
                 .swap(Box::into_raw(Box::new(3 * round)), std::sync::atomic::Ordering::AcqRel);
             drop(guard);
-            // SAFETY: the exchange has unlinked it.
+            // SAFETY: the exchange has unlinked the object.
             unsafe { inner.retire(old) };
         }
     });
     assert!(HANDLED.load(Relaxed) > 0);
-    // SAFETY: SIG_DFL is the handler that the process began with.
+    // SAFETY: SIG_DFL is the handler with which the process started.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_DFL) };
 }
 
 #[test]
-fn a_domain_does_not_wait_for_guards_of_another() {
+fn a_domain_does_not_wait_for_guards_of_another_domain() {
     let domain = Domain::new(System::detect());
     let _guard = epoch::pin();
     domain.synchronize();

@@ -1,4 +1,5 @@
-//! Guarantees after any sequence of operations of several threads, checked against simple reference models.
+//! Guarantees that hold after any sequence of operations by several threads, checked against simple
+//! reference models.
 
 #![cfg(not(miri))]
 
@@ -57,7 +58,7 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any thread gets and puts references. At some point the count is killed, and it may be reinitialised.
+    /// Any thread gets and puts references. At some point the count is killed. Later it may be reinitialised.
     #[test]
     fn a_count_becomes_zero_with_its_last_reference(
         operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
@@ -105,11 +106,11 @@ proptest! {
     ) {
         let domain = Domain::new(if symmetric { System::symmetric() } else { System::detect() });
         let handles = [(); THREADS].map(|()| domain.register());
-        // The guards of each handle and the time at which the first of them began, and sections with their
+        // For each handle, its guards and the time at which the first of them began. Sections, with their
         // start times.
         let mut guards = [(); THREADS].map(|()| Vec::new());
         let (mut began, mut sections) = ([0; THREADS], Vec::new());
-        // Deferred objects: when and by which handle, and whether they were freed.
+        // Deferred objects: when each was deferred, by which handle, and whether it was freed.
         let mut deferred: Vec<(usize, usize, Arc<AtomicBool>)> = Vec::new();
         for (now, (operation, thread)) in operations.into_iter().enumerate() {
             let handle = &handles[thread];
@@ -169,20 +170,21 @@ proptest! {
         let handles = [(); THREADS].map(|()| domain.register());
         let mut places = [object(), object()];
         let mut guards = Vec::new();
-        // Retired objects, with their handles.
+        // For each retired object, the handle that retired it, and whether it was freed.
         let mut retired: Vec<(usize, Arc<AtomicBool>)> = Vec::new();
         for (operation, thread, place) in operations {
             let handle = &handles[thread];
             match operation {
                 0 => {
-                    // SAFETY: an object in a place stays until it is replaced and retired to the domain.
+                    // SAFETY: an object stays in its place until it is replaced, and is then retired to the
+                    // domain.
                     let guard = unsafe { handle.protect(&places[place].0) };
                     guards.push((guard.expect("there is always one"), Arc::clone(&places[place].1)));
                 }
                 1 if !guards.is_empty() => drop(guards.swap_remove(thread % guards.len())),
                 2 => {
                     let (old, freed) = std::mem::replace(&mut places[place], object());
-                    // SAFETY: it came from a box, and the exchange has unlinked it.
+                    // SAFETY: the object came from a box, and the replacement has unlinked it.
                     unsafe { handle.retire(old.into_inner()) };
                     retired.push((thread, freed));
                 }
@@ -197,10 +199,11 @@ proptest! {
             }
         }
         for (place, _) in places {
-            // SAFETY: it came from a box, and the exchange has unlinked it.
+            // SAFETY: the object came from a box. The loop consumes the object's place, so no thread can find
+            // the object any more.
             unsafe { handles[0].retire(place.into_inner()) };
         }
-        // The domain frees the objects that are still protected.
+        // When the domain is dropped, it frees the objects that were protected until now.
         drop(handles);
         drop(guards);
         drop(domain);
@@ -278,7 +281,7 @@ proptest! {
         })?;
     }
 
-    /// Threads try to read and to write, and keep the guards that they get.
+    /// Threads try to lock for reading and for writing, and keep the guards that they get.
     #[test]
     fn a_writer_excludes_all_others_and_a_reader_only_writers(
         operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
@@ -326,15 +329,15 @@ proptest! {
     }
 
     #[test]
-    fn a_wait_returns_when_every_section_that_has_marked_has_ended(
+    fn a_wait_returns_only_after_all_marking_sections_have_ended(
         operations in prop::collection::vec((0..4_u8, 0..THREADS, 0..2_usize), 1..40)
     ) {
         wait_is_over(&operations)?;
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs in a thread of its own, which checks that the sections
-/// that had marked the page before the wait have ended.
+/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
+/// checks the sections that had marked the page before the wait: all of them must have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
@@ -377,7 +380,7 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                             SeqCst,
                         );
                     });
-                    // A wait that is too short returns now.
+                    // A faulty wait, which does not wait, returns during these calls.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

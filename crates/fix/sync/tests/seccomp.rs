@@ -1,5 +1,5 @@
-//! A process that is not allowed to call membarrier(2). The test has a file of its own, as a process checks
-//! this only once, at its first use of knee-sync.
+//! A process that is not allowed to call membarrier(2). The test has a file of its own, and so a process of
+//! its own, because knee-sync checks for membarrier(2) only once in a process, at its first use.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -10,18 +10,18 @@ use std::thread;
 use knee_sync::{Platform, Rcu, System, epoch};
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 
-/// Forbids the call to this thread and to the threads that it starts, as containers do.
+/// Forbids membarrier(2) to this thread and to the threads that it starts, as containers do.
 fn forbid_membarrier() -> io::Result<()> {
     let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
     let mut filter = [
-        // Loads the number of the system call, the first word.
+        // Loads the first word of the filter's data, the number of the system call.
         instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0),
         instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::SYS_membarrier as u32),
         instruction(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         instruction(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: it takes numbers.
+    // SAFETY: this operation of prctl(2) takes only numbers.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -35,7 +35,7 @@ fn forbid_membarrier() -> io::Result<()> {
 #[test]
 fn both_sides_execute_a_fence_where_membarrier_is_forbidden() {
     if let Err(error) = forbid_membarrier() {
-        eprintln!("skipped: no seccomp filter here: {error}");
+        eprintln!("skipped: cannot install a seccomp filter: {error}");
         return;
     }
     // SAFETY: membarrier(2) takes numbers. This is MEMBARRIER_CMD_QUERY.

@@ -20,14 +20,14 @@ fn main() -> Result<(), Error> {
 }
 
 pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
-    // A kernel has frames and CPUs; here both are in this process. The thread that owns `cpu` acts as CPU 0.
+    // The frames and CPUs of this machine are in this process. The thread that owns `cpu` acts as CPU 0.
     let machine = Hosted::new(4096, 2);
     let cpu = machine.cpu(0);
 
     chapter(out, "An empty address space")?;
     let quota = Arc::new(Quota::new(&machine, 100_000)?);
     let space = Space::with_quota(&cpu, Arc::clone(&quota))?;
-    writeln!(out, "It has {:#x} pages, of which none is mapped.", space.pages().count())?;
+    writeln!(out, "It has {:#x} pages, none of which is mapped.", space.pages().count())?;
     report(out, &space, &quota)?;
 
     chapter(out, "Map: no page is present yet")?;
@@ -45,37 +45,37 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     cpu.store(&space, (heap.start + 1000).address(), 43)?;
     writeln!(
         out,
-        "Two words are written, so two pages have frames, and the tables above them are there."
+        "Two words were written, so two pages have frames, and the tables above them exist."
     )?;
     report(out, &space, &quota)?;
     writeln!(
         out,
-        "The page between was never written: it reads {}.",
+        "A page between them was never written: it reads as {}.",
         cpu.load(&space, (heap.start + 1).address())?
     )?;
     writeln!(
         out,
-        "Below the heap: {}.",
+        "A load below the heap fails: {}.",
         cpu.load(&space, (heap.start - 1).address()).unwrap_err()
     )?;
 
-    chapter(out, "Protect: a part of what is mapped")?;
+    chapter(out, "Protect: change a part of a mapping")?;
     let part = Pages::new(heap.start + 1000, 1);
     space.protect(&cpu, part, Protection::READ)?;
     let now = space.query(&cpu, part.start).expect("the page is mapped");
     writeln!(out, "Page {:#x}, at {:#x}, is {now:?} now.", part.start, part.start.address())?;
-    writeln!(out, "Reading it gives {}.", cpu.load(&space, part.start.address())?)?;
+    writeln!(out, "It reads as {}.", cpu.load(&space, part.start.address())?)?;
     let refused = cpu.store(&space, part.start.address(), 44);
-    writeln!(out, "Writing to it: {}.", refused.expect_err("the page is read-only"))?;
+    writeln!(out, "A store to it fails: {}.", refused.expect_err("the page is read-only"))?;
 
-    chapter(out, "Anywhere, and where it fails")?;
+    chapter(out, "Map anywhere, and two errors")?;
     let stack = space.map_anywhere(&cpu, 16, Protection::READ_WRITE)?;
-    writeln!(out, "16 pages where there is room: {stack:?}.")?;
+    writeln!(out, "16 pages are mapped at free addresses: {stack:?}.")?;
     let again = space.map(&cpu, stack, Protection::READ);
-    writeln!(out, "Mapping there again: {}.", again.expect_err("the range is mapped"))?;
+    writeln!(out, "Mapping them again fails: {}.", again.expect_err("the range is mapped"))?;
     let too_much = space.map_anywhere(&cpu, 100_000, Protection::READ);
     assert_eq!(too_much, Err(MapError::QuotaExceeded));
-    writeln!(out, "Another 100,000: {}.", MapError::QuotaExceeded)?;
+    writeln!(out, "Mapping another 100,000 pages fails: {}.", MapError::QuotaExceeded)?;
     space.unmap(&cpu, stack)?;
 
     chapter(out, "Discard: the pages stay mapped, their frames are freed")?;
@@ -136,7 +136,7 @@ fn share<'m>(
     cpu.store(&other, there.start.address(), 8)?;
     writeln!(
         out,
-        "The other space maps it privately: it writes 8, and the first still reads {}.",
+        "The other space maps the page privately: it writes 8, and the first still reads {}.",
         cpu.load(space, here.start.address())?
     )?;
     let freed = file.discard(cpu, 0..16);
@@ -163,7 +163,7 @@ fn shoot_down<'m>(
             let other = machine.cpu(1);
             let mut reads = 0_u64;
             loop {
-                // All loads except the first use the TLB. Between two loads, CPU 1 answers interrupts.
+                // All loads except the first use the TLB. Between two loads, CPU 1 handles shootdowns.
                 match other.load(space, pages.start.address()) {
                     Ok(_) => reads += 1,
                     Err(fault) => return (reads, fault),
@@ -175,14 +175,15 @@ fn shoot_down<'m>(
             cpu.handle_ipis();
             thread::yield_now();
         }
-        // Clears the page-table entry, makes CPU 1 flush it, waits for the answer and frees the frame.
+        // Clears the page-table entry, makes CPU 1 flush it, waits for the acknowledgement and frees the
+        // frame.
         space.unmap(cpu, pages).map(|()| user.join().expect("the thread does not panic"))
     })?;
     assert!(reads > 0 && fault == Fault::Unmapped);
     writeln!(out, "CPU 1 read a page in a loop, through its TLB, while CPU 0 unmapped it.")?;
     writeln!(
         out,
-        "When unmap returned, no CPU could access the page; the next read was a fault: {fault}."
+        "When unmap returned, no CPU could access the page; the next read faulted: {fault}."
     )?;
     Ok(())
 }
@@ -192,5 +193,10 @@ fn chapter(out: &mut impl Write, title: &str) -> std::io::Result<()> {
 }
 
 fn report(out: &mut impl Write, space: &Space<'_, Hosted>, quota: &Quota) -> std::io::Result<()> {
-    writeln!(out, "{} pages are mapped, {} of them have a frame.", quota.used(), space.resident())
+    writeln!(
+        out,
+        "{} pages are mapped, and {} of them have frames.",
+        quota.used(),
+        space.resident()
+    )
 }

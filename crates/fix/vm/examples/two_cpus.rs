@@ -1,4 +1,4 @@
-//! A machine with two CPUs and its whole shootdown, as a kernel would write it.
+//! A machine with two CPUs and a complete TLB shootdown, as a kernel would implement it.
 //!
 //! ```sh
 //! cargo run -p knee-vm --example two_cpus
@@ -23,12 +23,13 @@ use knee_vm::{
 
 const CPUS: usize = 2;
 
-/// The number of a space, and its pages that a CPU must flush.
+/// The number of a space, and the pages of the space that a CPU must flush.
 type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {
     frames: Hosted,
-    /// By receiver and sender. One for each pair is enough: the sender waits until it is `None` again.
+    /// Requests by receiver and sender. One request for each pair is enough: the sender waits until it is
+    /// `None` again.
     requests: [[Mutex<Option<Request>>; CPUS]; CPUS],
     tlbs: [Mutex<BTreeSet<(u64, Page)>>; CPUS],
 }
@@ -46,13 +47,13 @@ impl TwoCpus {
             if let Some((space, pages)) = *request {
                 // SAFETY: this is CPU `cpu`.
                 unsafe { self.flush_local(cpu, space, pages) };
-                // The acknowledgement, after the flush.
+                // Acknowledge the request after the flush.
                 *request = None;
             }
         }
     }
 
-    /// A program's access to a page: by the TLB, or by a page fault.
+    /// Simulates a program's access to a page. The access hits the TLB or raises a page fault.
     pub(crate) fn access<'m>(
         &'m self,
         cpu: &Cpu<'m, TwoCpus>,
@@ -67,15 +68,15 @@ impl TwoCpus {
         Ok(())
     }
 
-    /// The CPU stops using a space, so that the space may be dropped.
+    /// Makes the CPU stop using a space, so that the space may be dropped.
     pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, TwoCpus>, space: &Space<'m, TwoCpus>) {
-        // A kernel loads another root table first.
-        // SAFETY: this is the CPU of `cpu`, and after the flush it has cached nothing of the space.
+        // A kernel loads another root table first. SAFETY: this thread is the CPU, and after the flush its
+        // TLB has no entries of the space.
         unsafe {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
-        // Another CPU may have posted a request before that. From here on, none does.
+        // Another CPU may have posted a request before `deactivate`. From here on, no CPU does.
         self.handle_ipi(cpu.number());
     }
 
@@ -89,18 +90,18 @@ impl TwoCpus {
     }
 }
 
-// SAFETY: frames are the hosted machine's. When `shoot_down` returns, each CPU of the set has flushed: it
-// has replaced the request by `None`, under its lock.
+// SAFETY: frames come from the hosted machine. When `shoot_down` returns, each CPU of the set has flushed,
+// and then replaced the request by `None` under the request's lock.
 unsafe impl Machine for TwoCpus {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
 
     unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
-        // A CPU that joins the set after it was read below finds the tables as they are now.
+        // A CPU that joins the set after the read below sees the tables as they are now.
         fence(SeqCst);
         for other in on.iter().filter(|&other| other != caller) {
             let mut request = self.requests[other][caller].lock().unwrap();
-            // Checked again under the lock: a CPU that has left meanwhile handles no more requests.
+            // Checked again under the lock: a CPU that has left the set meanwhile handles no more requests.
             if on.contains(other) {
                 *request = Some((space, pages));
                 // A kernel sends an IPI here.
@@ -153,6 +154,10 @@ unsafe impl Machine for TwoCpus {
         self.frames.address(frame)
     }
 
+    fn begin_root(&self, table: Frame) {
+        self.frames.begin_root(table);
+    }
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.frames.frame_meta(frame)
     }
@@ -165,7 +170,7 @@ fn main() -> Result<(), MapError> {
 
 /// CPU 1 reads a page again and again while CPU 0 unmaps it.
 pub(crate) fn unmap_while_the_other_reads(machine: &TwoCpus) -> Result<(), MapError> {
-    // SAFETY: this thread is the only CPU 0.
+    // SAFETY: only this thread acts as CPU 0.
     let cpu = unsafe { Cpu::new(machine, 0) };
     let space = Space::new(&cpu)?;
     let page = Page(16);
@@ -173,7 +178,7 @@ pub(crate) fn unmap_while_the_other_reads(machine: &TwoCpus) -> Result<(), MapEr
     let has_read = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: this thread is the only CPU 1.
+            // SAFETY: only this thread acts as CPU 1.
             let cpu = unsafe { Cpu::new(machine, 1) };
             space.activate(&cpu);
             while machine.access(&cpu, &space, page).is_ok() {

@@ -1,4 +1,4 @@
-//! Boxes whose allocation fails instead of aborting when memory is exhausted.
+//! Boxes whose allocation returns an error when memory is exhausted, instead of aborting.
 
 use alloc::alloc::{Layout, alloc};
 use alloc::boxed::Box;
@@ -11,14 +11,14 @@ use crate::error::OutOfMemory;
 pub(crate) fn try_box<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     let mut new = try_box_uninit::<T>()?;
     new.write(value);
-    // SAFETY: it was initialized above.
+    // SAFETY: `new` was initialized above.
     Ok(unsafe { new.assume_init() })
 }
 
-/// Allocates a box without content.
+/// Allocates a box with uninitialized content.
 pub(crate) fn try_box_uninit<T>() -> Result<Box<MaybeUninit<T>>, OutOfMemory> {
-    // SAFETY: no type that is boxed here has size zero.
+    // SAFETY: no caller boxes a zero-sized type.
     let new = unsafe { alloc(Layout::new::<T>()) }.cast::<MaybeUninit<T>>();
-    // SAFETY: it was allocated with the layout of a box of `T`, and may be uninitialized.
+    // SAFETY: `new` was allocated with the layout of `T`, and its content may be uninitialized.
     NonNull::new(new).map(|new| unsafe { Box::from_raw(new.as_ptr()) }).ok_or(OutOfMemory)
 }

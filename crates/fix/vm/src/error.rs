@@ -9,7 +9,7 @@ pub struct OutOfMemory;
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no memory for it")
+        f.write_str("out of memory")
     }
 }
 
@@ -21,7 +21,8 @@ impl From<TryReserveError> for OutOfMemory {
     }
 }
 
-/// Why an operation on a space failed. Unless the operation says otherwise, it has changed nothing.
+/// Why an operation on a space failed. Unless its documentation says otherwise, the operation has changed
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapError {
@@ -31,14 +32,15 @@ pub enum MapError {
     Empty,
     /// The range extends beyond the space.
     OutOfRange,
-    /// The range must be fully mapped and has a hole. [Guards](crate::Protection::GUARD) count as unmapped.
+    /// The operation requires a fully mapped range, but this range has a hole.
+    /// [Guards](crate::Protection::GUARD) count as unmapped.
     Unmapped,
     /// The operation does not support [guards](crate::Protection::GUARD): only [`map`](crate::Space::map)
-    /// creates them, and they cannot map an object.
+    /// creates them, and they cannot be pages of an object.
     Guard,
-    /// The page numbers exceed the range of an object (`EOVERFLOW`).
+    /// The mapping would extend beyond the largest page number of an object (`EOVERFLOW`).
     BeyondObject,
-    /// The old and the new range of a move overlap.
+    /// The old and the new range of a moved mapping overlap.
     Overlap,
     /// A page of the range is already mapped.
     Occupied,
@@ -62,8 +64,8 @@ impl fmt::Display for MapError {
             MapError::OutOfRange => "the range extends beyond the address space",
             MapError::Unmapped => "a page of the range is not mapped",
             MapError::Guard => "the operation does not support guard pages",
-            MapError::BeyondObject => "the page numbers exceed the largest object",
-            MapError::Overlap => "the old range and the new one overlap",
+            MapError::BeyondObject => "the mapping extends beyond the largest object",
+            MapError::Overlap => "the old and the new range overlap",
             MapError::Occupied => "a page of the range is already mapped",
             MapError::NoAddressSpace => "no free range is large enough",
             MapError::QuotaExceeded => "the quota would be exceeded",
@@ -102,7 +104,7 @@ pub enum Fault {
     OutOfMemory,
     /// The page is beyond the end of the mapped object (SIGBUS, `BUS_ADRERR`).
     BeyondEnd,
-    /// The page is being brought in or evicted. The CPU may do other work and must then retry the access.
+    /// The page is being brought in or evicted. The CPU may do other work before it retries the access.
     Retry,
     /// The object's pager failed (SIGBUS).
     PagerFailed,

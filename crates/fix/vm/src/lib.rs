@@ -1,8 +1,8 @@
 //! An embeddable virtual-memory subsystem, in which operations on disjoint ranges share nothing.
 //!
 //! A kernel, hypervisor or emulator that uses it as its `mm/` describes its frames, CPUs and page tables
-//! ([`Machine`], [`Format`]). This crate maps, unmaps, protects and handles faults, on any CPU at any
-//! time, and ensures that no CPU accesses a page through a stale translation.
+//! ([`Machine`], [`Format`]). This crate maps, unmaps and protects pages and handles page faults, on any
+//! CPU at any time, and ensures that no CPU accesses a page through a stale translation.
 //!
 //! ```
 //! use knee_vm::hosted::Hosted;
@@ -29,54 +29,56 @@
 //! ```
 //!
 //! # How it works
-//! A space has a single structure: a tree of nodes, each of which is or may become a page table, as in
-//! CortenMM. The lowest node that covers a mapping stores it. In a *leaf*, whose entries are pages, each page
-//! has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short list. So a mapping
-//! of 128 MiB is one extent at any alignment, and a small mapping is stored in the leaf of its pages. Page
-//! faults add tables.
+//! A space has a single structure: a tree of nodes, each of which has a page table or may get one, as in
+//! CortenMM. The lowest node that covers all of a mapping stores the mapping. In a *leaf*, whose entries
+//! are pages, each page has a state. In a *branch*, whose entries are tables, a mapping is an extent in a
+//! short list. So a mapping of 128 MiB is one extent at any alignment, and a small mapping is stored in
+//! the leaf of its pages. Page faults add tables.
 //!
-//! An operation descends without locks, under an epoch, to the lowest node whose subtree stores everything
-//! about its pages. It locks this node and all nodes below it that cover any of the pages: parents before
-//! their children, and in page order. Extents are in a latch of two copies: readers use one while a writer
-//! changes the other. A writer of a branch's extents must hold the locks of all nodes below the branch that
-//! cover the changed pages. So a fault needs only the lock of one leaf: that lock also freezes what the
-//! branches above store about the leaf's pages. To change a part of an extent, an operation first pushes the
-//! extent down to the child.
+//! An operation descends without locks, protected by an epoch, to the lowest node whose subtree stores all
+//! state of the operation's pages. It locks this node and all nodes below it that cover any of the pages:
+//! parents before their children, and in page order. A branch keeps its extents in a latch with two copies:
+//! readers use one copy while a writer changes the other. A writer of a branch's extents must hold the locks
+//! of all nodes below the branch that cover the changed pages. So a fault needs only the lock of one leaf:
+//! that lock also freezes what the branches above store about the leaf's pages. If an operation changes only
+//! a part of an extent, and one child covers all of the operation's pages, the operation first splits the
+//! extent: the part within that child's span moves down to the child.
 //!
 //! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
 //! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
 //! leaves the space unchanged. The documentation of operations with several steps names the exceptions.
 //!
-//! Cleared entries are flushed on all CPUs that may have cached them: after the locks are released, and
-//! before the frames are reused and the operation returns. Operations that would change the same leaf wait
-//! for this shootdown.
+//! When an operation clears page-table entries, it flushes all TLBs that may hold them. It does so after
+//! it has released its locks, and before it frees the frames and returns. Other operations that would
+//! change the same leaf wait for this shootdown.
 //!
-//! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages sends
-//! no IPI, and their frames and addresses become reusable after all CPUs have ticked.
+//! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages
+//! sends no IPI, and the frames and addresses become reusable once all CPUs have ticked.
 //!
-//! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and mapped pages are charged to
-//! a [quota](Quota) from the CPU's own share.
+//! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and charges the pages to the
+//! CPU's own share of a [quota](Quota).
 //!
 //! # Objects and copies
 //! An [`Object`] is memory that several spaces can map: a file with its [`Pager`], or shared memory. Each
 //! mapping has one *backing*, which the object keeps in an index by page (reverse mapping). There is no
-//! record per page: the address of a page is computed from the backing, and checked against the tables. To
-//! unmap a page from all spaces, [`Object::evict`] visits all places where it may be mapped. A concurrent
-//! fault looks up the object's page under the lock of its own leaf, so it is ordered before or after that
-//! visit.
+//! record per page: an address of a page is computed from the backing, and checked against the tables. To
+//! unmap a page from all spaces, [`Object::evict`] visits all places where the page may be mapped. A
+//! concurrent fault looks up the object's page while it holds the lock of the leaf, so the fault comes
+//! either before or after the visit of that leaf.
 //!
-//! A forked copy shares its pages copy-on-write. Each page records its origin, the space that first touched
-//! it, and each origin records the spaces that may share its pages: [`Space::sharers`]. Chains of copies are
-//! bounded: a space with pages from five origins becomes the origin of all its pages before it is forked again.
+//! A forked copy shares its pages copy-on-write. Each page records its origin, the space that first
+//! touched it, and each origin records the spaces that may share its pages. [`Space::sharers`] searches
+//! these spaces. Chains of copies are bounded: a space with pages from five origins becomes the origin of
+//! all its pages before it is forked again.
 //!
 //! # Not implemented
 //! Large pages, and swap for anonymous pages.
 //!
 //! # Sources
-//! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013): the
-//! radix tree, and disjoint operations that share nothing. DragonFly BSD (2019,
-//! `vm_map_backing`): reverse mapping by backings, and bounded chains of copies. Linux' `mm/` and FreeBSD's
-//! `sys/vm`, `pmap`: the tasks of a virtual-memory subsystem.
+//! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013):
+//! the radix tree, and disjoint operations that share nothing. DragonFly BSD (2019, `vm_map_backing`):
+//! reverse mapping by backings, and bounded chains of copies. Linux's `mm/` and FreeBSD's `sys/vm`,
+//! `pmap`: the tasks of a virtual-memory subsystem.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -88,9 +90,10 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Loom models only the mailboxes: the frames of the machine would need loom's atomics.
+/// Under loom, only the mailboxes of the hosted machine are compiled: its frames would need loom's
+/// atomics.
 #[cfg(all(test, loom))]
-#[allow(dead_code, reason = "the machine uses the rest")]
+#[allow(dead_code, reason = "only the whole machine uses the rest")]
 mod hosted {
     mod mailbox;
     mod modelled;

@@ -26,7 +26,7 @@ use crate::space::Space;
 /// The number of CPUs. The main thread runs CPUs 0 and 1.
 const CPUS: usize = 3;
 
-/// The number of frames, which suffices for all models.
+/// The number of frames, which is enough for all models.
 const FRAMES: u64 = 16;
 
 /// x86-64 with this many levels.
@@ -65,11 +65,13 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
     metas: Box<[FrameMeta]>,
-    /// The generation of each frame. Plain atomics are enough: a frame that is reused too early is detected in
-    /// any order of the accesses to them.
+    /// The generation of each frame, which changes when the frame is freed. Plain atomics are enough:
+    /// whatever the order in which CPUs access the generations, the check detects a frame that is reused too
+    /// early.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
-    /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle.
+    /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle of
+    /// the access.
     tlbs: [Mutex<Tlb>; CPUS],
 }
 
@@ -78,9 +80,10 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     type Platform = Model;
     type Format = Levels<LEVELS>;
 
-    /// `free` zeroes the words of a frame. This crate would write zero bytes over loom's atomics.
+    /// `free` zeroes the words of a frame. If `ZEROED` were false, the crate would write zero bytes over
+    /// loom's atomics.
     const ZEROED: bool = true;
-    /// As on the hosted machine.
+    /// The MMU is software, as on the hosted machine.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Model> {
@@ -113,6 +116,8 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
         NonNull::from(&self.memory[frame.0 as usize]).cast()
     }
 
+    fn begin_root(&self, _table: Frame) {}
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         &self.metas[frame.0 as usize]
     }
@@ -120,7 +125,7 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {
         fence(SeqCst);
         for cpu in on.iter() {
-            // SAFETY: the TLB's lock excludes the CPU that owns it.
+            // SAFETY: the TLB's lock excludes the CPU that owns the TLB.
             unsafe { self.flush_local(cpu, space, pages) };
         }
     }
@@ -147,7 +152,7 @@ impl<const LEVELS: u8> Tiny<LEVELS> {
     }
 }
 
-/// A CPU of the machine, in a space.
+/// A CPU of the machine, with loads and stores through its TLB.
 pub(crate) struct Processor<const LEVELS: u8> {
     cpu: Cpu<'static, Tiny<LEVELS>>,
     machine: &'static Tiny<LEVELS>,
@@ -176,7 +181,8 @@ impl<const LEVELS: u8> Processor<LEVELS> {
     pub(crate) fn leave(&self, space: &Of<LEVELS>) {
         let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
         tlb.retain(|&(of, _), _| of != space.number());
-        // SAFETY: the CPU has cached nothing of the space, and activates it again before its next access.
+        // SAFETY: the TLB has no entries of the space any more, and the CPU activates the space again
+        // before its next access.
         unsafe { space.deactivate(&self.cpu) };
     }
 
@@ -243,15 +249,16 @@ unsafe impl<const LEVELS: u8> Sync for World<LEVELS> {}
 
 impl<const LEVELS: u8> World<LEVELS> {
     fn processor(&self, number: usize) -> Processor<LEVELS> {
-        // SAFETY: processors are dropped before the world.
+        // SAFETY: `run` drops all processors before it frees the machine.
         let machine = unsafe { self.machine.as_ref() };
-        // SAFETY: each number is used once.
+        // SAFETY: each number is used for one processor.
         Processor { cpu: unsafe { Cpu::new(machine, number) }, machine }
     }
 }
 
-/// Explores all orders of two CPUs in a space, with at most this many preemptions. `before` runs first, and
-/// `after` when both have ended. Checks that all frames are freed.
+/// Explores the interleavings of `one` and `other` on two CPUs that use one space, with at most
+/// `preemptions` preemptions. `before` runs before them, and `after` runs when both are done. Checks that
+/// all frames are freed.
 pub(crate) fn check<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
@@ -262,8 +269,8 @@ pub(crate) fn check<const LEVELS: u8>(
     check_symmetric(preemptions, move || run(before, one, other, after));
 }
 
-/// The same on an asymmetric platform, where entering an epoch executes no fence, so that each access must be
-/// ordered by itself.
+/// Like [`check`], but on an asymmetric platform. There, entering an epoch executes no fence, so each
+/// access needs an ordering of its own.
 pub(crate) fn check_asymmetric<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,
@@ -303,10 +310,10 @@ fn run<const LEVELS: u8>(
         after(&first, &world.space);
         drop((own, second));
         let mut world = Arc::into_inner(world).expect("the other thread has ended");
-        // SAFETY: no thread uses it any more.
+        // SAFETY: no thread uses the space any more.
         unsafe { ManuallyDrop::drop(&mut world.space) };
     }
     assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames are freed");
-    // SAFETY: no thread uses it any more, and it came from a box.
+    // SAFETY: no thread uses the machine any more, and it came from a box.
     drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

@@ -1,8 +1,8 @@
-//! Loom models of the lock protocol, which try every order of its accesses: `RUSTFLAGS="--cfg loom" cargo
-//! test -p knee-vm --release --lib modelled`.
+//! Loom models of the lock protocol. Loom explores the orders of memory accesses:
+//! `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
 //!
-//! Tables have four entries here: a leaf covers 4 pages, the first leaf pages 0 to 3, and a branch above leaves
-//! covers 16 pages.
+//! Tables have four entries here. A leaf covers 4 pages; the first leaf covers pages 0 to 3. A branch just
+//! above the leaves covers 16 pages.
 
 mod parts;
 
@@ -28,7 +28,7 @@ fn pages(start: u64, end: u64) -> Pages {
     Pages { start: Page(start), end: Page(end) }
 }
 
-/// Creates a leaf in which no page is mapped, by unmapping its only page.
+/// Creates a leaf in which no page is mapped: maps a page and unmaps it.
 fn leaf<const LEVELS: u8>(processor: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(processor, pages(0, 1), READ).unwrap();
     space.unmap(processor, pages(0, 1)).unwrap();
@@ -49,7 +49,8 @@ fn two_cpus_that_map_pages_of_a_new_leaf_both_succeed() {
     );
 }
 
-/// One CPU finds no child below the root and locks the root, while the other one adds the child and uses it.
+/// One CPU finds no child below the root and locks the root, while the other CPU adds the child and uses
+/// it.
 #[test]
 fn a_lookup_in_a_new_leaf_does_not_disturb_the_cpu_that_creates_it() {
     check::<2>(
@@ -65,7 +66,7 @@ fn a_lookup_in_a_new_leaf_does_not_disturb_the_cpu_that_creates_it() {
 }
 
 #[test]
-fn of_two_cpus_that_map_a_page_one_succeeds() {
+fn one_of_two_overlapping_maps_succeeds() {
     check::<2>(
         PREEMPTIONS,
         leaf,
@@ -74,7 +75,7 @@ fn of_two_cpus_that_map_a_page_one_succeeds() {
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
         |other, space| {
-            // The range covers two leaves, so the branch above them records it.
+            // The range covers two leaves, so the branch above records the mapping.
             let result = space.map(other, pages(0, 8), WRITE);
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
@@ -88,7 +89,7 @@ fn of_two_cpus_that_map_a_page_one_succeeds() {
 }
 
 #[test]
-fn two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_one() {
+fn two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_leaf() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| space.map(cpu, pages(0, 8), WRITE).unwrap(),
@@ -101,7 +102,7 @@ fn two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_one() {
     );
 }
 
-/// An extent is handed down from a branch to its child, while another CPU looks it up.
+/// One CPU hands an extent down from a branch to a leaf, while another CPU looks the extent up.
 #[test]
 fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
     check::<2>(
@@ -116,8 +117,8 @@ fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
     );
 }
 
-/// The extent of a leaf's pages is in the root, which hands it down to the branch between the root and the
-/// leaf. A CPU that looks the extent up holds only the leaf's lock.
+/// The root stores the extent of a leaf's pages. One CPU hands the extent down to the branch between the
+/// root and the leaf. The other CPU looks the extent up, and holds only the leaf's lock.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     check::<3>(
@@ -132,7 +133,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     );
 }
 
-/// As above, but the CPU looks the extent up without a lock, because there is no leaf yet.
+/// As above, but the other CPU looks the extent up without a lock, because there is no leaf yet.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     check::<3>(
@@ -144,7 +145,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     );
 }
 
-/// A CPU that finds a node which another CPU has created finds it initialized.
+/// A CPU that finds a new node finds it initialized, even if another CPU has added the node.
 #[test]
 fn a_new_branch_is_found_initialized() {
     check::<3>(
@@ -161,9 +162,9 @@ fn a_new_branch_is_found_initialized() {
     );
 }
 
-/// Operations on two ranges with common nodes lock these nodes in the same order.
+/// Operations whose ranges have nodes in common lock these nodes in the same order.
 #[test]
-fn an_operation_on_two_leaves_excludes_one_on_a_single_leaf() {
+fn operations_on_overlapping_ranges_exclude_each_other() {
     check::<2>(
         PREEMPTIONS,
         |cpu, space| {
@@ -179,20 +180,20 @@ fn an_operation_on_two_leaves_excludes_one_on_a_single_leaf() {
     );
 }
 
-/// Maps a page and makes it present.
+/// Maps page 0 and makes it present.
 fn come<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), READ).unwrap();
     space.populate(cpu, pages(0, 1)).unwrap();
 }
 
-/// Unmaps the page, and stores to another page, which may reuse its frame.
+/// Unmaps page 0 and stores to page 2, which may reuse the frame of page 0.
 fn go<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.unmap(cpu, pages(0, 1)).unwrap();
     space.map(cpu, pages(2, 3), WRITE).unwrap();
     cpu.store(space, 2, 7).unwrap();
 }
 
-/// Loads the page: the CPU finds its content, or faults.
+/// Loads page 0: the load must find the page's content, or fault.
 fn look<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     let found = cpu.load(space, 0);
     assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
@@ -213,7 +214,7 @@ fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     );
 }
 
-/// As above, but the CPU leaves the space in between, and receives no shootdowns meanwhile.
+/// As above, but the CPU leaves the space after each load, and receives no shootdowns until it comes back.
 #[test]
 fn a_cpu_that_activates_a_space_again_does_not_keep_unmapped_pages() {
     check::<2>(
@@ -250,7 +251,8 @@ fn a_page_that_is_mapped_again_has_no_old_content() {
     );
 }
 
-/// A CPU that accesses a page while it is discarded gets the old page or the new one, and no frame is lost.
+/// A CPU that accesses a page while another CPU discards it gets the old page or the new one, and no frame
+/// is lost.
 #[test]
 fn a_page_that_is_discarded_can_be_faulted_in_again() {
     check::<2>(
@@ -293,7 +295,7 @@ fn mapping_in_a_leaf_that_is_pruned_uses_its_replacement() {
     );
 }
 
-/// As above, but the other CPU faults on a page that is already mapped, rather than mapping one.
+/// As above, but the other CPU faults on a page that is already mapped, instead of mapping a page.
 #[test]
 fn a_fault_in_a_leaf_that_is_pruned_uses_its_replacement() {
     check::<2>(
@@ -316,8 +318,7 @@ fn a_fault_in_a_leaf_that_is_pruned_uses_its_replacement() {
     );
 }
 
-/// A fork copies the space at one moment: before or after an unmap, however far the other CPU has got with
-/// it.
+/// A fork copies the space at one moment: before or after a concurrent unmap, never halfway through it.
 #[test]
 fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     check::<2>(
@@ -337,7 +338,7 @@ fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     );
 }
 
-/// A copy that contains a store also contains all earlier ones. This includes the first store to a page.
+/// A copy that contains a store also contains all earlier stores, even the first store to a page.
 #[test]
 fn a_copy_with_a_store_has_the_earlier_stores() {
     check::<2>(
@@ -346,7 +347,7 @@ fn a_copy_with_a_store_has_the_earlier_stores() {
         |one, space| {
             let copy = space.fork(one).unwrap();
             let found = [0, 1].map(|page| one.load(&copy, page).unwrap());
-            // The first store came before the second one.
+            // The store to page 0 came before the store to page 1.
             assert!([[0, 0], [7, 0], [7, 8]].contains(&found), "{found:?}");
             assert_eq!([0, 1].map(|page| one.load(&copy, page).unwrap()), found);
         },
@@ -367,13 +368,13 @@ fn fill_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(4, 5), WRITE).unwrap();
 }
 
-/// Unmaps page 0; its frame is the next one that is allocated.
+/// Unmaps page 0. The next allocation then returns the frame of page 0.
 fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.unmap(cpu, pages(0, 1)).unwrap();
 }
 
-/// Loads a page while the space is active on the CPU. Activating it here would execute a full fence, which
-/// would hide a missing ordering of the entry.
+/// Loads a page while the space is active on the CPU: the first load activates the space. Activation
+/// executes a full fence, which would hide a missing ordering of the entry of `page`.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
     space: &Of<LEVELS>,
@@ -412,7 +413,7 @@ fn a_protected_page_is_found_initialized() {
     );
 }
 
-/// The new leaf's table and its page reuse the frames of pages that were unmapped.
+/// The table of the new leaf and the page in it reuse the frames of unmapped pages.
 #[test]
 fn a_new_table_is_found_empty() {
     check_asymmetric::<2>(
@@ -430,7 +431,7 @@ fn a_new_table_is_found_empty() {
     );
 }
 
-/// The branch's table and the page reuse the frames of pages that were unmapped.
+/// The table of the new branch and the page below it reuse the frames of unmapped pages.
 #[test]
 fn a_new_table_of_a_branch_is_found_empty() {
     check_asymmetric::<3>(
@@ -438,7 +439,7 @@ fn a_new_table_of_a_branch_is_found_empty() {
         |cpu, space| {
             fill_page_0(cpu, space);
             cpu.store(space, 1, 7).unwrap();
-            // The root has the extent of these pages itself, without a child.
+            // The root itself stores the extent of these pages, and has no child for them.
             space.map(cpu, pages(16, 48), READ).unwrap();
         },
         |one, space| {
@@ -470,7 +471,7 @@ fn a_moved_page_is_found_with_its_content() {
     );
 }
 
-/// An extent that differs from all others in each field.
+/// Extent `number`. Extents with different numbers differ in each field.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);
     Extent {
@@ -479,8 +480,8 @@ fn extent(number: u64) -> Extent {
     }
 }
 
-/// One thread changes the extents `first` by `write`, while another one reads them. The reader must find one
-/// of the states in `ways`.
+/// Starts with the extents `first`. One thread changes them with `write`, while another thread reads them.
+/// The reader must find one of the lists in `ways`.
 fn check_latched(
     first: &'static [u64],
     write: impl Fn(&LatchedExtents) + Sync + Send + Copy + 'static,
@@ -500,13 +501,13 @@ fn check_latched(
     });
 }
 
-/// Replaces both copies by new ones with these extents.
+/// Replaces the latch with a new one that has these extents.
 fn replace(latched: &LatchedExtents, numbers: &[u64]) {
     let copies = Box::new(ExtentLatch::with_room(2).unwrap());
-    // SAFETY: no other thread has the copies, and only one thread at a time calls this.
+    // SAFETY: no other thread has the new latch, and only one thread at a time calls this.
     unsafe {
         copies.write(numbers.iter().map(|&number| extent(number)));
-        // The model has no epochs, so the old copies are freed at its end.
+        // The model has no epoch that could free the old latch after the readers, so it is leaked.
         let _old = latched.replace(copies);
     }
 }
@@ -530,12 +531,12 @@ fn a_reader_finds_the_extents_of_one_moment() {
 }
 
 #[test]
-fn a_reader_finds_replaced_extents_old_or_new() {
+fn a_reader_finds_the_extents_of_the_old_or_the_new_latch() {
     check_latched(&[1], |latched| replace(latched, &[2, 3]), &[&[1], &[2, 3]]);
 }
 
-/// A child gets the extents before its parent loses them. The parent is written once more, to the copy that
-/// the reader may be reading.
+/// A child gets the extents before its parent loses them. The last write changes the copy of the parent's
+/// extents that the reader may be reading.
 #[test]
 fn extents_that_are_handed_down_are_found_in_the_parent_or_the_child() {
     check_symmetric(PREEMPTIONS, || {

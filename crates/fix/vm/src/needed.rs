@@ -1,14 +1,14 @@
 //! The memory that an operation must allocate before it can continue.
 
-/// The memory that an operation found missing while it held locks. It releases the locks, allocates the memory
-/// and restarts.
+/// The memory that an operation found missing while it held locks. The operation releases its locks,
+/// allocates the memory and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
-    /// Nothing: the tree has changed.
+    /// No memory: the tree has changed, so the operation only restarts.
     Retry,
-    /// This many nodes of a tree.
+    /// These nodes and tables of a tree.
     Nodes(Nodes),
-    /// A working copy with room for `room` extents, and `latches` latches with the same room.
+    /// A working copy with room for `room` extents, and `latches` latches with room for as many each.
     Extents { latches: usize, room: usize },
     /// `count` palettes, each with room for `room` attributes.
     Palettes { count: usize, room: usize },
@@ -20,7 +20,7 @@ pub(crate) enum Needed {
     Backings(usize),
 }
 
-/// Numbers of nodes and tables of a tree.
+/// Counts of tree nodes and page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Nodes {
     pub(crate) leaves: usize,

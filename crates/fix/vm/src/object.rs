@@ -18,9 +18,9 @@ use crate::page::{Frame, PAGE, Page, Protection};
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
 
-/// Pages, numbered from 0, that spaces [map](crate::Space::map_object): a file, or shared memory.
+/// A file or shared memory: pages, numbered from 0, that spaces [map](crate::Space::map_object).
 ///
-/// Its pages live until the `Object` is dropped and its last mapping is gone.
+/// The pages live until the `Object` is dropped and its last mapping is gone.
 ///
 /// ```
 /// use knee_vm::hosted::Hosted;
@@ -51,7 +51,8 @@ unsafe impl<M: Machine> Sync for Object<'_, M> {}
 unsafe impl<M: Machine> Send for Object<'_, M> {}
 
 impl<'m, M: Machine> PinnedObject<'m, M> {
-    /// Has the pager read a page into a new frame. Must be called without locks and outside of the epoch.
+    /// Makes the pager read a page into a new frame. Must be called with no locks held and outside of
+    /// read-side critical sections.
     pub(crate) fn page_in(&self, cpu: &Cpu<'m, M>, index: u64) -> Result<(), Fault> {
         let core = self.core();
         let Some(pager) = &core.pager else { return Ok(()) };
@@ -70,7 +71,7 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
         }
         let frame = cpu.with_pool(|pool| pool.frames.page());
         let frame = frame.expect("this CPU's pool has a reserved page");
-        // SAFETY: the frame is ours until its slot becomes `Present`.
+        // SAFETY: this CPU owns the frame until the slot becomes `Present`.
         let page = unsafe { self.machine().address(frame).cast::<[u8; PAGE]>().as_mut() };
         let result = pager.page_in(index, page);
         if result.is_ok() && core.is_within(index) {
@@ -88,8 +89,8 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
         }
     }
 
-    /// Waits until the object accepts copies of its mappings. Must be called without locks and outside of
-    /// the epoch.
+    /// Waits until the object no longer throttles forks. Must be called with no locks held and outside of
+    /// read-side critical sections.
     pub(crate) fn wait_while_throttled(&self, cpu: &Cpu<'m, M>) {
         let forks_throttled = || self.core().attachments.forks_throttled();
         // SAFETY: a `Cpu` never leaves its CPU, which holds no locks, as this function requires.
@@ -97,7 +98,7 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
     }
 }
 
-/// Exclusive right to take pages out of an object.
+/// The exclusive right to evict, discard or write back pages of an object.
 struct Busy<'a>(&'a ObjectCore);
 
 impl<'a> Busy<'a> {
@@ -114,7 +115,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// What to do with pages that are taken out of an object.
+/// What an operation does with pages of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictMode {
     /// Write dirty pages to the pager, and remove all pages.
@@ -184,13 +185,13 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len()
     }
 
-    /// The most pages that the object may have: the requested capacity, rounded up to 512, 512² and so on,
-    /// because the index of its pages is a radix tree with 512 entries per table.
+    /// The maximum number of pages: the requested capacity, rounded up to a power of 512 and at least 512,
+    /// because the index of the pages is a radix tree with 512 entries per table.
     pub fn capacity(&self) -> u64 {
         self.get().index.capacity()
     }
 
-    /// The number of pages that have frames. Exact only if no CPU changes it meanwhile.
+    /// The number of pages that have frames. The result is exact only if no CPU changes it meanwhile.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {
@@ -200,10 +201,10 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Sets the number of pages, up to the [`capacity`](Object::capacity): `ftruncate`. When it returns,
-    /// pages beyond the end are gone from all spaces. Private copies that spaces have made stay.
+    /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
     ///
     /// # Errors
-    /// [`BeyondCapacity`] if `pages` exceeds the capacity. The object is unchanged then.
+    /// [`BeyondCapacity`] if `pages` exceeds the capacity; then the object is unchanged.
     pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), BeyondCapacity> {
         let capacity = self.capacity();
         if pages > capacity {
@@ -220,15 +221,15 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Frees the frames of these pages, wherever they are mapped: `fallocate` with `FALLOC_FL_PUNCH_HOLE`.
-    /// The next access reads a page from the pager again, or finds zeros if there is none. Returns the
-    /// number of frames that were freed.
+    /// The next access to such a page reads it from the pager again, or finds zeros if the object has no
+    /// pager. Returns the number of frames that were freed.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
-    /// Writes the dirty pages among these to the pager, and frees the frames of all these pages. When it
-    /// returns, no space has any of them present. Without a pager the pages stay. Returns the number of frames
-    /// that were freed.
+    /// Writes the dirty pages of the range to the pager, and frees the frames of all pages of the range.
+    /// When it returns, none of these pages is present in any space. An object without a pager keeps its
+    /// pages. Returns the number of frames that were freed.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
@@ -239,7 +240,7 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// Writes the dirty pages among these to the pager: `msync`. Returns the number of pages written.
+    /// Writes the dirty pages of the range to the pager: `msync`. Returns the number of pages written.
     ///
     /// # Errors
     /// The pager's error.
@@ -250,8 +251,9 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// Calls `with` for each place where page `index` is mapped and present now, with the number of the
-    /// space and the page there: the reverse mapping. Private copies that spaces have made are left out.
+    /// The reverse mapping: calls `with` for each place where page `index` is mapped and currently present,
+    /// and passes the number of the space and the page of that space. Private copies that spaces have made
+    /// are left out.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -262,7 +264,8 @@ impl<'m, M: Machine> Object<'m, M> {
             let pages = visit.pages(&(index..index + 1));
             let found = visit.tree().locked(cpu, pages, |locked, _| {
                 let backing = locked.attributes(pages.start).and_then(|found| found.backing);
-                // The visited mapping may be gone, and the object may be mapped there again.
+                // The visited mapping may be gone by now, and another mapping of the object may have
+                // replaced it.
                 let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
                 let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
                 Ok(frame.is_some_and(|frame| core.has(index, frame)))
@@ -309,7 +312,8 @@ impl<'m, M: Machine> Object<'m, M> {
     ) -> Result<u64, PagerError> {
         let core = self.get();
         // From here on, faults on these pages must wait and must not add PTEs. A fault that locks its leaf
-        // after the visit below sees the new states. If it locked the leaf earlier, the visit finds its PTE.
+        // after the visit below sees the new states. If a fault locks its leaf earlier, the visit finds the
+        // new PTE.
         core.index.for_each(pages.clone(), |_, slot| {
             if mode == EvictMode::Discard {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -338,7 +342,8 @@ impl<'m, M: Machine> Object<'m, M> {
             if gone {
                 self.machine.frame_meta(frame).set_object(false);
                 slot.set(State::Absent);
-                // SAFETY: no space has a PTE for the frame, and all CPUs have flushed it.
+                // SAFETY: no space has a PTE for the frame any more, and all CPUs have flushed their
+                // translations of it.
                 unsafe { cpu.free(frame) };
             } else {
                 slot.set(State::Present(frame));
@@ -347,7 +352,8 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes PTEs from a space, or only their write permission, and flushes them.
+    /// Removes the PTEs of leaving pages from a space, or only their write permission, and flushes these
+    /// PTEs.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,
@@ -377,8 +383,8 @@ impl<'m, M: Machine> Object<'m, M> {
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// Writes a page back if it is dirty and `mode` requires that. No CPU may be able to write to the page.
-    /// Returns whether the page counts in the result.
+    /// Writes a page to the pager if it is dirty and `mode` requires that. No CPU may be able to write to the
+    /// page. Returns whether the caller must count the page in its result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,
@@ -402,7 +408,8 @@ impl<'m, M: Machine> Object<'m, M> {
 
 impl<M: Machine> Drop for Object<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: the `Object` has kept its core alive until `close`. The last holder frees it.
+        // SAFETY: the `Object` keeps its core alive until it calls `close`. If `close` returns true, it
+        // dropped the last reference, so the core has no other user.
         unsafe {
             if self.core.as_ref().attachments.close(self.machine.epoch().platform()) {
                 ObjectCore::free(self.core, self.machine);

@@ -10,7 +10,7 @@ pub const PAGE: usize = 4096;
 #[cfg(not(loom))]
 pub(crate) const BITS: u32 = 9;
 
-/// The same, reduced for loom.
+/// Loom models use smaller tables.
 #[cfg(loom)]
 pub(crate) const BITS: u32 = 2;
 
@@ -41,7 +41,7 @@ impl VirtAddr {
 impl Add<u64> for VirtAddr {
     type Output = VirtAddr;
 
-    /// Returns the address `bytes` further up.
+    /// Returns the address `bytes` above this one.
     fn add(self, bytes: u64) -> VirtAddr {
         VirtAddr(self.0 + bytes)
     }
@@ -73,7 +73,7 @@ impl Page {
 impl Add<u64> for Page {
     type Output = Page;
 
-    /// Returns the page `count` pages further up.
+    /// Returns the page that is `count` pages above this one.
     fn add(self, count: u64) -> Page {
         Page(self.0 + count)
     }
@@ -88,7 +88,7 @@ impl AddAssign<u64> for Page {
 impl Sub<u64> for Page {
     type Output = Page;
 
-    /// Returns the page `count` pages further down.
+    /// Returns the page that is `count` pages below this one.
     fn sub(self, count: u64) -> Page {
         Page(self.0 - count)
     }
@@ -209,7 +209,7 @@ impl Protection {
     /// No access.
     pub const NONE: Protection = Protection::empty();
 
-    /// Adds [`READ`](Protection::READ) if any access is allowed; a guard remains a pure guard.
+    /// Adds [`READ`](Protection::READ) if any access is allowed. For a guard, removes all other flags.
     pub(crate) const fn readable(self) -> Protection {
         if self.is_empty() {
             self

@@ -1,19 +1,19 @@
 //! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD the
-//! reservation of swap was the next bottleneck after delayed invalidation, and per-CPU quotas fixed it (Macy,
-//! 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU charges its
-//! own share and gives back to it, with one atomic operation on its own cache line.
+//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD,
+//! swap reservation became the next bottleneck once invalidation was delayed, and per-CPU quotas fixed
+//! that (Macy, 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A
+//! CPU charges its own share and gives back to it, with one atomic operation on its own cache line.
 //!
-//! If its share is too small, the CPU locks the rest and takes pages from there, plus a surplus so that it
-//! seldom needs the lock again. If the rest is too small as well, it *closes* all shares and moves their
-//! pages into the rest. While the shares are closed, all other CPUs need the lock. So at that moment one CPU
-//! holds all unused pages, and a charge fails only if they were too few. A sum over shares that change
-//! concurrently could not establish that.
+//! If its share is too small, the CPU locks the rest and takes pages from it, plus a surplus so that it
+//! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves
+//! their pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with
+//! the lock holds all unused pages, and its charge fails only if there are too few of them. A sum over
+//! shares that change concurrently would not prove that.
 //!
-//! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. Nobody changes
-//! a closed share, because the modification order of its atomic makes the closed mark visible to every update.
-//! The rest is changed under the lock.
+//! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
+//! CPU changes a closed share: an atomic update always reads the latest value in modification order, so it
+//! sees the closed mark. The rest is changed under the lock.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -26,7 +26,7 @@ use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
 use crate::per_cpu;
 
-/// A closed share, which only the CPU that closed it may change. It is above all limits.
+/// The value of a closed share, which only the CPU that closed it may change. It exceeds every limit.
 const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
@@ -117,7 +117,7 @@ impl Quota {
     /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that move between shares concurrently may be counted twice, or not at all.
+        // Pages that other CPUs move between shares meanwhile may be counted twice, or not at all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }
@@ -127,8 +127,8 @@ impl Quota {
         self.shares.len()
     }
 
-    /// Charges `pages` to the share of `cpu`, for uses of the group other than mappings, which spaces charge
-    /// themselves. Near the limit the CPU may wait for a lock on `platform`.
+    /// Charges `pages` to the share of `cpu`. Callers charge what the group uses besides mappings; spaces
+    /// charge mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
     /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Nothing
@@ -159,8 +159,9 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // The surplus leaves as much for every other CPU. Near the limit the surplus rounds to zero. A small
-        // surplus would soon have to be reclaimed from the shares, which costs more than locking again.
+        // The surplus leaves at least as much for each other CPU. Near the limit, it rounds to zero. A
+        // small surplus would soon have to be reclaimed from the shares, which costs more than locking
+        // again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {
@@ -170,8 +171,8 @@ impl Quota {
         if left.is_some() { Ok(()) } else { Err(MapError::QuotaExceeded) }
     }
 
-    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the share of `cpu`. The CPU
-    /// may wait for a lock on `platform`.
+    /// Gives back `pages` to the share of `cpu`. Any CPU may have [charged](Quota::charge) them. The call
+    /// may wait for a lock, using `platform`.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -183,8 +184,8 @@ impl Quota {
         }
     }
 
-    /// Gives back `pages`, which any CPU may have [charged](Quota::charge), to the rest, from which any CPU
-    /// may take them. The CPU may wait for a lock on `platform`.
+    /// Gives back `pages` to the rest, from which any CPU may take them. Any CPU may have
+    /// [charged](Quota::charge) them. The call may wait for a lock, using `platform`.
     #[cold]
     pub fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
         let rest = Locked::new(&self.rest.0, platform);
@@ -274,7 +275,7 @@ impl Account {
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);
-        // A concurrent sum may count the removal of a page on one CPU and miss its arrival on another.
+        // The sum may count the removal of a page on one CPU but miss its earlier arrival on another.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }
@@ -332,7 +333,8 @@ mod tests {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
-                        // Not necessarily the CPU that charged them, as with memory freed on another CPU.
+                        // The pages may be given back on another CPU than the one that charged them, as
+                        // when memory is freed on another CPU.
                         let (cpu, pages) = ((random >> 8) % THREADS, (random >> 32) % MOST + 1);
                         let give = mine.min(pages);
                         used.fetch_sub(give, SeqCst);

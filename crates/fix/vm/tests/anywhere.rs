@@ -1,4 +1,4 @@
-//! Mapping wherever there is room, and quotas.
+//! Tests of `map_anywhere` and of quotas.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const WRITE: Protection = Protection::READ_WRITE;
 
 #[test]
-fn areas_that_are_unmapped_are_reused() {
+fn unmapped_areas_are_reused() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -25,7 +25,7 @@ fn areas_that_are_unmapped_are_reused() {
     let start = areas.iter().map(|pages| pages.start).min();
     assert!(
         end.unwrap() - start.unwrap() < 4800,
-        "1024 areas of 4.5 pages, and what is lost at borders"
+        "1024 areas of 4.5 pages on average, and the pages lost at borders"
     );
     let mut random = 1_u64;
     for _ in 0..20_000 {
@@ -41,29 +41,29 @@ fn areas_that_are_unmapped_are_reused() {
 }
 
 #[test]
-fn an_area_that_is_unmapped_in_parts_is_reused_whole() {
+fn an_area_unmapped_in_parts_is_reused_as_a_whole() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let pages = space.map_anywhere(&cpu, 1000, WRITE).unwrap();
-    // The CPU's free list contains this page, so `map_anywhere` must notice that it is taken.
+    // The CPU's free list contains this page, so `map_anywhere` must notice that the page is now mapped.
     space.map(&cpu, Pages::new(pages.end, 1), WRITE).unwrap();
     for page in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         space.unmap(&cpu, Pages::new(page, 1)).unwrap();
     }
-    // More pages than are left there.
+    // More pages than are left in the slice.
     let other = space.map_anywhere(&cpu, 262_144, WRITE).unwrap();
     assert!(!other.overlaps(pages));
-    assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "neighbours were joined");
+    assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "adjacent ranges were merged");
 }
 
 #[test]
-fn map_may_take_free_pages_of_a_cpu() {
+fn map_may_take_pages_from_a_cpus_free_list() {
     let machine = Hosted::new(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let first = space.map_anywhere(&cpu, 4, WRITE).unwrap();
-    // A range where the next area would be, and one amid the areas after that.
+    // A range where the next area would be, and a range where later areas would be.
     let fixed = [Pages::new(first.end, 10_000), Pages::new(first.end + 20_000, 7)];
     for pages in fixed {
         space.map(&cpu, pages, Protection::READ).unwrap();
@@ -83,12 +83,12 @@ fn map_may_take_free_pages_of_a_cpu() {
 }
 
 #[test]
-fn a_space_without_slices_is_searched() {
+fn map_anywhere_searches_a_space_that_has_no_slice_left() {
     let machine = Hosted::new(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
     let last = space.pages().end.0;
-    // Everything except three pages of one leaf and a single page elsewhere.
+    // Map everything except three pages of one leaf and a single page elsewhere.
     let gap = 0x1234_5678;
     for (start, end) in [(0, gap), (gap + 3, 2 * gap), (2 * gap + 1, last)] {
         space.map(&cpu, Pages { start: Page(start), end: Page(end) }, WRITE).unwrap();
@@ -102,15 +102,15 @@ fn a_space_without_slices_is_searched() {
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(Page(2 * gap), 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
-    // Other CPUs find pages that this CPU has unmapped, by a search.
+    // Other CPUs search the space, and so find pages that this CPU has unmapped.
     space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
-    // The first CPU's free list still contains the pages, which does no harm.
+    // The first CPU's free list still contains the pages, which are mapped again. That does no harm.
     assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]
-fn each_cpu_maps_in_a_branch_of_its_own() {
+fn each_cpu_maps_in_its_own_branch() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
@@ -125,19 +125,19 @@ fn each_cpu_maps_in_a_branch_of_its_own() {
 }
 
 #[test]
-fn unmapping_a_fixed_range_does_not_move_a_cpu_to_its_branch() {
+fn unmapping_a_fixed_range_does_not_move_the_cpus_arena() {
     let machine = Hosted::new(64, 2);
     let (one, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&one).unwrap();
     let branch = |pages: Pages| pages.start.0 >> 18;
     let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
     space.map_anywhere(&other, 8, WRITE).unwrap();
-    // The program has chosen this address, not `map_anywhere`.
+    // The caller has chosen this address, not `map_anywhere`.
     let fixed = Pages::new(Page(0x1000), 8);
     space.map(&one, fixed, WRITE).unwrap();
     space.unmap(&one, fixed).unwrap();
     assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
-    // Unmaps everything, wherever it is.
+    // Unmap everything, including the area of the other CPU.
     space.unmap(&one, space.pages()).unwrap();
     assert_eq!(branch(space.map_anywhere(&one, 8, WRITE).unwrap()), first);
 }
@@ -167,7 +167,7 @@ fn map_anywhere_never_returns_mapped_pages<A: Architecture>() {
                             assert_eq!(cpu.load(space, page.address()), Ok(0));
                             cpu.store(space, page.address(), round << 8 | number as u64).unwrap();
                         }
-                        // The page after the area, which this or another CPU's free list may contain.
+                        // The page after the area, which may be in the free list of this or another CPU.
                         let behind = Pages::new(pages.end, 1);
                         if round % 8 == 0 && space.map(&cpu, behind, WRITE).is_ok() {
                             space.unmap(&cpu, behind).unwrap();
@@ -176,7 +176,7 @@ fn map_anywhere_never_returns_mapped_pages<A: Architecture>() {
                             let mine = round << 8 | number as u64;
                             assert_eq!(cpu.load(space, page.address()), Ok(mine));
                         }
-                        // Passes the area on, so that another CPU unmaps it.
+                        // Pass the area on, so that another CPU may unmap it.
                         let to = (number + (random >> 50) as usize) % CPUS;
                         passed[to].lock().unwrap().push(pages);
                         let mut got = Vec::new();
@@ -203,10 +203,10 @@ fn map_anywhere_never_returns_mapped_pages<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Spaces of a group on several CPUs that map more than the limit allows.
-fn spaces_of_a_quota_share_its_limit<A: Architecture>() {
+/// Several CPUs map pages in spaces with one quota, and unmap some when the quota is exceeded.
+fn spaces_with_the_same_quota_share_its_limit<A: Architecture>() {
     const LIMIT: u64 = 200;
-    // Enough frames for all CPUs' caches: only the quota is to run out.
+    // Enough frames for the pools of all CPUs, so that only the quota runs out.
     let machine = Hosted::<A>::with_architecture(1024, 3);
     let quota = Arc::new(Quota::new(&machine, LIMIT).unwrap());
     thread::scope(|scope| {
@@ -236,7 +236,10 @@ fn spaces_of_a_quota_share_its_limit<A: Architecture>() {
     assert_eq!(quota.used(), 0);
 }
 
-on_each_architecture!(map_anywhere_never_returns_mapped_pages, spaces_of_a_quota_share_its_limit);
+on_each_architecture!(
+    map_anywhere_never_returns_mapped_pages,
+    spaces_with_the_same_quota_share_its_limit,
+);
 
 #[test]
 fn a_fork_is_charged_and_shares_present_pages() {
@@ -250,12 +253,12 @@ fn a_fork_is_charged_and_shares_present_pages() {
     assert_eq!((quota.used(), fork.resident(), space.resident()), (20, 3, 3));
     assert_eq!(space.fork(&cpu).err(), Some(MapError::QuotaExceeded));
     assert_eq!(quota.used(), 20);
-    // The fork breaks the sharing of one page, gets one new page, and unmaps one.
+    // The fork breaks copy-on-write of one page, gets one new page, and unmaps one page.
     cpu.store(&fork, pages.start.address(), 1).unwrap();
     cpu.store(&fork, (pages.start + 3).address(), 1).unwrap();
     fork.unmap(&cpu, Pages::new(pages.start + 2, 1)).unwrap();
     assert_eq!((quota.used(), fork.resident(), space.resident()), (19, 3, 3));
-    // The fork maps beside the ranges that it has inherited.
+    // The fork does not map over the ranges that it inherited.
     let more = fork.map_anywhere(&cpu, 5, WRITE).unwrap();
     assert!(!more.overlaps(pages));
     drop(space);
@@ -291,13 +294,14 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// Places are relative to the first area, so that areas of `map_anywhere` are among them.
+    /// Page numbers are relative to the first area, so that operations also affect areas of `map_anywhere`.
     #[test]
-    fn what_is_counted_is_what_is_mapped_and_present(
+    fn the_counts_of_mapped_and_present_pages_are_exact(
         limit in 1_u64..3000,
         operations in prop::collection::vec(operation(), 1..60)
     ) {
-        // A range of more than half a leaf gets a leaf of its own, and there can be a dozen.
+        // A range of more than half a leaf gets its own leaf, and the limit allows about a dozen such
+        // ranges.
         const UNIVERSE: u64 = 16_384;
         let machine = Hosted::new(4096, 1);
         let cpu = machine.cpu(0);
@@ -358,7 +362,7 @@ proptest! {
     }
 }
 
-/// Each part of a stack, also a guard alone, is reused by the next stack.
+/// The next stack reuses all parts of an unmapped stack, even if each guard was unmapped separately.
 #[test]
 fn guards_are_reused_like_the_pages_they_guard() {
     let machine = Hosted::new(256, 1);

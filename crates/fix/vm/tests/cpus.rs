@@ -1,4 +1,4 @@
-//! CPUs of the hosted machine that go online and offline, and answer shootdowns of others.
+//! How CPUs of the hosted machine leave spaces, and acknowledge shootdowns from other CPUs.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -13,8 +13,8 @@ use knee_vm::{Page, Pages, Protection, Space, VirtAddr};
 
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The other CPU is on this thread: an operation that waited for it would never return.
-fn a_cpu_that_has_left_a_space_is_not_waited_for<A: Architecture>() {
+/// Both CPUs run on this thread, so an operation that waited for the other CPU would never return.
+fn no_operation_waits_for_a_cpu_that_left_the_space<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let (space, next) = (Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap());
@@ -29,7 +29,7 @@ fn a_cpu_that_has_left_a_space_is_not_waited_for<A: Architecture>() {
     assert_eq!(other.load(&next, address), Ok(7));
 }
 
-fn a_cpu_that_accesses_nothing_answers_in_handle_ipis<A: Architecture>() {
+fn a_cpu_that_accesses_no_memory_acknowledges_in_handle_ipis<A: Architecture>() {
     const MOST: u32 = 20_000_000;
     let machine = Hosted::<A>::with_architecture(64, 2);
     let cpu = machine.cpu(0);
@@ -61,6 +61,6 @@ fn a_cpu_that_accesses_nothing_answers_in_handle_ipis<A: Architecture>() {
 }
 
 on_each_architecture!(
-    a_cpu_that_has_left_a_space_is_not_waited_for,
-    a_cpu_that_accesses_nothing_answers_in_handle_ipis,
+    no_operation_waits_for_a_cpu_that_left_the_space,
+    a_cpu_that_accesses_no_memory_acknowledges_in_handle_ipis,
 );

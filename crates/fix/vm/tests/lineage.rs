@@ -1,4 +1,4 @@
-//! Copies of copies against a model: their contents, and which spaces share a frame.
+//! Compares forks of forks with a model: their contents, and which spaces share a frame.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use each::{ARCHITECTURES, on_architecture};
 
-/// Pages of each space: around the end of a leaf.
+/// The pages of each space, around the end of a leaf.
 const FIRST: u64 = 506;
 const PAGES: u64 = 12;
 
@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let at = || (any::<prop::sample::Index>(), (FIRST..FIRST + PAGES).prop_map(Page));
     let space = |index: prop::sample::Index| index.index(1 << 16);
     prop_oneof![
-        // Mostly the newest, so that chains are long.
+        // Mostly forks of the newest space, so that chains are long.
         3 => Just(Operation::Fork(0)),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Fork(space(at))),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Drop(space(at))),
@@ -55,7 +55,7 @@ fn apply<'m, A: Architecture>(
     operation: &Operation,
 ) -> Result<(), TestCaseError> {
     let count = all.len();
-    // Number 0 is the newest.
+    // Number 0 is the newest space.
     let place = |space: usize| count - 1 - space % count;
     match *operation {
         Operation::Fork(space) => {
@@ -109,7 +109,7 @@ fn apply<'m, A: Architecture>(
     Ok(())
 }
 
-/// Compares copies of copies with their models.
+/// Compares forks of forks with their models.
 fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), TestCaseError> {
     let machine = Hosted::<A>::with_architecture(4096, 1);
     let free = machine.free_frames();
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn who_shares_a_page_is_found_and_nobody_else(
+    fn sharers_finds_exactly_the_spaces_that_share_a_page(
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
         architecture in 0..ARCHITECTURES
     ) {
@@ -163,10 +163,10 @@ proptest! {
     }
 }
 
-/// A chain has a limited length: a fork of a space whose pages come from five others copies these pages at
-/// once.
+/// Chains have a limited length: a space with pages from five origins becomes the origin of all its pages
+/// before it is forked again.
 #[test]
-fn pages_of_the_sixth_generation_are_its_own() {
+fn the_sixth_generation_has_its_own_pages() {
     const GENERATIONS: u64 = if cfg!(miri) { 7 } else { 12 };
     let machine = Hosted::new(1024, 1);
     let cpu = machine.cpu(0);

@@ -1,11 +1,12 @@
-//! Short histories of three CPUs on four pages: each history has a sequential order that explains all its
-//! results (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993; all orders are tried).
+//! Short histories of three CPUs on four pages. Each history must have a sequential order that explains all
+//! its results (Wing and Gong, "Testing and Verifying Concurrent Objects", 1993). The search tries all
+//! orders.
 //!
-//! An operation takes effect at one moment between its start and its end. An operation that takes something
-//! away has two such moments: the change is *published*, and later it is *flushed*. In between, each other
-//! CPU may still use a translation that it has cached, until it first finds the new state. This is as on
-//! hardware: a CPU that has a page in its TLB does not notice that another CPU's access was denied. An
-//! operation that changes the same pages comes before the publication or after the flush.
+//! An operation takes effect at one moment between its start and its end. An operation that revokes an access
+//! has two such moments: first its change is *published*, and later it is *flushed*. In between, every other
+//! CPU may still use a translation that it has cached, until it first observes the new state. Hardware does
+//! the same: a CPU that has a page in its TLB does not notice that another CPU's access was denied. Another
+//! operation that changes the same pages takes effect before the publication or after the flush.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -30,7 +31,7 @@ const CPUS: usize = 3;
 const STEPS: usize = 4;
 const PAGES: usize = 4;
 
-/// The last two of a table and the first two of the next one.
+/// The first of the four pages, which are the last two of a table and the first two of the next table.
 const FIRST: Page = Page(510);
 
 /// A run of consecutive pages among the four.
@@ -62,7 +63,7 @@ enum Operation {
     Fork,
 }
 
-/// A page's protection and, if it may be read, its first word; `None` if it is unmapped.
+/// A page's protection and, if it may be read, its first word; `None` if the page is unmapped.
 type Snapshot = Option<(Protection, Option<u64>)>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +85,7 @@ struct Done {
 }
 
 impl Operation {
-    /// An operation; no other operation stores `value`.
+    /// A random operation. No other operation stores `value`.
     fn any(random: &mut Random, value: u64) -> Operation {
         let start = random.below(PAGES as u64) as usize;
         let count = 1 + random.below((PAGES - start) as u64) as usize;
@@ -134,20 +135,20 @@ fn execute<'m, A: Architecture>(
     }
 }
 
-/// A page as a CPU has cached it: its protection, and the number of its content.
+/// A page as a CPU has cached it: its protection, and the index of its content in [`State::words`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct View {
     protection: Protection,
     content: usize,
 }
 
-/// A change that is published and not yet flushed.
+/// A change that is published but not yet flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Leaving {
-    /// Its operation, by position in the history.
+    /// The position of its operation in the history.
     by: usize,
     views: [Option<View>; PAGES],
-    /// For each page, the CPUs that have found the new state.
+    /// For each page, the CPUs that have observed the new state.
     left: [[bool; CPUS]; PAGES],
 }
 
@@ -155,22 +156,23 @@ struct Leaving {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     views: [Option<View>; PAGES],
-    /// What was stored in each content.
+    /// The word of each content, indexed by `View::content`.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
-    /// One bit for each operation that is published, and one for each that is over.
+    /// `said` has one bit for each operation that is published, and `over` one for each operation that is
+    /// complete.
     said: u32,
     over: u32,
 }
 
 impl State {
-    /// Whether no change of these pages waits for its flush.
+    /// Whether all published changes of these pages are flushed.
     fn is_quiet(&self, run: Run) -> bool {
         self.leaving.iter().all(|leaving| run.places().all(|place| leaving.views[place].is_none()))
     }
 
-    /// The states after the next moment of an operation: one for each way in which it may proceed, and none
-    /// if its result contradicts this order.
+    /// The states after the next moment of an operation: one for each way in which the operation may
+    /// proceed, or none if its result contradicts this order.
     fn next(&self, number: usize, done: &Done) -> Vec<State> {
         let bit = 1 << number;
         let mut next = self.clone();
@@ -253,7 +255,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// Other CPUs may still have the pages of `before` cached.
+    /// Publishes a change. Other CPUs may still have the pages of `before` cached.
     fn leave(mut self, by: usize, before: &State, run: Run, is_as_found: bool) -> Vec<State> {
         let mut views = [None; PAGES];
         views[run.places()].copy_from_slice(&before.views[run.places()]);
@@ -261,7 +263,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// An access, by the current state or by a translation that the CPU has cached.
+    /// An access, which uses the current state or a translation that the CPU has cached.
     fn access(
         &self,
         next: State,
@@ -299,7 +301,7 @@ impl State {
     }
 }
 
-/// Whether the rest of the history has an order, from a state on.
+/// Whether the rest of the history has an order that begins in `state`.
 fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) -> bool {
     let open = |state: &State, number: usize| state.over & 1 << number == 0;
     let first_end = (0..history.len())
@@ -393,7 +395,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
                 if number == 0 {
                     let history = std::mem::take(&mut *history.lock().unwrap());
                     let found = is_linearizable(&history, start, &mut HashSet::new());
-                    assert!(found, "no order of {history:#?}, mapped at first: {is_mapped}");
+                    assert!(found, "no order explains {history:#?}, mapped at first: {is_mapped}");
                     space.audit(&cpu);
                 }
             }
@@ -435,13 +437,13 @@ fn wrong_histories_have_no_order() {
     let load = |cpu, begin, end, value| done(cpu, begin, end, Operation::Load(0), word(value));
     let unmap = |end| done(0, 2, end, Operation::Unmap(page), changed());
 
-    // A store that is lost.
+    // A load must not miss an earlier store.
     assert!(has_order(&[store(1, 0, 1, 7), load(2, 2, 3, 7)]));
     assert!(!has_order(&[store(1, 0, 1, 7), load(2, 2, 3, 0)]));
-    // An access after the end of the unmap, and one before its end.
+    // A CPU may use an unmapped page until the unmap ends, but not afterwards.
     assert!(has_order(&[store(1, 0, 1, 7), unmap(9), load(2, 3, 4, 7)]));
     assert!(!has_order(&[store(1, 0, 1, 7), unmap(3), load(2, 4, 5, 7)]));
-    // A CPU that has found the new state does not find the old one again.
+    // A CPU that has observed the new state does not observe the old state again.
     let gone = |cpu, begin, end| {
         done(cpu, begin, end, Operation::Load(0), Found::Word(Err(Fault::Unmapped)))
     };

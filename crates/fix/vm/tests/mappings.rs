@@ -1,5 +1,5 @@
-//! Listing the mappings of a space while other CPUs change it. `model.rs` and `objects.rs` compare lists with
-//! their models.
+//! Lists the mappings of a space while another CPU changes them. `model.rs` and `objects.rs` compare lists
+//! with their models.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -15,9 +15,8 @@ use knee_vm::{Page, Pages, Protection, Space};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The list is in order. It shows pages that nobody changes as they are, and the others as they were at some
-/// moment.
-fn stable_mappings_are_listed_exactly_beside_changes<A: Architecture>() {
+/// The list is sorted. It shows unchanged pages exactly, and each changed page as it was at some moment.
+fn unchanged_mappings_are_listed_exactly_during_other_changes<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 1000 };
     let machine = Hosted::<A>::with_architecture(1024, 2);
     let space = Space::new(&machine.cpu(0)).unwrap();
@@ -27,7 +26,7 @@ fn stable_mappings_are_listed_exactly_beside_changes<A: Architecture>() {
         (Pages::new(Page(2000), 10_000), WRITE),
         (Pages::new(Page(1 << 30), 1), READ),
     ];
-    // Pages beside the first range, at times with the same protection, and around the second.
+    // Pages next to the first range, at times with the same protection, and pages around the second range.
     let changed = [
         (Pages::new(Page(600), 50), READ),
         (Pages::new(Page(1990), 10), WRITE),
@@ -91,6 +90,6 @@ fn a_loop_over_mappings_may_unmap_them<A: Architecture>() {
 }
 
 on_each_architecture!(
-    stable_mappings_are_listed_exactly_beside_changes,
+    unchanged_mappings_are_listed_exactly_during_other_changes,
     a_loop_over_mappings_may_unmap_them,
 );

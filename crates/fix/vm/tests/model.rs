@@ -1,4 +1,4 @@
-//! A space against a map of pages: which pages are mapped, their protections and their contents.
+//! Compares a space with a map of pages: which pages are mapped, their protections and their contents.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_space_does_what_a_map_of_pages_does(
+    fn a_space_agrees_with_a_map_of_pages(
         operations in prop::collection::vec(operation(), 1..80),
         architecture in 0..ARCHITECTURES
     ) {
@@ -55,7 +55,7 @@ fn agrees_with_a_map_of_pages<A: Architecture>(
     Ok(())
 }
 
-/// Inputs that reach other code, as the fuzzer has found, and inputs that have failed.
+/// The corpus has inputs with which the fuzzer reached new code, and inputs that once failed.
 #[test]
 fn the_fuzzers_corpus_agrees_with_the_model() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/vm_space");
@@ -68,7 +68,8 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");
 }
 
-/// Hardware has no pages that may only be written: a load of such a page would fault forever.
+/// Hardware cannot deny loads alone. If a space allowed stores to a page but not loads, a load from it would
+/// fault forever.
 #[test]
 fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);
@@ -113,22 +114,22 @@ fn each_reason_for_a_failed_change_has_its_own_error() {
     assert_eq!(remap(hole, Pages::new(Page(300), 4)), Err(MapError::Unmapped));
     assert_eq!(remap(pages, none), Err(MapError::Empty));
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
-    // An unmapped range is an error, whatever room there is elsewhere.
+    // Moving an unmapped range is an error, even if there is room for the new range.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
     assert_eq!(space.map_anywhere(&cpu, end.0, WRITE), Err(MapError::NoAddressSpace));
 }
 
 #[test]
 #[should_panic(expected = "the quota has shares for 1 CPUs, and the machine has 2")]
-fn a_quota_of_a_smaller_machine_is_refused() {
+fn a_quota_of_a_smaller_machine_is_rejected() {
     let (small, large) = (Hosted::new(64, 1), Hosted::new(64, 2));
     let quota = Arc::new(Quota::new(&small, 9).unwrap());
     let _ = Space::with_quota(&large.cpu(0), quota);
 }
 
-/// Any thread may print a space, but only a CPU itself may read its own state.
+/// Any thread may print a space, but only the CPU itself may read its per-CPU state.
 #[test]
-fn a_space_is_printed_in_a_line_without_the_state_of_cpus() {
+fn debug_prints_a_space_in_one_line_without_per_cpu_state() {
     let machine = Hosted::new(64, 2);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();

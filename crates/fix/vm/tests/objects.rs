@@ -1,5 +1,5 @@
-//! Objects in two spaces against a model: which space sees a store, what the pager gets, and where pages are
-//! mapped.
+//! Compares objects in two spaces with a model: which space sees a store, what the pager gets, and where
+//! pages are mapped.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -20,13 +20,13 @@ use proptest::prelude::*;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// Pages of each space: around the end of a leaf.
+/// The pages of each space, around the end of a leaf.
 const FIRST: u64 = 500;
 const PAGES: u64 = 24;
-/// Pages that objects can have.
+/// The maximum number of pages of an object in this test.
 const CAPACITY: u64 = 12;
 
-/// A pager that keeps the first word of each page, and that is not ready at every third call.
+/// A pager that stores pages in memory, and is not ready at every third call.
 #[derive(Default, Clone)]
 struct Store {
     words: Arc<Mutex<BTreeMap<u64, Box<[u8; PAGE]>>>>,
@@ -131,11 +131,11 @@ struct Mapped {
 #[derive(Default, Clone)]
 struct ModelSpace {
     mapped: BTreeMap<Page, Mapped>,
-    /// Private pages of the space.
+    /// The first words of the space's private pages.
     own: BTreeMap<Page, u64>,
 }
 
-/// What [`Space::mappings`] lists.
+/// A mapping that [`Space::mappings`] lists.
 type Listed = (Pages, Protection, Option<(ObjectId, u64, Sharing)>);
 
 impl ModelSpace {
@@ -317,8 +317,8 @@ impl Model {
                 self.objects[object].words.retain(|&index, _| index < len);
                 Ok(0)
             }
-            // The pager may refuse some dirty pages, so the model cannot predict what it stores.
-            // `are_as_modelled` copies that from the pager.
+            // The pager may refuse some dirty pages, so the model cannot predict which pages the pager
+            // stores. `are_as_modelled` copies the stored words from the pager.
             Operation::Evict(..) | Operation::WriteBack(..) => Ok(0),
             Operation::Punch(object, start, end) => {
                 self.objects[object].words.retain(|&index, _| index < start || index >= end);
@@ -415,7 +415,8 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
         for operation in operations {
             let before = model.objects[1].words.clone();
             prop_assert_eq!(real.apply(operation), model.apply(operation), "{:?}", operation);
-            // The pager has exactly the words that the model has.
+            // Only `evict` and `write_back` store words in the pager, and they store the words of the
+            // object.
             for index in 0..CAPACITY {
                 let word = store.word(index);
                 if word != model.stored.get(&index).copied().unwrap_or(0) {
@@ -468,7 +469,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 600 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn objects_are_what_was_stored_and_are_found_where_they_are(
+    fn objects_and_their_mappings_agree_with_the_model(
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
         architecture in 0..ARCHITECTURES
     ) {
@@ -493,7 +494,7 @@ fn a_mapped_object_outlives_its_handle<A: Architecture>() {
         space.unmap(&cpu, Pages::new(Page(16), 4)).unwrap();
         assert_eq!(cpu.load(&copy, Page(17).address()), Ok(1));
         drop(space);
-        // The object is freed with the last of its mapped parts.
+        // The object is freed when its last mapped part is unmapped.
         copy.unmap(&cpu, Pages::new(Page(17), 2)).unwrap();
         copy.unmap(&cpu, Pages::new(Page(16), 1)).unwrap();
         assert_eq!(cpu.load(&copy, Page(19).address()), Ok(0));
@@ -502,12 +503,13 @@ fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Each thread has a word of each page to itself. It reads what it has written, even if the page was evicted
-/// and came back in between.
+/// Each thread owns one word of each page. The thread reads back the value that it last wrote, even if the
+/// page was evicted and brought in again meanwhile.
 fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 3000 };
-    /// Rounds that wait for an eviction. They are few, because the evicting thread needs a CPU.
+    /// The maximum number of rounds. The threads continue until the pager has stored a page, because the
+    /// evicting thread may get little CPU time.
     const MOST: u64 = if cfg!(miri) { ROUNDS } else { 400 * ROUNDS };
     let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
     let all = machine.free_frames();
@@ -528,8 +530,8 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
                         let cpu = machine.cpu(1 + thread as usize);
                         let mine = Space::new(&cpu).unwrap();
                         let pages = |at| Pages::new(at, 8);
-                        // One mapping is in the common space, one is in the thread's own, and one is mapped
-                        // and unmapped.
+                        // One mapping is in the common space, where the thread at times unmaps it and maps
+                        // it again. The other is in the thread's own space.
                         let common = pages(Page(512 * (1 + thread)));
                         space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
                         mine.map_object(&cpu, pages(Page(508)), object, 0, WRITE, Sharing::Shared)
@@ -589,7 +591,8 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
                 .collect();
             scope.spawn(move || {
                 let cpu = machine.cpu(0);
-                // The pager is sometimes not ready. The checks below cover the pages that it has taken.
+                // The pager is sometimes not ready, so the results are ignored. The workers check the pages
+                // that the pager accepted.
                 while !done.load(Relaxed) {
                     cpu.handle_ipis();
                     let _ = object.evict(&cpu, 0..8);
@@ -600,12 +603,13 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
             done.store(true, Relaxed);
             results.into_iter().for_each(|result| result.unwrap());
         });
-        assert!(cfg!(miri) || !store.words.lock().unwrap().is_empty(), "the pager has no page");
+        assert!(cfg!(miri) || !store.words.lock().unwrap().is_empty(), "the pager stored no page");
     }
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A CPU that has written to a page stores again without a fault: another CPU's read does not revoke that.
+/// A CPU that has written to a page may store to it again without a fault. A read by another CPU does not
+/// revoke this permission.
 fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
@@ -623,7 +627,7 @@ fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
 }
 
 #[test]
-fn objects_have_no_guards_and_no_page_numbers_that_overflow() {
+fn mapping_an_object_rejects_guards_and_page_numbers_that_overflow() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let object = Object::new(&cpu, 4).unwrap();
@@ -682,11 +686,11 @@ fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Th
             });
         }
     });
-    assert!(!failed.load(Relaxed), "a thread has failed");
+    assert!(!failed.load(Relaxed), "a thread has panicked");
 }
 
-/// Two CPUs unmap parts of one mapping, and then the object's pages are removed, while a third CPU has them
-/// in its TLB.
+/// Two CPUs unmap parts of one mapping, and then the object's pages are removed, while a third CPU has the
+/// pages in its TLB.
 fn pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 4);
     let all = machine.free_frames();
@@ -727,7 +731,8 @@ fn pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed<A:
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A space is forked while pages of its object are removed: the copy does not have them, or they still exist.
+/// A space is forked while pages of its object are removed. The copy reads the stored words, or zeros from
+/// new pages.
 fn pages_are_not_freed_while_a_fork_copies_them<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(2048, 4);
     let all = machine.free_frames();
@@ -792,7 +797,7 @@ fn pages_beyond_the_end_are_not_faulted_in<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Two CPUs move pages of one mapping, each in tables of its own.
+/// Two CPUs move pages of one mapping. Each CPU moves a page within its own table.
 fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 3);
     let all = machine.free_frames();
@@ -805,7 +810,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
                 .unwrap();
             for page in [5, 520] {
                 cpu.store(&space, Page(page).address(), page).unwrap();
-                // From now on, the table of these pages records their extent.
+                // This pushes the extent down to the leaf of `page`.
                 space.protect(&cpu, Pages::new(Page(page), 1), READ).unwrap();
                 space.unmap(&cpu, Pages::new(Page(page + 10), 1)).unwrap();
             }
@@ -838,7 +843,8 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A range in a free list may have been mapped in another way, and may lie next to the range that moves.
+/// `map` may have mapped a range that is in a free list, and such a range may be next to the range that
+/// moves.
 #[test]
 fn a_mapping_that_cannot_grow_in_place_moves() {
     let machine = Hosted::new(256, 1);
@@ -856,9 +862,9 @@ fn a_mapping_that_cannot_grow_in_place_moves() {
     assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }
 
-/// A private mapping is copied while others write to the object through a shared one. Every word of the copy
-/// is a word that was written, and ThreadSanitizer finds no data race.
-fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
+/// A page of a private mapping is copied while another CPU writes to it through a shared mapping. Every
+/// word of the copy is a word that was written, and ThreadSanitizer finds no data race.
+fn a_page_copied_during_writes_has_only_whole_words<A: Architecture>() {
     const WORDS: u64 = PAGE as u64 / 8;
     let machine = Hosted::<A>::with_architecture(1024, 4);
     let all = machine.free_frames();
@@ -868,7 +874,7 @@ fn a_page_is_copied_while_others_write_to_it<A: Architecture>() {
         let pages = Pages::new(Page(16), 1);
         shared.map_object(&machine.cpu(0), pages, &object, 0, WRITE, Sharing::Shared).unwrap();
         let address = |word: u64| Page(16).address() + 8 * word;
-        // Both halves of each word that is written are the same.
+        // The two halves of each written word are equal.
         let is_whole = |word: u64| word >> 32 == word & u64::from(u32::MAX);
         storm(
             &machine,
@@ -902,6 +908,6 @@ on_each_architecture!(
     pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed,
     pages_are_not_freed_while_a_fork_copies_them,
     pages_beyond_the_end_are_not_faulted_in,
-    a_page_is_copied_while_others_write_to_it,
+    a_page_copied_during_writes_has_only_whole_words,
     parts_of_a_mapping_that_two_cpus_move_keep_their_content,
 );

@@ -1,5 +1,5 @@
-//! Memory runs out at each place that allocates. The operation that fails then has changed nothing, it
-//! succeeds once there is memory, and no memory is lost.
+//! Memory runs out at each place that allocates. The operation that fails has changed nothing, and succeeds
+//! when it is repeated with enough memory. No memory is leaked.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -20,13 +20,13 @@ const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
 thread_local! {
-    /// Frames that this thread can still allocate.
+    /// The number of frames that this thread can still allocate.
     static FRAMES: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Heap allocations that still succeed on this thread.
+    /// The number of heap allocations that will still succeed on this thread.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Takes one, and returns whether there was one.
+/// Decrements the number of frames or allocations that are left. Returns false if none was left.
 fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
     match left.get() {
         u64::MAX => true,
@@ -38,18 +38,18 @@ fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
     }
 }
 
-/// The system's allocator, which fails when `ALLOCATIONS` is used up.
+/// The system's allocator, which fails once `ALLOCATIONS` is used up.
 struct Scarce;
 
-// SAFETY: the system's allocator does it, or nothing is allocated.
+// SAFETY: the system's allocator handles the request, or the allocation fails.
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller meets the contract of `GlobalAlloc::alloc`.
         if take(&ALLOCATIONS) { unsafe { System.alloc(layout) } } else { null_mut() }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: said by the caller.
+        // SAFETY: the caller meets the contract of `GlobalAlloc::dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -57,8 +57,8 @@ unsafe impl GlobalAlloc for Scarce {
 #[global_allocator]
 static HEAP: Scarce = Scarce;
 
-/// A hosted machine that allocates frames one by one, and none when `FRAMES` is used up. Its one CPU has no
-/// TLB.
+/// A hosted machine that allocates one frame per call, and none once `FRAMES` is used up. Its only CPU has
+/// no TLB.
 struct Small(Hosted);
 
 // SAFETY: as for the hosted machine; the only CPU caches nothing.
@@ -84,13 +84,15 @@ unsafe impl Machine for Small {
             // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
             unsafe { bytes.write_bytes(0xa5, knee_vm::PAGE) };
         });
-        // SAFETY: said by the caller.
+        // SAFETY: the caller meets the contract of `Machine::free`.
         unsafe { self.0.free(frames) }
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
         self.0.address(frame)
     }
+
+    fn begin_root(&self, _table: Frame) {}
 
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.0.frame_meta(frame)
@@ -106,14 +108,14 @@ enum Operation {
     Map(Pages, Protection),
     /// A private mapping of an object.
     MapObject(Pages, Protection),
-    /// Moves one or two pages, which begin at one of the places.
+    /// Moves one or two pages, so that they begin at this page.
     Remap(Pages, Page),
     Unmap(Pages),
     Protect(Pages, Protection),
     Discard(Pages),
-    /// A fault for a store, and the store of this number.
+    /// Raises a fault for a store, and stores this number.
     Fault(Page, u64),
-    /// Forks; the copy lives until the end.
+    /// Forks the space. The copy lives until the end of the trace.
     Fork,
 }
 
@@ -261,7 +263,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
             Entry::Absent => return None,
         };
     }
-    // SAFETY: as above, for pages.
+    // SAFETY: as above, but for a page.
     Some(unsafe { machine.address(frame).cast().as_ref() })
 }
 
@@ -307,7 +309,8 @@ fn limited<R>(
 }
 
 /// Runs a trace with `count` frames or allocations until the first failure, and with unlimited memory after
-/// it. Returns the operation that failed, counted from 1; 0 is the creation of the space.
+/// it. Returns the number of the operation that failed, counted from 1; 0 is the creation of the space and
+/// the object.
 fn run(
     trace: &[Operation],
     left: &'static std::thread::LocalKey<Cell<u64>>,
@@ -361,7 +364,7 @@ fn check<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>, state: &State, oper
 }
 
 /// Runs traces with more and more memory until nothing fails. Checks that each kind of operation that may
-/// need memory has failed.
+/// need memory has failed at least once.
 fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
     let mut kinds = [false; 8];
     for seed in 1..12 {
@@ -388,16 +391,16 @@ fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
     }
     assert_eq!(
         kinds, [true; 8],
-        "operations that have failed: new, map, unmap, protect, fault, fork, object, remap"
+        "whether these have failed: new, map, unmap, protect, fault, fork, object, remap"
     );
 }
 
 #[test]
-fn an_operation_without_a_frame_changes_nothing() {
+fn an_operation_that_gets_no_frame_changes_nothing() {
     every_place(&FRAMES);
 }
 
 #[test]
-fn an_operation_without_heap_changes_nothing() {
+fn an_operation_that_gets_no_heap_memory_changes_nothing() {
     every_place(&ALLOCATIONS);
 }

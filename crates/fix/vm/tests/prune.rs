@@ -13,13 +13,13 @@ use knee_vm::{Page, Pages, Protection, Space};
 const WRITE: Protection = Protection::READ_WRITE;
 const GIBIBYTE: u64 = 512 * 512;
 
-fn prune_frees_empty_tables_only<A: Architecture>() {
+fn prune_frees_only_empty_tables<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let tables = || space.audit(&cpu).tables;
     let root = tables();
-    // Leaves of two branches, and one in the other half of the space.
+    // Leaves in two branches, and one leaf far away.
     let places = [0, 5 * 512, GIBIBYTE - 512, GIBIBYTE + 7, 512 * GIBIBYTE * 3];
     for &place in &places {
         space.map(&cpu, Pages::new(Page(place), 4), WRITE).unwrap();
@@ -31,14 +31,14 @@ fn prune_frees_empty_tables_only<A: Architecture>() {
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
     assert_eq!(tables(), full, "unmapping a few pages frees no table");
-    // Three leaves, and the branch that had no other leaves.
+    // Three leaves, and the branch that has no other leaves.
     assert_eq!(space.prune(&cpu, space.pages()), 4);
     assert_eq!(tables(), full - 4);
     for &place in &places[3..] {
         assert_eq!(cpu.load(&space, Page(place).address()), Ok(place + 1));
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
-    // Prunes only the range that it was given.
+    // `prune` affects only the given range.
     assert!(space.prune(&cpu, Pages::new(Page(GIBIBYTE), 1024)) > 0);
     space.prune(&cpu, space.pages());
     assert_eq!(tables(), root);
@@ -57,12 +57,12 @@ fn unmapping_a_large_range_leaves_no_tables<A: Architecture>() {
         cpu.store(&space, page.address(), 1).unwrap();
     }
     space.unmap(&cpu, pages).unwrap();
-    // Only the table above all of them stays.
+    // Only the lowest table that covers the whole range stays.
     assert_eq!(space.audit(&cpu).tables, before + 1);
 }
 
-/// Threads map, touch and unmap pages in common leaves and in their own, while one thread prunes.
-fn nothing_is_lost_with_pruned_tables<A: Architecture>() {
+/// Threads map, touch and unmap their own pages in common leaves, while another thread prunes.
+fn pruning_during_concurrent_changes_loses_nothing<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 1500 };
     let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
@@ -116,7 +116,7 @@ fn nothing_is_lost_with_pruned_tables<A: Architecture>() {
 }
 
 on_each_architecture!(
-    prune_frees_empty_tables_only,
+    prune_frees_only_empty_tables,
     unmapping_a_large_range_leaves_no_tables,
-    nothing_is_lost_with_pruned_tables,
+    pruning_during_concurrent_changes_loses_nothing,
 );

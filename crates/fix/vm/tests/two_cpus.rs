@@ -1,4 +1,4 @@
-//! The example `two_cpus`, and tests of its machine.
+//! Runs the example `two_cpus`, and tests its machine.
 
 #[path = "../examples/two_cpus.rs"]
 #[allow(dead_code, reason = "the example's own `main`")]
@@ -30,7 +30,7 @@ fn two_cpus_that_shoot_down_each_other_both_return() {
                 let cpu = unsafe { Cpu::new(machine, number) };
                 space.activate(&cpu);
                 start.wait();
-                // Each CPU uses a table of its own, so that only the shootdowns meet.
+                // Each CPU uses its own table, so that the CPUs wait for each other only in shootdowns.
                 let pages = Pages::new(Page(512 * (1 + number as u64)), 2);
                 for _ in 0..ROUNDS {
                     space.map(&cpu, pages, Protection::READ).unwrap();

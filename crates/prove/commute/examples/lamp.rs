@@ -17,8 +17,8 @@ state! {
     }
 }
 
-/// `on` commutes with itself, because the lamp is lit whichever call is first. `toggle` commutes
-/// with itself, too, but only because it returns nothing.
+/// `on` commutes with itself, because the lamp is lit after both calls in either order. `toggle` also
+/// commutes with itself, but only because it returns nothing.
 fn lamp() -> Interface<Lamp> {
     Interface {
         name: "lamp",
@@ -26,7 +26,7 @@ fn lamp() -> Interface<Lamp> {
         operations: vec![
             Operation {
                 name: "on",
-                about: "(): lit, in either state",
+                about: "(): lit, whether it was lit or dark",
                 apply: |state, _| {
                     state.lit = Truth::Known(true);
                     Ok(Outcome::nothing())
@@ -43,7 +43,7 @@ fn lamp() -> Interface<Lamp> {
             },
             Operation {
                 name: "look",
-                about: "(): lit or dark",
+                about: "(): returns whether the lamp is lit or dark",
                 apply: |state, call| {
                     let lit = state.lit.ask(call.execution)?;
                     Ok(Outcome::of(if lit { "lit" } else { "dark" }))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use knee_commute::{Interface, Operation, Outcome, Truth, serve, state};
 
 state! {
-    /// Two flags to ask about.
+    /// Two flags that operations ask about.
     struct Pair {
         left: Truth,
         right: Truth,
@@ -19,7 +19,7 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 fn misbehaving() -> Interface<Pair> {
     Interface {
         name: "misbehaving",
-        about: "errors that a model should not have",
+        about: "a model with faults",
         operations: vec![
             Operation {
                 name: "fine",

@@ -23,7 +23,7 @@ impl<'w> Call<'w> {
         self.nr
     }
 
-    /// The process that makes the call, 0 or 1. Without loss of generality, process 0 makes the
+    /// The process that makes the call: 0 or 1. Without loss of generality, process 0 makes the
     /// first call.
     pub fn process(&mut self) -> Result<u8, Stop> {
         let process = u8::from(self.nr > 0 && self.fact("is in the other process")?);
@@ -43,7 +43,7 @@ impl<'w> Call<'w> {
         Term::new(argument)
     }
 
-    /// An argument that is an integer of `range`.
+    /// An argument that is an integer in `range`.
     pub fn int(&mut self, name: &str, range: std::ops::RangeInclusive<i64>) -> Int {
         let label = self.label(name);
         let argument = self.execution.int(&label, Some(*range.start()), Some(*range.end()));
@@ -58,7 +58,7 @@ impl<'w> Call<'w> {
         self.execution.ask(Question::Is(flag))
     }
 
-    /// An argument that is one of `words`; [`Word::is`] asks which.
+    /// An argument that is one of `words`; [`Word::is`] and [`Word::which`] ask which one.
     pub fn word(&mut self, name: &str, words: &'static [&'static str]) -> Word {
         let label = self.label(name);
         let argument = self.execution.terms.name(WORD, &label);
@@ -66,21 +66,22 @@ impl<'w> Call<'w> {
         Word { argument, words }
     }
 
-    /// Whether something is true of the call as a whole, such as `is in the other process`.
+    /// Whether a fact is true of the call as a whole, such as `is in the other process`.
     pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
         let flag = self.execution.terms.flag(&format!("{} {what}", self.label));
         self.execution.ask(Question::Is(flag))
     }
 
-    /// A name that is not in use, such as an inode number that the interface leaves open. In
-    /// different orders, different calls may get the same name.
+    /// A name that is not in use yet, such as an inode number that the interface leaves open. Two calls never
+    /// get the same name in one order of the calls. But the name of one call in one order may equal the name
+    /// of the other call in another order.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
     }
 
-    /// An integer that the interface leaves open, such as a time. If possible, it is chosen so that
-    /// the orders agree.
+    /// An integer that the interface leaves open, such as a time. If possible, the explorer chooses
+    /// it so that the orders agree.
     pub fn open_int(&mut self, name: &str) -> Int {
         let label = self.label(name);
         self.execution.open_int(&label, None, None)
@@ -102,7 +103,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// Whether it is `word`.
+    /// Whether the argument is `word`.
     ///
     /// # Panics
     ///
@@ -113,14 +114,15 @@ impl Word {
         execution.same_name(self.argument, constant)
     }
 
-    /// Returns the word. Asks one question for each word, in their order.
+    /// Returns the word. Asks about each word in turn until the answer is yes.
     pub fn which(self, execution: &mut Execution) -> Result<&'static str, Stop> {
         for word in self.words {
             if self.is(word, execution)? {
                 return Ok(word);
             }
         }
-        // No word is left: assume the last one, which contradicts the facts.
+        // The argument is none of the words. The assumption that it is the last word contradicts the
+        // facts, and the certificate records this assumption.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

@@ -1,4 +1,4 @@
-//! The data that an independent checker needs to decide whether a verdict is right.
+//! The data that an independent checker needs to find out whether a verdict is right.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::literal::{Literal, show_sum};
 pub struct Certificate {
     /// The assumptions of the model.
     pub assumed: Vec<(Literal, bool)>,
-    /// Fresh names. They differ from all other names of their sort, except that two fresh names of
+    /// Fresh names. Each differs from all other names of its sort, except that two fresh names of
     /// different orders may be chosen to be equal.
     pub fresh: Vec<String>,
     /// The pairs of fresh names that were chosen to be equal.
     pub agreed: Vec<(String, String)>,
     /// Open integers, which may be chosen so that the orders agree.
     pub open: Vec<String>,
-    /// What must hold for the orders to agree. If they do not agree, the last claim is false.
+    /// What must hold for the orders to agree. If the orders do not agree, the last claim is false.
     pub claims: Vec<Claim>,
 }
 
-/// A condition for two orders to agree in one part of a result or of a state.
+/// What must be equal for two orders to agree in one part of a result or of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
@@ -29,8 +29,8 @@ pub enum Claim {
     Names(String, String),
     /// The first integer plus the constant equals the second integer. An empty label is zero.
     Ints(String, i64, String),
-    /// The two described values are equal. Recorded only if they differ, so that this claim is
-    /// false.
+    /// The two values with these descriptions are equal. This claim is recorded only if they differ,
+    /// so it is always false.
     Things(String, String),
 }
 

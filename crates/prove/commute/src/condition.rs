@@ -1,8 +1,8 @@
 //! Short conditions under which operations commute.
 //!
 //! An exploration has many situations, and their conditions have literals that do not matter. A
-//! literal is dropped from a condition if the rest still holds in no situation with the opposite
-//! verdict. Of the shortened conditions, only as many are kept as are needed to cover all
+//! literal is dropped from a condition if no situation with the opposite verdict satisfies the
+//! remaining literals. Then a greedy search selects enough of the shortened conditions to cover all
 //! situations. Terms are compared by label, so two conditions that exclude each other for a deeper
 //! reason count as compatible. A condition may therefore be longer than necessary, but it is never
 //! wrong.
@@ -14,19 +14,19 @@ use crate::facts::{Int, Question, WORD};
 use crate::literal::{Bound, Literal, show_all};
 use crate::terms::Terms;
 
-/// A conjunction of literals. Without literals it always holds.
+/// A conjunction of literals. An empty conjunction always holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     literals: Vec<(Literal, bool)>,
-    /// Pairs of integers that differ.
+    /// Pairs of integers that must differ. Each bound stands for `x` ≠ `y` + `most`.
     apart: Vec<Bound>,
 }
 
-/// When operations commute, and why they do not commute elsewhere.
+/// When operations commute, and why they do not commute in the other situations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// They commute if and only if one of these holds. The case that covers most situations is
-    /// first.
+    /// The operations commute if and only if one of these cases holds. The case that covers the
+    /// most situations is first.
     pub commute: Vec<Case>,
     /// The differences between orders in all other situations, the most frequent first.
     pub differ: Vec<Reason>,
@@ -35,12 +35,12 @@ pub struct Conditions {
 /// A condition under which operations commute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The formulas that must all hold. Without formulas it always holds.
+    /// The formulas that must all hold. If there are none, the condition always holds.
     pub formulas: Vec<String>,
-    /// The number of situations in which they hold.
+    /// The number of situations in which all formulas hold.
     pub situations: usize,
-    /// The number of an example: among the situations that the fewest other cases cover, it has the
-    /// shortest condition.
+    /// The index of an example: a situation covered by as few other cases as possible. If there are
+    /// several such situations, the example has the shortest condition.
     pub example: usize,
 }
 
@@ -51,10 +51,10 @@ pub struct Reason {
     pub difference: Difference,
     /// The number of situations with this difference.
     pub situations: usize,
-    /// The number of an example: the situation with the shortest condition.
+    /// The index of an example: the situation with the shortest condition.
     pub example: usize,
-    /// The formulas that make the orders differ in the example. Without formulas they always
-    /// differ.
+    /// The formulas that make the orders differ in the example. If there are none, the orders
+    /// always differ.
     pub formulas: Vec<String>,
 }
 
@@ -63,14 +63,14 @@ impl Condition {
         Self { literals: situation.condition.clone(), apart: Vec::new() }
     }
 
-    /// The condition with all assumptions of the model.
+    /// The condition of the situation, and all assumptions of the model.
     fn whole(situation: &Situation) -> Self {
         let assumed = &situation.certificate.assumed;
         Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
     }
 
-    /// Merges two conditions that differ only in which of two integers is greater: in the result,
-    /// the two integers differ.
+    /// Merges two conditions that differ only in which of two integers is greater. The result
+    /// requires only that the two integers differ.
     fn either(&self, other: &Self) -> Option<Self> {
         let only = |one: &Self, other: &Self| {
             let mut own = one.literals.iter().filter(|literal| !other.literals.contains(literal));
@@ -93,9 +93,9 @@ impl Condition {
         formulas
     }
 
-    /// Whether both can hold, judging only by the labels of their terms.
+    /// Whether both conditions can hold, if terms with different labels are unrelated.
     fn possible_with(&self, other: &Self) -> bool {
-        // A fast path: most pairs of conditions answer one question differently.
+        // A fast path: most pairs of conditions contain opposite answers to the same question.
         let denied = |(literal, answer): &(Literal, bool)| {
             self.literals.iter().any(|(own, yes)| own == literal && yes != answer)
         };
@@ -109,7 +109,7 @@ impl Condition {
         })
     }
 
-    /// Whether `other` holds wherever this condition holds.
+    /// Whether `other` always holds if this condition holds.
     fn implies(&self, other: &Self) -> bool {
         if other.literals.iter().all(|literal| self.literals.contains(literal)) {
             return true;
@@ -125,9 +125,10 @@ impl Condition {
         })
     }
 
-    /// Drops literals that are not needed to exclude all of `others`.
+    /// Drops literals without which the condition still excludes all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
-        // From the last literal to the first: a late one is more likely to follow from the rest.
+        // Go from the last literal to the first, because a later literal is more likely to follow
+        // from the others.
         for nr in (0..self.literals.len()).rev() {
             let literal = self.literals.remove(nr);
             if others.iter().any(|other| self.possible_with(other)) {
@@ -138,10 +139,10 @@ impl Condition {
     }
 }
 
-/// One sort for all names: their labels determine their sorts.
+/// The sort of all names. One is enough, because the label of a name determines its real sort.
 const SORT: &str = "named";
 
-/// The question that a literal stands for.
+/// The question that a literal represents.
 fn question(literal: &Literal, terms: &mut Terms) -> Question {
     let mut int = |label: &str| match label {
         "" => Int::from(0),
@@ -216,8 +217,8 @@ fn reasons(
         .collect()
 }
 
-/// Returns few, short conditions that cover `situations` and exclude all of `others`. The selection
-/// is greedy.
+/// Greedily selects a small number of short conditions that together cover `situations`. Each
+/// condition excludes all of `others`.
 fn cover(
     situations: &[(usize, Condition)],
     others: &[Condition],
@@ -248,7 +249,7 @@ fn cover(
     }
     let all = covers.clone();
     let mut chosen: Vec<usize> = Vec::new();
-    // The first candidate that covers the most remaining situations.
+    // Choose the candidate that covers the most remaining situations, or the first of several.
     while let Some((nr, _)) = covers
         .iter()
         .map(Vec::len)

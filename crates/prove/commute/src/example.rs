@@ -9,13 +9,13 @@ use crate::outcome::{Outcome, Value as Seen};
 use crate::state::{Part, Term, Truth};
 
 /// Concrete values for all terms of a situation. Names are numbered in the order in which the test
-/// uses them, so that examples that differ only in names read the same. Integers are as small as
+/// uses them, so examples that differ only in names have the same text. Integers are as small as
 /// possible, and flags that do not matter are false.
 pub struct Example<'f> {
     facts: &'f Facts,
     ints: Vec<i64>,
     names: HashMap<Name, String>,
-    /// The number of numbered names of each sort.
+    /// For each sort, how many of its names have a number.
     of_sort: HashMap<&'static str, usize>,
 }
 
@@ -109,7 +109,7 @@ impl<'f> Example<'f> {
     }
 
     /// The steps that set up a state, one for each known part: `{"set": "table[key0]", "to":
-    /// "content0"}`. A part that is absent is set to `null`.
+    /// "content0"}`. A step sets an absent part to `null`.
     pub fn steps(&mut self, state: &Part) -> Vec<Value> {
         let mut steps = Vec::new();
         self.steps_to(String::new(), state, &mut steps);

@@ -33,37 +33,37 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They commute.
+    /// The operations commute.
     Commute,
-    /// They do not commute. This is the first difference between two orders.
+    /// The operations do not commute. This is the first difference found between two orders.
     Differ(Difference),
 }
 
-/// A difference between two orders.
+/// A difference between two orders of the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// The result of a call.
+    /// A call has different results.
     Result {
         /// The number of the call, from 0.
         call: usize,
-        /// The field of its outcome.
+        /// The field in which the results differ.
         field: String,
-        /// The value in each of the two orders.
+        /// The values of this field in the two orders.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
-    /// The final state.
+    /// The final states differ.
     State {
-        /// The two values in the same place.
+        /// The values of one part of the state after the two orders.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
     },
 }
 
-/// A class of initial states and arguments in which the model takes one path.
+/// A class of initial states and arguments for which the model takes the same path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Situation {
     /// The path condition: literals with their answers. The conditions of two situations exclude
@@ -81,7 +81,7 @@ pub struct Situation {
 pub struct InfeasiblePath {
     /// The path condition.
     pub condition: Vec<(Literal, bool)>,
-    /// The assumptions of the model. They contradict the condition.
+    /// The assumptions of the model, which contradict the condition.
     pub assumed: Vec<(Literal, bool)>,
 }
 
@@ -114,7 +114,7 @@ pub enum ModelError {
     Untrusted {
         /// The operations.
         operations: Vec<String>,
-        /// The answers until then.
+        /// The answers up to that point.
         path: Vec<String>,
         /// What the model did.
         stop: Stop,
@@ -123,7 +123,7 @@ pub enum ModelError {
     Program {
         /// The program.
         program: String,
-        /// What it did.
+        /// What the program did.
         what: String,
     },
 }

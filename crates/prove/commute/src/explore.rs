@@ -1,8 +1,8 @@
 //! The explorer: finds every situation of a set of operations, and whether they commute there.
 //!
-//! It walks the tree of answers to the model's questions, depth first. Each execution follows a
-//! script of answers, then answers yes to every question and leaves the other answer for later. The
-//! leaves of the tree are the situations. They are disjoint and exhaustive.
+//! It walks the tree of answers to the model's questions, depth first. Each execution first follows
+//! a script of answers. Then it answers yes to every question, and a later execution takes the other
+//! answer. The leaves of the tree are the situations. They are disjoint and exhaustive.
 //!
 //! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
 //! all orders of these calls, each call has the same result, and the final states are
@@ -25,24 +25,24 @@ use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::Running;
 
-/// The number of paths with too many questions after which the explorer gives up on a set of
-/// operations. All further paths probably have too many questions as well.
+/// After this many paths with too many questions, the explorer gives up on a set of operations,
+/// because all further paths probably have too many questions, too.
 const MOST_TOO_DEEP: usize = 1000;
 
-/// An execution that ran to its end: a situation.
+/// A complete execution, which defines a situation.
 pub(crate) struct Leaf<S> {
     pub(crate) execution: Execution,
     pub(crate) initial: S,
     pub(crate) verdict: Verdict,
-    /// The two runs that differ, or one run of all calls if all orders agree.
+    /// The two runs that differ, or a single run of all calls if all orders agree.
     pub(crate) runs: Vec<Run>,
 }
 
-/// Calls that were made, in order.
+/// The calls that were made in one order, and their outcomes.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) order: Vec<usize>,
-    /// The outcome of each call; `None` if it was not made.
+    /// The outcome of each call, by its number; `None` if the call was not made.
     pub(crate) outcomes: Vec<Option<Outcome>>,
 }
 
@@ -75,8 +75,8 @@ fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
     decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
-/// Runs every execution and passes it to `visit`: a situation as `Ok`, an infeasible path as `Err`.
-/// Ends when `visit` breaks.
+/// Runs every execution and passes it to `visit`: as `Ok` if it defines a situation, as `Err` if its
+/// path is infeasible. Ends when `visit` breaks.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -101,15 +101,15 @@ pub(crate) fn walk<S: State>(
             Execution::new(Rc::clone(&script), limits.questions, Arc::clone(&running.0));
         let executed = execute(interface, operations, &mut execution);
         let decisions = execution.decisions();
-        // The deepest alternative is pushed last, so that it is explored next and similar
-        // situations stay together.
+        // The alternative to the last decision is pushed last, so that it is explored next and
+        // similar situations stay together.
         for nr in script.len()..decisions.len() {
             let mut other = decisions[..=nr].to_vec();
             other[nr].answer = !other[nr].answer;
             open.push(other.into());
         }
         let executed = match script.get(decisions.len()) {
-            // The model asked fewer questions than in the earlier execution of this path.
+            // The model asked fewer questions than the script has answers.
             Some(missing) if !matches!(executed, Err(Stop::NotDeterministic { .. })) => {
                 let before = missing.show();
                 Err(Stop::NotDeterministic { before, now: "nothing".to_owned() })
@@ -146,11 +146,12 @@ pub(crate) fn walk<S: State>(
 struct Reached<S> {
     run: Run,
     state: S,
-    /// Its fresh names.
+    /// The fresh names of this order.
     fresh: Vec<Name>,
 }
 
-/// Runs all orders. Wherever two orders have made the same calls, compares outcomes and states.
+/// Runs all orders. Whenever two orders have made the same calls, compares their outcomes and
+/// states.
 fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -162,8 +163,8 @@ fn execute<S: State>(
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
-        // The first order that has made each set of calls. Other orders of the same calls are
-        // compared with it.
+        // For each set of calls, the first order that made them. Other orders of the same calls are
+        // compared with this order.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {
@@ -194,8 +195,8 @@ fn execute<S: State>(
                             let runs = vec![first.run.clone(), reached.run];
                             return Ok((initial, Verdict::Differ(difference), runs));
                         }
-                        // The states are indistinguishable, so later calls give the same results,
-                        // too.
+                        // The states are indistinguishable, so later calls have the same results
+                        // after either order, and only the first order continues.
                     }
                 }
             }
@@ -206,8 +207,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// The first difference between two orders. If they agree only because of a choice, the difference
-/// that it avoids is added to `chosen`.
+/// The first difference between two orders. If the orders agree in a comparison only because of a
+/// choice, adds to `chosen` the difference that this choice avoids.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

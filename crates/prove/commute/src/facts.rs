@@ -3,16 +3,16 @@
 //! Names are terms of uninterpreted sorts, kept in a union-find structure with a list of pairs that
 //! differ. An integer is a variable plus a constant. Facts about integers are bounds on
 //! differences, closed under the triangle inequality (difference-bound matrices: D. Dill, "Timing
-//! assumptions and verification of finite-state concurrent systems", 1989). If each fact was
-//! consistent with the facts before it, all facts together are satisfiable. So no solver is needed:
-//! a question is open if and only if both answers are possible.
+//! assumptions and verification of finite-state concurrent systems", 1989). If each new fact is
+//! consistent with the earlier facts, all facts together are satisfiable. So no solver is needed:
+//! if the facts do not imply the answer to a question, both answers are possible.
 
 use crate::literal::{Literal, show_sum};
 
-/// The sort of words. A question about a word compares it with a literal word, and literal words
-/// differ.
+/// The sort of words. A question about a word compares it with a literal word. All literal words
+/// differ from each other.
 pub const WORD: &str = "Word";
-/// No bound.
+/// The value of a bound that does not exist.
 const FREE: i64 = i64::MAX;
 
 /// A term of an uninterpreted sort. The only possible fact about two names is whether they are
@@ -23,7 +23,7 @@ pub struct Name(u32);
 /// An integer: a variable plus a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Int {
-    /// The number of the variable; variable 0 is zero.
+    /// The number of the variable. Variable 0 has the value 0.
     var: u32,
     plus: i64,
 }
@@ -50,18 +50,18 @@ impl std::ops::Sub<i64> for Int {
     }
 }
 
-/// A truth value of the initial state or of an argument.
+/// An unknown truth value: a part of the initial state, or an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flag(u32);
 
 /// A question whose answer is yes or no.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Question {
-    /// Are these equal?
+    /// Are these two names equal?
     Same(Name, Name),
-    /// Is the first at most the second?
+    /// Is the first integer at most the second?
     AtMost(Int, Int),
-    /// Is it true?
+    /// Is this flag true?
     Is(Flag),
 }
 
@@ -69,8 +69,9 @@ pub enum Question {
 #[derive(Debug, Clone)]
 pub struct Facts {
     names: Vec<NameInfo>,
+    /// Pairs of names that differ.
     differ: Vec<(u32, u32)>,
-    /// Literal words.
+    /// The names that are literal words.
     words: Vec<u32>,
     constants: Vec<u32>,
     /// Pairs of fresh names that were chosen to be equal, each with the number of the choice.
@@ -92,9 +93,9 @@ struct NameInfo {
 #[derive(Debug, Clone)]
 struct IntInfo {
     label: String,
-    /// Whether the interface leaves the integer open, so that a value may be chosen.
+    /// Whether the interface leaves the integer open, so that the explorer may choose its value.
     is_open: bool,
-    /// The number of the choice that made it equal to another integer.
+    /// The number of the first choice that made this integer equal to another integer.
     agreed: Option<usize>,
 }
 
@@ -122,7 +123,8 @@ impl Facts {
         Name(id)
     }
 
-    /// A new name that differs from all other names of its sort, including later ones.
+    /// A new fresh name. It differs from all other names of its sort, including later names, unless
+    /// the explorer chooses it to be equal to another fresh name.
     pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let name = self.name(sort, label);
         self.names[name.0 as usize].fresh = true;
@@ -137,7 +139,8 @@ impl Facts {
         id
     }
 
-    /// A new name that tests print as its label. It may be equal to other names.
+    /// A new name, which may be equal to other names. Tests print its label, whereas they number other
+    /// names (`key0`).
     pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         let id = self.name(sort, label);
         self.constants.push(id.0);
@@ -151,12 +154,13 @@ impl Facts {
         constant.map(|constant| self.names[*constant as usize].label.as_str())
     }
 
-    /// Makes two fresh names differ, so that no choice can make them equal.
+    /// Records that two fresh names differ, so that no choice can make them equal.
     pub(crate) fn keep_apart(&mut self, a: Name, b: Name) {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether two fresh names can be chosen to be equal, which requires that no order has both.
+    /// Whether the explorer can choose two fresh names to be equal. It cannot if both occur in one
+    /// order.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
@@ -179,7 +183,7 @@ impl Facts {
         of_class.map(|(.., choice)| *choice).max()
     }
 
-    /// The labels of the pairs of names that were chosen to be equal.
+    /// The labels of each pair of names that were chosen to be equal.
     pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
         let label = |id: u32| self.names[id as usize].label.clone();
         self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
@@ -191,12 +195,12 @@ impl Facts {
         match self.words.iter().find(is_it) {
             Some(id) => self.answer_same(name, Name(*id)) != Some(false),
             // No question has compared a name with this word, so the name can be this word unless
-            // it is another literal word.
+            // it is known to be another literal word.
             None => !self.words.iter().any(|id| self.root(*id) == self.root(name.0)),
         }
     }
 
-    /// A new integer between `least` and `most`, if these are given.
+    /// A new integer. `least` and `most` bound it if they are given.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
         self.ints.push(IntInfo { label: label.into(), is_open: false, agreed: None });
@@ -233,7 +237,7 @@ impl Facts {
         id
     }
 
-    /// The answer, if the facts imply it.
+    /// The answer to a question, if the facts imply one.
     pub fn answer(&self, question: &Question) -> Option<bool> {
         match *question {
             Question::Same(a, b) => self.answer_same(a, b),
@@ -312,7 +316,8 @@ impl Facts {
         }
     }
 
-    /// Whether two integers can be chosen to be equal: one of them is open, and the facts allow it.
+    /// Whether two integers can be chosen to be equal: at least one of the two is open, and the facts
+    /// allow equality.
     pub fn can_agree(&self, a: Int, b: Int) -> bool {
         let may = |answer: Option<bool>| answer != Some(false);
         (self.is_open(a) || self.is_open(b))
@@ -320,9 +325,10 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// A bound on integers that are not open, which the bounds `at_most` would imply and the facts
-    /// do not. If an open integer is at least `x`, for example, it can be equal to `y` only if `x`
-    /// ≤ `y`. That must be a question, because only open integers may be chosen.
+    /// Finds a new bound on integers that are not open. The bound follows from the facts and the bounds
+    /// `at_most` together, but not from the facts alone. For example, an open integer that is at least
+    /// `x` can equal `y` only if `x` ≤ `y`. Whether `x` ≤ `y` must be a question, because the explorer
+    /// may choose only open integers.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
@@ -344,7 +350,7 @@ impl Facts {
         }
     }
 
-    /// The number of the first choice that made either of two integers equal to another.
+    /// The number of the first choice that made one of these two integers equal to another integer.
     pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
         let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
         a.into_iter().chain(b).min()
@@ -360,7 +366,7 @@ impl Facts {
         &self.names[name.0 as usize].label
     }
 
-    /// The oldest name that is known to be equal to `name`.
+    /// The oldest of the names that are known to be equal to `name`, including `name` itself.
     pub(crate) fn oldest(&self, name: Name) -> Name {
         Name(self.root(name.0))
     }
@@ -387,12 +393,12 @@ impl Facts {
         (below != FREE).then(|| int.plus - below)
     }
 
-    /// The label of the oldest name that is known to be equal to `name`.
+    /// The label of the oldest of the names that are known to be equal to `name`.
     pub fn label(&self, name: Name) -> &str {
         &self.names[self.root(name.0) as usize].label
     }
 
-    /// `2`, `a.off`, `len + 1`.
+    /// The integer as text: `2`, `a.off`, `len + 1`.
     pub fn show_int(&self, int: Int) -> String {
         show_sum(&self.ints[int.var as usize].label, int.plus)
     }
@@ -425,9 +431,9 @@ impl Facts {
         values[int.var as usize] + int.plus
     }
 
-    /// Values for all variables that satisfy the facts. Each variable, in the order of creation,
-    /// gets the smallest possible value that is not negative, or the greatest possible value if all
-    /// are negative.
+    /// Values for all variables that together satisfy the facts. In the order of creation, each
+    /// variable gets the smallest possible value that is not negative, or the greatest possible
+    /// value if all possible values are negative.
     pub fn example_ints(&self) -> Vec<i64> {
         let mut facts = self.clone();
         let mut values = vec![0];
@@ -456,7 +462,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn equal_names_have_the_label_of_the_oldest_and_different_names_stay_different() {
+    fn equal_names_have_the_label_of_the_oldest_one_and_different_names_stay_different() {
         let mut facts = Facts::default();
         let [a, b, c] = ["a", "b", "c"].map(|label| facts.name("key", label));
         assert!(facts.assume(&Question::Same(b, c), false));
@@ -470,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn open_integers_agree_if_they_can() {
+    fn open_integers_agree_if_the_facts_allow_it() {
         let mut facts = Facts::default();
         let old = facts.int("old", None, None);
         let [t, u] = ["t", "u"].map(|label| facts.int(label, None, None));
@@ -504,7 +510,7 @@ mod tests {
         assert_eq!((facts.choice(t, ctime), facts.choice(mtime, ctime)), (Some(7), None));
     }
 
-    /// All assignments of -2 to 2 to three integers.
+    /// All ways to choose three integers between -2 and 2.
     fn assignments() -> impl Iterator<Item = [i64; 3]> {
         let range = -2..=2i64;
         range.clone().flat_map(move |x| {

@@ -1,12 +1,12 @@
 //! Concrete tests: for every situation, set-ups, calls, and the expected results.
 //!
-//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). In every
-//! situation, which is a path through the model, there is a test for every pattern of equal and
-//! different values, up to isomorphism. Patterns vary names in arguments and in the state, and
-//! integers in arguments. Two descriptors of one file may touch different cache lines than two
-//! descriptors of two files, for example, even if they make no difference to the model. Integers of
-//! the state (lengths, counts, times, offsets) are as small as possible, because their equality
-//! moves no cache line.
+//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). Every
+//! situation, which is a path through the model, has a test for every pattern of equal and different
+//! values, up to isomorphism. Patterns vary names in arguments and in the state, and integers in
+//! arguments. For example, calls on two descriptors of one file may touch other cache lines than
+//! calls on descriptors of two files, even if the model makes no difference between these cases.
+//! Integers of the state (lengths, counts, times, offsets) are as small as possible, because whether
+//! two of them are equal does not affect which cache lines the calls touch.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -30,9 +30,9 @@ const ANY_ORDER: &str = "any";
 /// Which tests to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// The maximum number of patterns of one situation.
+    /// The maximum number of patterns of each situation.
     pub patterns: usize,
-    /// Whether to also generate one test for each situation in which the operations do not commute.
+    /// Whether to generate also one test of each situation in which the operations do not commute.
     pub differing: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Test {
     pub commute: bool,
     /// The condition of the situation, as formulas.
     pub condition: Vec<String>,
-    /// The pattern: further values that are equal or different, as formulas.
+    /// The pattern, as formulas: which other values are equal and which differ.
     pub pattern: Vec<String>,
     /// The steps that set up the initial state, in order.
     pub setup: Vec<Value>,
@@ -68,21 +68,21 @@ pub struct Test {
 /// A call of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestCall {
-    /// Its label in conditions and orders: `a`, `b` …
+    /// The label of the call in conditions and orders: `a`, `b` …
     pub label: String,
     /// The operation.
     pub operation: String,
-    /// The process that makes it, from 0.
+    /// The process that makes the call, from 0.
     pub process: u8,
-    /// The thread that makes it, from 0. Each call has a thread of its own.
+    /// The thread that makes the call, from 0. Each call has a thread of its own.
     pub thread: usize,
-    /// The CPU that it runs on, from 0.
+    /// The CPU that the call runs on, from 0.
     pub cpu: usize,
-    /// The arguments. An argument that makes no difference is left out.
+    /// The arguments. Arguments that do not matter are left out.
     pub arguments: Map<String, Value>,
 }
 
-/// The expected results of the calls in an order.
+/// The expected results of the calls in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expect {
     /// `ab`, `ba` …, or `any` if the results are the same in every order.
@@ -97,9 +97,9 @@ impl Expect {
         self.order == ANY_ORDER
     }
 
-    /// The numbers of the calls in this order, for a test of `of` calls; in ascending order if the
-    /// results hold for any order. `None` if the order names a call that the test does not have, or
-    /// one without a result.
+    /// The numbers of the calls in this order, for a test with `of` calls. If the results are the same
+    /// in every order, the numbers ascend. `None` if the order names a call that the test does not
+    /// have or that has no result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
         let calls: Vec<usize> = match self.is_of_any_order() {
             true => (0..of).collect(),
@@ -116,14 +116,14 @@ impl Expect {
 pub struct Generated {
     /// The number of tests.
     pub tests: usize,
-    /// The number of situations with more patterns than the limit.
+    /// The number of situations that have more patterns than the limit.
     pub capped: usize,
     /// Whether the exploration is complete.
     pub extent: Extent,
 }
 
 /// Generates the tests of one call of each operation and passes them to `take`, in a fixed order,
-/// until it breaks.
+/// until `take` breaks.
 pub fn generate<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -156,7 +156,7 @@ pub fn generate<S: State>(
     Ok(generated)
 }
 
-/// The facts of a situation with decisions on which values are equal.
+/// The facts of a situation, with decisions about which values are equal.
 struct Pattern {
     facts: Facts,
     decided: Vec<String>,
@@ -170,7 +170,8 @@ enum Pair {
 }
 
 impl Pair {
-    /// The facts if the two are equal, and if they differ. Integers can differ in two ways.
+    /// One case for each possible relation of the two values: the answers that follow from the
+    /// relation. The first case is equality. Integers can differ in two ways.
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {
@@ -217,7 +218,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     pairs
 }
 
-/// Returns at most `most` patterns of a situation, and whether these are all.
+/// Returns at most `most` patterns of a situation, and whether these are all patterns.
 fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
     let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();
@@ -243,7 +244,8 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();
                 equal.push((nr, case_nr == 0));
-                // The limit keeps the patterns with the most differences, because these come first.
+                // If the limit is reached, the patterns with the most differences are kept, because
+                // they come first.
                 open.push((nr + 1, Pattern { facts, decided }, equal));
             }
         }

@@ -1,5 +1,4 @@
-//! Literals: questions with labels in place of terms, so that they mean the same in every
-//! execution.
+//! Literals: questions with labels in place of terms. A literal means the same in every execution.
 
 use std::collections::HashMap;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Literal {
-    /// Are two names of a sort equal? The sort comes first.
+    /// Are two names of the same sort equal? The first field is the sort.
     Same(String, String, String),
     /// Is the first integer plus the constant at most the second integer? An empty label is zero.
     AtMost(String, i64, String),
@@ -17,7 +16,7 @@ pub enum Literal {
     Is(String),
 }
 
-/// A variable plus a constant. An empty label is zero.
+/// A variable plus a constant, as text. An empty label is zero.
 pub(crate) fn show_sum(label: &str, plus: i64) -> String {
     match (label, plus) {
         ("", n) => n.to_string(),
@@ -61,7 +60,7 @@ impl Bound {
         }
     }
 
-    /// The bound as a formula. A single variable is on the left.
+    /// The bound as a formula. If it has only one variable, the variable is on the left.
     fn show(&self) -> String {
         let Self { x, y, most } = self;
         match (x.as_str(), *most) {
@@ -73,7 +72,8 @@ impl Bound {
 }
 
 impl Literal {
-    /// The bound that the literal, or its negation, stands for, if it compares integers.
+    /// The bound that the literal states (its negation, if the answer is no). `None` if the literal
+    /// does not compare integers.
     pub(crate) fn bound(&self, answer: bool) -> Option<Bound> {
         let Self::AtMost(a, plus, b) = self else { return None };
         let (a, b) = (a.clone(), b.clone());
@@ -84,14 +84,14 @@ impl Literal {
         })
     }
 
-    /// The literal, or its negation, as a formula.
+    /// The literal as a formula, or its negation if the answer is no.
     pub fn show(&self, answer: bool) -> String {
         match (self, answer) {
             (Self::Same(_, a, b), true) => format!("{a} = {b}"),
             (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
             (Self::AtMost(..), answer) => self.bound(answer).expect("it is one").show(),
             (Self::Is(label), true) => label.clone(),
-            // The negation follows the verb.
+            // "not" and "no" follow the verb.
             (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
             {
                 (Some((who, what)), _) => format!("{who} is not {what}"),
@@ -102,8 +102,8 @@ impl Literal {
     }
 }
 
-/// Simplified formulas for a conjunction of literals: two bounds that meet become an equation, and a bound
-/// that follows from another is left out. `least` gives the known lower bound of each integer.
+/// Simplified formulas for a conjunction of literals. Two bounds that meet become an equation, and a bound
+/// that follows from another bound is left out. `least` has the known lower bounds of integers.
 pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
     let mut bounds: Vec<Bound> =
         literals.iter().filter_map(|(literal, answer)| literal.bound(*answer)).collect();

@@ -1,4 +1,4 @@
-//! Interfaces, whatever the type of their state, behind one trait.
+//! One trait for all interfaces, whatever the types of their states.
 
 use std::ops::ControlFlow;
 
@@ -16,16 +16,16 @@ use crate::state::State;
 
 /// An interface that can be explored, whatever the type of its state.
 pub trait Model: Sync {
-    /// Its name.
+    /// The name of the interface.
     fn name(&self) -> &str;
-    /// One line about it.
+    /// A description of the interface, in one line.
     fn about(&self) -> &str;
-    /// The names of its operations, and what each does.
+    /// The names of the operations, and what each operation does.
     fn operations(&self) -> Vec<(&str, &str)>;
     /// Explores one call of each of these operations, given by number.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
-    /// Generates the tests of these operations, given by number, and passes them to `take` until it
-    /// breaks.
+    /// Generates the tests of these operations, given by number, and passes them to `take` until
+    /// `take` breaks.
     fn generate(
         &self,
         operations: &[usize],
@@ -41,8 +41,8 @@ pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
     (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
 }
 
-/// Explores all pairs, on all CPUs. The results are in the order of [`pairs`]. If the model fails
-/// in a pair, calls `failed` with the pair and the error, and leaves the pair out.
+/// Explores all pairs, on all CPUs. The results are in the order of [`pairs`]. If the exploration of
+/// a pair fails, calls `failed` with the pair and the error, and leaves the pair out.
 pub fn explore_pairs(
     model: &dyn Model,
     limits: &Limits,
@@ -91,7 +91,7 @@ impl<S: State> Model for Interface<S> {
     }
 }
 
-/// The interfaces that come with knee. The first is the default of the command.
+/// The interfaces that come with knee. The first is the default of `knee commute`.
 pub fn models() -> Vec<Box<dyn Model>> {
     vec![
         Box::new(posix::posix()),

@@ -1,4 +1,4 @@
-//! The results of operations, as their callers see them.
+//! The results of operations, as callers see them.
 
 use crate::execution::{Execution, Stop};
 use crate::facts::{Int, Name};
@@ -11,7 +11,7 @@ pub struct Outcome(Vec<(&'static str, Value)>);
 /// A value that a caller sees.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// A word, such as the name of an error.
+    /// A word, such as an error code.
     Word(&'static str),
     /// An integer.
     Int(Int),
@@ -89,7 +89,7 @@ impl Outcome {
                 (a, b) => execution.same_thing(&a.show(execution), &b.show(execution), false),
             };
             if !same {
-                // Outcomes with different fields are shown as a whole.
+                // If the two fields have different names, neither name describes the difference.
                 let field = if field == other_field { field } else { "result" };
                 return Ok(Some((field, [a.show(execution), b.show(execution)])));
             }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs `work` for `0..n` on all CPUs and passes the results to `take`, in order, until it breaks.
+/// Runs `work` for `0..n` on all CPUs and passes the results to `take`, in order, until `take` breaks.
 pub fn in_order<T: Send>(
     n: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_arrive_in_order_however_long_each_takes() {
+    fn results_arrive_in_order_however_long_each_piece_of_work_takes() {
         let work = |nr: usize| {
             std::thread::sleep(std::time::Duration::from_micros(((nr * 7) % 5) as u64 * 100));
             nr * nr
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn no_work_starts_after_take_breaks() {
-        // Enough work that it would not return otherwise.
+        // So much work that `in_order` returns only if it stops early.
         let pieces = usize::MAX / 2;
         let work = |_| std::thread::sleep(std::time::Duration::from_millis(1));
         let mut taken = 0;

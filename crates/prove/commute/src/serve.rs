@@ -1,7 +1,7 @@
 //! Models in separate programs: the protocol between knee and such a program.
 //!
-//! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, which is
-//! JSON, from its standard output. Messages for the user go to standard error.
+//! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, also JSON,
+//! from the program's standard output. Messages for the user go to standard error.
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
@@ -36,16 +36,16 @@ pub struct Description {
     pub schema: u32,
     /// The name of the interface.
     pub name: String,
-    /// One line about it.
+    /// A description of the interface, in one line.
     pub about: String,
-    /// The names of its operations, and what each does.
+    /// The names of the operations, and what each operation does.
     pub operations: Vec<(String, String)>,
 }
 
 /// The answer to [`Request::Explore`].
 pub type Explored = Result<Exploration, ModelError>;
 
-/// A line of the answer to [`Request::Generate`]. The last line is `Done`.
+/// A line of the answer to [`Request::Generate`]. The last line is [`Line::Done`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
@@ -70,7 +70,7 @@ pub fn serve(model: &dyn Model) -> ExitCode {
     };
     watch(|message| eprintln!("{message}"));
     let mut out = BufWriter::new(std::io::stdout().lock());
-    // A write fails if knee has stopped reading, so there is nobody to report the error to.
+    // A write fails if knee has stopped reading. Then nobody would receive a report of the error.
     match answer(model, &request, &mut out).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

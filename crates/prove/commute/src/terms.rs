@@ -1,11 +1,11 @@
-//! Terms that are found by label, and the facts about them.
+//! Terms by label, and the facts about them.
 
 use std::collections::HashMap;
 
 use crate::facts::{Facts, Flag, Int, Name};
 
-/// The terms that a label stands for, and what is known about them. Each method returns the term
-/// with this label and creates it the first time.
+/// The terms by label, and what is known about them. Each method returns the term with the given label,
+/// and creates the term if there is none.
 #[derive(Default)]
 pub(crate) struct Terms {
     pub(crate) facts: Facts,
@@ -20,7 +20,7 @@ impl Terms {
         self.name_or(label, |facts| facts.name(sort, label))
     }
 
-    /// A literal word, which differs from every other word.
+    /// A literal word, which differs from every other literal word.
     pub(crate) fn word(&mut self, word: &str) -> Name {
         self.name_or(word, |facts| facts.word(word))
     }
@@ -30,7 +30,7 @@ impl Terms {
         self.name_or(label, |facts| facts.fresh(sort, label))
     }
 
-    /// A name that is printed as its label in every test.
+    /// A name that tests print by its label: see [`Facts::constant`].
     pub(crate) fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         self.name_or(label, |facts| facts.constant(sort, label))
     }
@@ -44,7 +44,7 @@ impl Terms {
         name
     }
 
-    /// An integer, and whether this call has created it: only then do the bounds count.
+    /// An integer, and whether this call created it. The bounds have an effect only on a new integer.
     pub(crate) fn int(&mut self, label: &str, min: Option<i64>, max: Option<i64>) -> (Int, bool) {
         if let Some(&int) = self.ints.get(label) {
             return (int, false);

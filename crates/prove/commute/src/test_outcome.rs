@@ -18,7 +18,7 @@ pub enum TestOutcome {
     SetupFailed(String),
 }
 
-/// As text: `not run: …`.
+/// The outcome as text: `not run: …`.
 impl Display for TestOutcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -42,11 +42,11 @@ pub struct Finding {
     pub call: String,
     /// The expected result, as in the test.
     pub expected: String,
-    /// The result.
+    /// The result that the call returned.
     pub returned: String,
 }
 
-/// `a returned 1, expected {"result":0} (order ab)`.
+/// The finding as text: `a returned 1, expected {"result":0} (order ab)`.
 impl Display for Finding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Finding { order, call, expected, returned } = self;

@@ -1,4 +1,4 @@
-//! The running explorations, so that a panic or an endless loop of a model can be reported.
+//! A list of the running explorations, for reports of models that panic or loop forever.
 //!
 //! A model that panics, or that loops forever without asking a question, cannot report its path
 //! itself.
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::literal::Literal;
 
-/// The time after which an execution counts as endless. Executions normally take microseconds.
+/// An execution that takes this long counts as endless. Executions normally take microseconds.
 pub const STUCK: Duration = Duration::from_secs(10);
 
 /// All running explorations.
@@ -26,7 +26,7 @@ struct Snapshot {
     operations: Vec<&'static str>,
     /// The answers so far.
     path: Vec<String>,
-    /// The time since it began.
+    /// The time since the execution began.
     running: Duration,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     fn execution(&self) -> MutexGuard<'_, (Instant, Vec<(Literal, bool)>)> {
-        // A panic cannot leave it in an inconsistent state.
+        // A panic cannot leave the data inconsistent, so a poisoned lock is no problem.
         self.execution.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-/// A guard that lists an exploration as running until the guard is dropped.
+/// Lists an exploration as running until this guard is dropped.
 pub(crate) struct Running(pub(crate) Arc<Progress>);
 
 impl Running {
@@ -96,12 +96,12 @@ fn running() -> MutexGuard<'static, Vec<Arc<Progress>>> {
     RUNNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The current execution of this thread, for a panic hook.
+/// The execution that this thread runs, for the panic hook.
 fn on_this_thread() -> Option<Snapshot> {
     ON_THIS_THREAD.with_borrow(|progress| progress.as_ref().map(|progress| progress.snapshot()))
 }
 
-/// The execution that has been running longest, if it has been running for `limit`.
+/// The execution that has run longest, if it has run for at least `limit`.
 fn stuck(limit: Duration) -> Option<Snapshot> {
     let executions: Vec<Snapshot> = running().iter().map(|progress| progress.snapshot()).collect();
     executions
@@ -125,8 +125,8 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
         loop {
             std::thread::sleep(STUCK / 20);
             let execution = stuck(STUCK);
-            // After a pause of the whole machine, one check may find executions that only seem
-            // stuck. The next check does not find them.
+            // If the whole machine was paused, a check may find executions that only seem stuck. The
+            // next check does not find them any more, so the process ends only after two findings.
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(

@@ -1,4 +1,4 @@
-//! Whether operations commute depends on the results and promises of the interface.
+//! Whether operations commute depends on what the interface returns and promises.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
 }
 
 #[test]
-fn every_pair_of_every_interface_is_explored_to_the_end() {
+fn the_exploration_of_every_pair_of_every_interface_is_complete() {
     for model in models() {
         for (pair, exploration) in
             explore_pairs(&*model, &Limits::default(), |_, error| panic!("{error}"))
@@ -29,7 +29,7 @@ fn every_pair_of_every_interface_is_explored_to_the_end() {
 }
 
 #[test]
-fn opens_that_return_any_descriptor_always_commute() {
+fn open_commutes_with_itself_if_it_may_return_any_descriptor() {
     let processes = processes::processes();
     assert_data_eq!(
         shown(&processes, &["open", "open"]),
@@ -105,7 +105,7 @@ differ: b is not in the other process and proc0.fds has proc0.cloexec: something
 }
 
 #[test]
-fn fork_commutes_with_lseek_and_dup_makes_two_descriptors_share_an_offset() {
+fn dup_makes_two_descriptors_share_an_offset_and_fork_commutes_with_lseek() {
     let processes = processes::processes();
     assert_data_eq!(
         shown(&processes, &["lseek", "fork"]),
@@ -130,7 +130,7 @@ differ: proc0.fds has a.fd and b is in the other process and proc1.fds has b.fd 
 }
 
 #[test]
-fn operations_on_different_names_commute_and_rmdir_commutes_with_no_create() {
+fn operations_on_different_names_commute_except_rmdir_and_create_in_the_removed_directory() {
     let directories = directories::directories();
     assert_data_eq!(
         shown(&directories, &["create", "create"]),
@@ -501,7 +501,7 @@ commute: always
 }
 
 #[test]
-fn operations_of_both_posix_interfaces_commute_equally_often_in_both() {
+fn operations_that_both_posix_interfaces_have_commute_equally_often_in_both() {
     let (posix, more) = (posix(), alternatives::posix_plus());
     for names in [["open", "open"], ["link", "unlink"], ["pipe", "open"], ["memread", "memwrite"]] {
         assert_eq!(share(&posix, names), share(&more, names), "{names:?}");

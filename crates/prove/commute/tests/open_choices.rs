@@ -12,7 +12,8 @@ state! {
     }
 }
 
-/// `write` sets both times to a new time that is not earlier than either. `stat` returns them.
+/// `write` sets both times to a new time that is not earlier than either of them. `stat` returns both
+/// times.
 fn file() -> Interface<Times> {
     Interface {
         name: "file",
@@ -41,8 +42,8 @@ fn file() -> Interface<Times> {
     }
 }
 
-/// z3 found this: choosing the new time equal to the mtime decided that the ctime was not later, so
-/// that `stat` and `write` seemed to commute always.
+/// z3 found this error: when the explorer chose the new time equal to the mtime, this decided that the
+/// ctime was not later than the mtime, so `stat` and `write` seemed to commute always.
 #[test]
 fn a_chosen_time_does_not_decide_how_two_initial_times_compare() {
     let file = file();

@@ -1,17 +1,19 @@
-//! Builds the programs with a nested cargo, so that `cargo run` and `cargo test` are enough.
+//! Builds the embedded programs with a nested cargo, so that a plain `cargo run` or `cargo test`
+//! builds everything.
 //!
 //! The nested build has its own target directory inside `OUT_DIR`, so it shares no lock with the
-//! outer build, which waits for it. Settings of the outer build for rustc (flags, clippy's wrapper,
-//! a target) are not meant for these programs, so they are removed from the environment.
+//! outer build, which waits for the nested one. The outer build's settings for rustc (flags,
+//! clippy's wrapper, a target) are not meant for these programs, so this script removes them from
+//! the environment.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The target of these programs, whatever knee is built for.
+/// The target of these programs, whatever the target of knee is.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Crates whose changes require a new build.
+/// Crates whose changes require a rebuild.
 const SOURCES: [&str; 5] = ["../agent", "../harness", "../marks", "../plugin", "../../commute"];
 const OVERRIDES: [&str; 6] = [
     "CARGO_BUILD_TARGET",

@@ -1,31 +1,33 @@
-//! Names memory that a program has allocated by the code that accesses it: `memory that
+//! Names a program's allocated memory after the code that accesses it: `memory that
 //! std::sys::sync::rwlock::futex::RwLock writes`.
 //!
 //! Such memory has no symbol, and its allocation cannot be observed: an allocator returns the
-//! address in a register, which plugins cannot read before QEMU 9. So the memory is named after the
-//! innermost meaningful function on the path of a call's first access. A primitive of `core`, a
-//! copy of bytes or an allocator counts only if nothing else is on the path; otherwise its caller
-//! counts. A method is named by its type only: `read`, `write` and `write_unlock` of a lock access
-//! the same word, which should have one name in all tests.
+//! address in a register, and plugins cannot read registers before QEMU 9. So the memory is named
+//! after the innermost meaningful function on the call path of the first access. A primitive of
+//! `core`, a function that copies bytes, or an allocator counts only if no other function is on the
+//! path; otherwise its caller counts. If the function is a method, only its type is named, because
+//! the methods of a type often access the same word, which should have one name in all tests. For
+//! example, a lock's `read`, `write` and `write_unlock` all access the lock's word.
 
 use crate::functions::Functions;
 use crate::record::Touch;
 
-/// The name of memory that no known code accesses.
+/// The name of memory if the code that accesses it is unknown.
 const ALLOCATED: &str = "allocated memory";
-/// Follows the name of a file that has no symbol for some code.
+/// Follows a file's name in the label of code for which the file has no symbol.
 pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
 /// Rust code that accesses memory on behalf of its caller.
 const PRIMITIVES: &[&str] =
     &["core::", "compiler_builtins::", "alloc::alloc::", "std::alloc::", "__rustc::"];
-/// C functions that access memory on behalf of their caller. C libraries have variants of them,
-/// such as `__memmove_avx_unaligned_erms`.
+/// C functions that access memory on behalf of their caller. C libraries have variants of these
+/// functions, such as `__memmove_avx_unaligned_erms`.
 const COPIES: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
-/// C functions that manage memory for their callers. `__libc_malloc` is another name of `malloc`.
+/// C functions that manage memory for their callers. `__libc_malloc` is another name for `malloc`.
 const ALLOCATORS: &[&str] =
     &["malloc", "calloc", "realloc", "free", "memalign", "posix_memalign", "aligned_alloc"];
-/// The code that makes the calls, and the code of a binding that implements them.
+/// Name prefix of knee-bind's functions, which make the calls of a test.
 const BINDING_CODE: &str = "knee_bind::";
+/// Part of the name of each function with which a binding implements the calls.
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
 /// Names the memory that these sides write.
@@ -44,8 +46,8 @@ pub(crate) fn read<'t>(
     named(sides.into_iter().filter_map(|side| side.called_readers().next()), "reads", functions)
 }
 
-/// Names the memory by the code that accesses it. Of several names, takes the first in alphabetical
-/// order, as the order of calls has no meaning.
+/// Names the memory after the code that accesses it. If several names are possible, takes the first
+/// in alphabetical order, because the order of calls has no meaning.
 fn named<'t>(
     code: impl Iterator<Item = (u64, &'t [u64])>,
     does: &str,
@@ -97,8 +99,8 @@ fn is_of_c(function: &str) -> bool {
 fn is_primitive(function: &str) -> bool {
     let path = function.trim_start_matches(['<', '&']);
     let of_rust = |path: &str| PRIMITIVES.iter().any(|of| path.starts_with(of));
-    // Methods of a type outside any crate, such as `<u64 as core::cmp::PartialEq>::eq`, or of a
-    // type parameter, such as `<Q as a::Same>::is`, are primitives too.
+    // Methods of a built-in type, such as `<u64 as core::cmp::PartialEq>::eq`, or of a type
+    // parameter, such as `<Q as a::Same>::is`, are primitives too.
     of_rust(path) || path.split_once(" as ").is_some_and(|(of, _)| !of.contains("::"))
 }
 
@@ -107,13 +109,13 @@ fn type_or_module(function: &str) -> &str {
     let mut function = function;
     let path = loop {
         match split_last(function) {
-            // A closure is part of the function that it is in.
+            // A closure counts as the function that contains it.
             Some((around, closure)) if closure.starts_with('{') => function = around,
             Some((path, _)) => break path,
             None => return function,
         }
     };
-    // An `impl` in another module than the type's: `a::<impl b::C>::d`.
+    // An `impl` outside the module of its type: `a::<impl b::C>::d`.
     let last = split_last(path).map_or(path, |(_, last)| last);
     let brackets = |of: &str| of.starts_with('<') && of.ends_with('>');
     match last.strip_prefix("<impl ") {
@@ -179,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn c_functions_are_named_by_themselves() {
+    fn a_c_function_keeps_its_own_name() {
         assert_eq!(of(&["_int_free", "free"]).as_deref(), Some("_int_free"));
         assert_eq!(of(&["put (map.c:12)", "main"]).as_deref(), Some("put"));
     }
 
     #[test]
-    fn memory_is_named_by_the_caller_of_primitives_and_not_by_the_binding() {
+    fn memory_is_named_after_the_caller_of_a_primitive() {
         let map = "a::Map<K,V>::insert (a.rs:1)";
         let primitives = [
             "core::ptr::write (mod.rs:1)",

@@ -1,10 +1,10 @@
 //! Runs apt with its own configuration, lists and cache, to fetch Debian packages without
 //! installing them.
 //!
-//! apt handles proxies, signatures, mirrors and dependencies. It works below the user's cache
-//! directory and only reads the machine's own configuration, to find the mirror, so it needs no
-//! privilege. Kernels and QEMUs share the lists, each with their own suites. A suite that the
-//! mirror no longer has is left out.
+//! apt handles proxies, signatures, mirrors and dependencies. It needs no privileges: it writes only
+//! below the user's cache directory, and reads the machine's own configuration to find the mirror.
+//! The searches for kernels and for QEMUs use different suites, but share the package lists. Suites
+//! that the mirror no longer has are skipped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const DEBIAN: [&str; 10] = [
 ];
 /// The keys of all suites, from Debian's package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Older lists are fetched again.
+/// Lists older than this are fetched again.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Name of the configuration file.
 const CONFIGURATION: &str = "apt.conf";
@@ -58,21 +58,21 @@ pub struct Package {
 
 impl Package {
     pub(crate) fn new(name: &str, full_version: &str, suite: &str) -> Package {
-        // Only digits may precede the colon of an epoch.
+        // An epoch contains only digits and ends at the first colon.
         let version = full_version.split_once(':').map_or(full_version, |(_, version)| version);
         let [name, version, suite, full_version] =
             [name, version, suite, full_version].map(str::to_owned);
         Package { name, version, suite, full_version }
     }
 
-    /// Whether its suite, its version or the first numbers of its version are `wanted`.
+    /// Whether `wanted` is the package's suite, its version, or the first numbers of its version.
     pub(crate) fn is_named(&self, wanted: &str) -> bool {
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
         self.suite == wanted || self.version.strip_prefix(wanted).is_some_and(ends)
     }
 
-    /// The numbers in the version, by which versions are compared. Debian's own order is more
-    /// complex, but the same for versions of kernels and QEMUs.
+    /// The numbers in the version, for comparing versions. Debian's own order is more complex, but
+    /// gives the same result for the versions of kernels and QEMUs.
     pub(crate) fn order(&self) -> Vec<u64> {
         let numbers = self.version.split(|c: char| !c.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).collect()
@@ -98,7 +98,7 @@ pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
     Ok(file)
 }
 
-/// apt for some suites.
+/// apt, restricted to some suites.
 #[derive(Clone, Debug)]
 pub(crate) struct Apt {
     dir: PathBuf,
@@ -140,8 +140,8 @@ impl Apt {
         Ok(packages(&found))
     }
 
-    /// Downloads one version of a package into a directory unless it is already there. Returns the
-    /// file.
+    /// Downloads one version of a package into a directory unless the directory already contains it.
+    /// Returns the file.
     pub(crate) fn download(
         &self,
         name: &str,
@@ -194,7 +194,7 @@ impl Apt {
         self.write(Path::new("status"), "")?;
         self.write(Path::new(CONFIGURATION), &configuration(&self.dir))?;
         self.write(&sources_file(&self.suites), &sources(&mirror, &self.suites))?;
-        // Another knee may have fetched them meanwhile.
+        // Another knee process may have fetched the lists meanwhile.
         let stale = self.stale();
         if stale.is_empty() {
             return Ok(());
@@ -203,7 +203,7 @@ impl Apt {
         let fetched = Apt { dir: self.dir.clone(), suites: stale };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
         let updated = run(fetched.program("apt-get").args(["-q", "update"]));
-        // apt fails if the mirror no longer has a suite, but still fetches the lists of the others.
+        // If the mirror no longer has a suite, apt fails but still fetches the lists of the others.
         if !self.has_lists() {
             return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
         }
@@ -226,12 +226,12 @@ impl Apt {
         self.suites.iter().copied().filter(|suite| !is_fresh(&self.stamp(suite))).collect()
     }
 
-    /// The file that is written when the lists of a suite have been fetched.
+    /// The file whose modification time says when the lists of a suite were last fetched.
     fn stamp(&self, suite: &str) -> PathBuf {
         self.dir.join(format!("updated.{suite}"))
     }
 
-    /// Whether there are lists of any of the suites.
+    /// Whether the lists of at least one suite exist.
     fn has_lists(&self) -> bool {
         let entries = fs::read_dir(self.dir.join(LISTS)).into_iter().flatten().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -267,7 +267,7 @@ fn run(command: &mut Command) -> Result<String, PackageError> {
     Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
 }
 
-/// The machine's mirror of Debian.
+/// The Debian mirror that the machine's apt uses.
 fn mirror() -> Result<String, PackageError> {
     let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
     let mut command = Command::new("apt-get");
@@ -288,7 +288,7 @@ fn sources_file(suites: &[&str]) -> PathBuf {
     format!("{}.list", suites.join("+")).into()
 }
 
-/// The content of a sources file: a line for each suite, which requests only the lists of packages.
+/// The content of a sources file: one line for each suite, which requests only its package lists.
 fn sources(mirror: &str, suites: &[&str]) -> String {
     let signed = match Path::new(KEYRING).exists() {
         true => format!(" signed-by={KEYRING}"),
@@ -298,10 +298,10 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
     suites.iter().map(line).collect()
 }
 
-/// The configuration. It replaces the machine's directories and preferences, and keeps its proxies.
-/// It disables the machine's update hooks, which concern its own lists. It also changes three
-/// defaults: apt would drop privileges to a user who cannot write here, remove the lists of other
-/// suites, and only warn about a list that it cannot fetch.
+/// apt's configuration. It replaces the machine's directories and preferences, but keeps the
+/// machine's proxies. It disables the machine's update hooks, which concern the machine's own lists.
+/// It also overrides three defaults, by which apt would drop privileges to a user who cannot write
+/// to `dir`, remove the lists of other suites, and only warn about a list that it cannot fetch.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_versions_are_compared_as_numbers() {
+    fn versions_are_compared_number_by_number() {
         let order = |version| Package::new("p", version, "sid").order();
         assert!(order("1:7.2+dfsg-7") < order("1:10.0.2+ds-2~bpo12+1"));
         assert!(order("1:10.0.2+ds-2~bpo12+1") < order("1:10.0.13+ds-0"));

@@ -7,23 +7,24 @@ use crate::apt::{Apt, Package, cache};
 use crate::kernel::{Kernel, KernelError};
 use crate::package::field;
 
-/// Suites with Linux 5.10, 6.1, 6.12 and the newest.
+/// Suites with Linux 5.10, 6.1, 6.12 and the newest release.
 const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
 const PREFIX: &str = "linux-image-";
 
-/// Images for virtual machines are a quarter of the size, and boot faster.
+/// Whether the image is made for virtual machines. Such an image is a quarter of the size of others,
+/// and boots faster.
 fn is_cloud(package: &Package) -> bool {
     package.name.contains("-cloud-")
 }
 
-/// Whether `wanted` names a package: it is the package's name, with or without the prefix, its
-/// suite, or the first numbers of its version.
+/// Whether `wanted` names a package. `wanted` may be the package's name with or without the prefix,
+/// its suite, or the first numbers of its version.
 fn is_named(package: &Package, wanted: &str) -> bool {
     let name = &package.name;
     name == wanted || name.strip_prefix(PREFIX) == Some(wanted) || package.is_named(wanted)
 }
 
-/// The kernels that can be fetched, and the fetched ones.
+/// The kernels that can be fetched, and those that have been fetched.
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
@@ -36,8 +37,8 @@ impl Archive {
         Archive { dir: cache("kernels"), apt: Apt::of_user(&SUITES) }
     }
 
-    /// The packages with kernels, suite by suite, the newest last. Fetches apt's lists if they are
-    /// older than a day.
+    /// The kernel packages, suite by suite; within a suite, the newest is last. Fetches apt's lists if
+    /// they are older than a day.
     pub fn list(&self) -> Result<Vec<Package>, KernelError> {
         let mut packages = self.apt.packages(PREFIX, has_kernel)?;
         let suite = |package: &Package| SUITES.iter().position(|suite| *suite == package.suite);
@@ -45,9 +46,9 @@ impl Archive {
         Ok(packages)
     }
 
-    /// Fetches the package that `wanted` names, unless it has been fetched. Among several, prefers
-    /// images for virtual machines, then the newest. Returns the file of the package with the
-    /// image, for [`Kernel::open`].
+    /// Fetches the package that `wanted` names, unless it has been fetched. If `wanted` names several,
+    /// prefers images for virtual machines, then the newest. Returns the package file that contains
+    /// the image, for [`Kernel::open`].
     pub fn fetch(&self, wanted: &str) -> Result<PathBuf, KernelError> {
         self.find(wanted).map(|(file, _)| file)
     }
@@ -82,8 +83,8 @@ impl Archive {
         image.ok_or(KernelError::NoImageInside(file))
     }
 
-    /// The file of the newest fetched package with a kernel for virtual machines whose version
-    /// begins with these numbers, such as `6.1`, for [`Kernel::open`].
+    /// Finds the newest fetched kernel for virtual machines. The kernel's version must begin with the
+    /// numbers in `version`, such as `6.1`. Returns the kernel's package file, for [`Kernel::open`].
     pub fn newest_fetched(&self, version: &str) -> Option<PathBuf> {
         newest(self.fetched(), version)
     }
@@ -99,8 +100,8 @@ impl Archive {
     }
 }
 
-/// The newest kernel for virtual machines whose version begins with these numbers, among package
-/// files named by apt.
+/// Finds the newest kernel for virtual machines among these package files. The kernel's version must
+/// begin with the numbers in `version`. The files must have the names that apt gives them.
 fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
     let fit = files.into_iter().filter_map(|file| {
         let mut parts = file.file_name()?.to_str()?.split('_');
@@ -117,8 +118,8 @@ fn has_kernel(name: &str) -> bool {
     release.starts_with(|first: char| first.is_ascii_digit()) && release.ends_with("-amd64")
 }
 
-/// The `linux-*` packages among a package's dependencies, with the exact version that each
-/// requires, or `version` if it requires none.
+/// The `linux-*` packages in a package's list of dependencies, each with the exact version that the
+/// list requires, or with `version` if it requires none.
 fn parts(depends: &str, version: &str) -> Vec<(String, String)> {
     let part = |wanted: &str| {
         let name = wanted.split_whitespace().next().filter(|name| name.starts_with("linux-"))?;
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_fetched_kernel_for_virtual_machines_of_a_version_is_found() {
+    fn the_newest_fetched_cloud_kernel_of_a_version_is_found() {
         let newest = "linux-image-6.1.0-50-cloud-amd64_6.1.176-1_amd64.deb";
         let files = [
             "linux-base-6.1.0-52-cloud-amd64_6.1.178-1_amd64.deb",
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_split_kernel_come_with_their_versions() {
+    fn the_parts_of_a_split_kernel_have_their_required_versions() {
         let depends = "kmod, linux-base (>= 4.12), linux-binary-7.2-amd64 (= 7.2.3-1)";
         let expected = [("linux-base", ">"), ("linux-binary-7.2-amd64", "7.2.3-1")];
         let found = parts(depends, ">");

@@ -1,10 +1,10 @@
-//! Checks that QEMU reports sharing correctly, by trials whose verdicts are known.
+//! Checks that QEMU reports sharing correctly, by trials whose correct results are known.
 //!
-//! knee depends on how QEMU executes code and calls plugins, some of which is undocumented and
-//! changes between versions. So each guest begins with trials (the module `calibration` of crate
-//! knee-agent): pairs of operations that share nothing, and pairs that share one word, one line or
-//! one open file, in both orders and on every virtual CPU. knee refuses a QEMU that misses sharing
-//! or reports sharing that did not happen.
+//! knee depends on details of how QEMU executes code and calls plugins. Some of them are
+//! undocumented and change between versions. So each guest begins with trials (the module
+//! `calibration` of crate knee-agent): pairs of operations that share nothing, and pairs that share
+//! one word, one line or one open file, in both orders and on every virtual CPU. knee refuses a QEMU
+//! that misses sharing or reports sharing that did not happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,11 +20,12 @@ pub struct Calibration {
     /// The trials whose results have not arrived.
     expected: VecDeque<Trial>,
     tests: u64,
-    /// The operations without a passed trial so far: for each, a trial and why it did not pass.
+    /// For each operation that has not yet passed a trial: one of its trials, and why that trial did
+    /// not pass.
     not_passed: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
-/// A pair of operations by two sides on different CPUs, one after the other, whose result is known.
+/// Two operations that two sides do on different CPUs, one after the other, with a known result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Trial {
     /// What the sides do, as a clause for messages.
@@ -43,7 +44,7 @@ enum Shared {
     Nothing,
     /// At least one byte.
     Something,
-    /// One line, of which the sides write these bytes, in the order of the sides' numbers.
+    /// One line, of which each side writes these bytes. The order is that of the sides' numbers.
     Line([u64; 2]),
 }
 
@@ -101,11 +102,11 @@ enum Wrong {
     Missed,
     /// The result has a conflict, but the sides share nothing.
     Invented,
-    /// The result does not have complete windows of two sides on two CPUs.
+    /// The result does not contain complete windows of two sides on two CPUs.
     NoSides,
     /// The result counts fewer instructions than any system call executes.
     TooFewInstructions,
-    /// The result does not have the interrupt.
+    /// The result does not contain the interrupt.
     NoInterrupt,
     /// All trials of the operation were disturbed.
     AlwaysDisturbed,
@@ -129,7 +130,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// The calibration of a guest with `cpus` virtual CPUs, whose agent calls the guest's kernel.
+    /// The calibration of a guest that has `cpus` virtual CPUs and an agent that calls the kernel.
     pub fn of(cpus: u32) -> Calibration {
         Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
     }
@@ -146,7 +147,7 @@ impl Calibration {
         Calibration { tests: expected.len() as u64, expected, not_passed }
     }
 
-    /// The number of its tests, which are the first tests of the guest or the program.
+    /// The number of trials, which are the first tests of the guest or the program.
     pub(crate) fn tests(&self) -> u64 {
         self.tests
     }
@@ -159,7 +160,7 @@ impl Calibration {
     /// Adds the result of the next trial.
     ///
     /// # Errors
-    /// The result is wrong, or it is the last one and no trial of some operation has passed.
+    /// The result is wrong, or it is the last result and some operation has not passed any trial.
     pub fn add(&mut self, result: &TestResult) -> Result<(), Fault> {
         let Some(trial) = self.expected.pop_front() else { return Ok(()) };
         if !result.is_disturbed() {
@@ -167,8 +168,8 @@ impl Calibration {
             match judge(trial, result) {
                 Ok(()) => drop(self.not_passed.remove(trial.what)),
                 // Linux 7.2 raises no interrupt for a timer that has already expired when it is
-                // set. And before the kernel returns from an interrupt, the task may search for
-                // another one to run.
+                // set. And before the kernel returns from an interrupt, it may search for another
+                // task to run. This search accesses shared data.
                 Err(wrong)
                     if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
                 {
@@ -263,7 +264,7 @@ mod tests {
         Conflict { line: 0x1000, overlap, sides, datum: None, by_position: false }
     }
 
-    /// The result of a trial with a correct QEMU.
+    /// The result of a trial in a correct QEMU.
     fn right(trial: KernelTrial) -> TestResult {
         let line = r#"{"test":0,"sides":[],"conflicts":[],"more":0,"stray":0}"#;
         let Ok(Record::Test(mut result)) = Record::parse(line) else { panic!() };
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_conflict_is_detected_in_each_kind() {
+    fn a_false_conflict_is_detected_in_each_kind_of_trial() {
         for kind in [Kind::Nothing, Kind::NoObject, Kind::TwoFiles, Kind::Interrupted] {
             let fault = calibrate(|trial, result| {
                 if trial.kind == kind {
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn one_missing_interrupt_is_ignored_but_it_is_a_fault_if_all_are_missing() {
+    fn a_missing_interrupt_is_ignored_unless_all_are_missing() {
         let quiet = |result: &mut TestResult| result.sides[1].interrupts = 0;
         calibrate(|trial, result| {
             if trial.first == 0 {
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trials_of_a_program_are_judged_by_the_bytes_of_their_threads() {
+    fn a_programs_trials_are_judged_by_the_bytes_that_its_threads_write() {
         use knee_bind::calibration::{Kind, Trial};
         let trial = |kind| Trial { kind, first: 3, second: 1 };
         let judged = |kind, conflicts: Vec<Conflict>| {
@@ -399,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn one_disturbed_trial_of_a_kind_is_ignored_but_it_is_a_fault_if_all_are_disturbed() {
+    fn a_disturbed_trial_is_ignored_unless_all_of_its_kind_are_disturbed() {
         let disturb = |result: &mut TestResult| {
             result.sides[0].switches = 1;
             result.conflicts.clear();

@@ -13,7 +13,7 @@ use crate::ram::Ram;
 #[derive(Debug)]
 pub(crate) struct Channel {
     ram: Arc<Ram>,
-    /// The number of bytes of reports that have been read.
+    /// How many bytes of reports have been read.
     read: usize,
 }
 

@@ -1,7 +1,7 @@
 //! File systems for tests: the host's mkfs makes them, and a guest mounts them from a RAM disk.
 //!
-//! mkfs writes into a memory file. The guest receives only the extents that are not zero, some
-//! hundred KiB.
+//! mkfs writes into a memory file. The guest receives only the extents that are not zero, several hundred
+//! KiB in all.
 
 use std::fs::File;
 use std::io;
@@ -23,9 +23,10 @@ use crate::modules::Modules;
 const KIB: u64 = 384 << 10;
 /// Granularity in bytes at which zeroes are left out.
 const BLOCK: usize = 4096;
-/// A fixed UUID, so that all images are the same, except that some mkfs write the time into them.
+/// With a fixed UUID, all images of a file system are the same, except that some mkfs programs write
+/// the time into the image.
 const UUID: &str = "6b6e6565-0000-4000-8000-000000000001";
-/// Debian's directory of mkfs, which is not in every user's PATH.
+/// The directory of Debian's mkfs programs, which is not in every user's PATH.
 const SBIN: &str = "/usr/sbin";
 
 /// How to make a file system.
@@ -37,8 +38,8 @@ struct Maker {
     arguments: &'static [&'static str],
 }
 
-/// mkfs initialises the tables of ext. Otherwise, the kernel would do so in the background, during
-/// tests.
+/// With these options, mkfs initialises all tables. Otherwise, the kernel would do so in the
+/// background, during tests.
 const EXT: [&str; 6] =
     ["-q", "-F", "-U", UUID, "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
 const MAKERS: [Maker; 4] = [
@@ -62,7 +63,7 @@ const MAKERS: [Maker; 4] = [
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// knee cannot make a file system of this kind.
-    #[error("the file system {wanted} is not available here; available are {known}")]
+    #[error("knee cannot make the file system {wanted}; it can make {known}")]
     Unknown {
         /// The requested kind.
         wanted: String,
@@ -108,7 +109,7 @@ impl Disk {
     }
 
     /// Makes an empty file system of this kind, for this kernel. If the kernel has the file system
-    /// neither built in nor as a module, the guest reports it.
+    /// neither built in nor as a module, the guest reports an error.
     pub fn make(kernel: &Kernel, kind: &str) -> Result<Disk, DiskError> {
         let unknown = || DiskError::Unknown {
             wanted: kind.to_owned(),
@@ -168,7 +169,7 @@ impl Maker {
     }
 }
 
-/// The offsets and contents of the extents of a file that are not zero.
+/// The offsets and contents of the non-zero extents of a file.
 fn extents(file: &File) -> io::Result<Vec<(u64, Vec<u8>)>> {
     let mut extents: Vec<(u64, Vec<u8>)> = Vec::new();
     let bytes = file.metadata()?.len();

@@ -42,8 +42,8 @@ pub enum GuestError {
     NoEmulator(PathBuf),
     /// The file that the user chose as QEMU is a different program.
     #[error(
-        "{path} is not qemu-system-x86_64: its --version does not name QEMU; set KNEE_QEMU to one, or \
-         unset it to use the installed one",
+        "{path} is not qemu-system-x86_64: its --version does not name QEMU; set KNEE_QEMU to a \
+         qemu-system-x86_64, or unset it to use the installed one",
         path = .0.display()
     )]
     NotQemu(PathBuf),

@@ -9,10 +9,10 @@ use crate::datum::Resolver;
 /// Functions of the guest's kernel or of a program, by address.
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
-    /// Names by the address of a symbol's first instruction.
+    /// The name of each symbol, by the address of its first instruction.
     symbols: BTreeMap<u64, String>,
-    /// Names by the address of a single instruction, from debug information: more precise than
-    /// symbols.
+    /// The names of functions at single instructions, by address. They come from debug information and
+    /// are more precise than symbols.
     instructions: HashMap<u64, Vec<String>>,
     missing: Vec<&'static str>,
 }
@@ -37,8 +37,8 @@ impl Functions {
         self.symbols.entry(address).or_insert_with(name);
     }
 
-    /// Names an instruction by its function and the functions into which that was inlined. If
-    /// `frames` is empty, its symbol names the instruction.
+    /// Names an instruction after its function and the functions into which that function was inlined.
+    /// If `frames` is empty, the symbol that contains the instruction still names it.
     pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
         if !frames.is_empty() {
             self.instructions.insert(address, frames);
@@ -50,8 +50,8 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// The descriptions that the kernel lacks, without which data have no name or a less precise
-    /// one. Empty for a program.
+    /// The descriptions that are missing from the kernel. Without them, some data have no name or a
+    /// less precise one. Empty for a program.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }

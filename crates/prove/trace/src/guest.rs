@@ -4,10 +4,10 @@
 //! The kernel parameters make a guest deterministic and fast (5 s from start to power-off):
 //!
 //! * no mitigations, which double the entry code;
-//! * nothing that wakes up by itself, where it can be turned off;
+//! * no kernel service that wakes up by itself, if the service can be turned off;
 //! * no zeroing of memory unless it is requested;
-//! * no test of the timer, which fails when the host is busy;
-//! * no merging of slab caches of the same size, as a cache's name identifies the type of its
+//! * no test of the timer, because this test fails when the host is busy;
+//! * no merging of slab caches of the same size, because a cache's name identifies the type of its
 //!   objects;
 //! * a panic, an oops or the out-of-memory killer ends the guest at once, so that the test that
 //!   caused it is known.
@@ -31,15 +31,15 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
                           nosoftlockup tsc=reliable no_timer_check";
 /// All features that TCG supports, except:
 ///
-/// * five levels of page tables, which make walks longer and addresses wider without any use here;
+/// * five levels of page tables, which would make walks longer and addresses wider without a benefit;
 /// * fast string instructions (erms, fsrm; model 4 of family 15 makes Linux avoid `rep`, too): TCG
 ///   executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
 /// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slabs use
 ///   the instruction, dies of a double fault;
-/// * smap, so that the flag AC has no effect in the kernel: agents mark windows with it.
+/// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// A traced guest may take this many times its patience to boot. Booting takes 5 s on an idle
-/// machine and longer on a busy one, and prints nothing.
+/// While a traced guest boots, its patience is this many times as long. A booting guest prints nothing
+/// for 5 s on an idle machine, and for longer on a busy one.
 const BOOT: u32 = 4;
 /// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
 /// kernel/reboot.c).
@@ -57,20 +57,21 @@ pub struct GuestOptions {
     pub memory: u32,
     /// Additional kernel parameters.
     pub parameters: Vec<String>,
-    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The arguments of its
-    /// process also contain the kernel parameters that the kernel does not know.
+    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The `argv` of /init also
+    /// contains kernel parameters that the kernel does not know.
     pub arguments: Vec<String>,
     /// Memory that the guest sees as a device ivshmem-plain. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,
     /// How to trace; `None` to start without the plugin.
     pub tracing: Option<Tracing>,
-    /// A guest that prints nothing for this long counts as hung. A traced one may boot for four times as
-    /// long.
+    /// A guest that prints nothing for this long counts as hung. A traced guest may take four times as
+    /// long to boot.
     pub patience: Duration,
 }
 
 impl Default for GuestOptions {
-    /// The installed QEMU, two CPUs, 1 GiB, traced, 30 s of patience: the guest boots in 5 s on an idle machine.
+    /// The installed QEMU, two CPUs, 1 GiB, traced, 30 s of patience. On an idle machine, the guest boots
+    /// in 5 s.
     fn default() -> GuestOptions {
         GuestOptions {
             emulator: Emulator::default(),
@@ -98,7 +99,7 @@ pub enum End {
     Panicked(String),
     /// It printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU or the program ended otherwise. The text contains how, and what it printed.
+    /// QEMU or the program ended in another way. The text says how, and contains what it printed.
     Died(String),
 }
 
@@ -120,18 +121,18 @@ impl fmt::Display for End {
 pub enum Event {
     /// A line on the serial console, without its newline.
     Console(String),
-    /// A result of the plugin.
+    /// A result from the plugin.
     Result(Record),
     /// The guest has ended. This is the last event.
     End(End),
 }
 
-/// A running guest. Dropping it kills it.
+/// A running guest. Dropping this kills the guest.
 pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
-    /// The patience from the first result on; `None` once it applies.
+    /// The patience after the boot. It takes effect with the first result; `None` from then on.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
@@ -190,13 +191,13 @@ impl Guest {
         self.qemu.id()
     }
 
-    /// Resumes a guest that pauses after a test ([`Tracing::pause`]). Call it once for each pause.
-    /// Does nothing if the guest has ended, which is reported as an event.
+    /// Resumes a guest that pauses after a test ([`Tracing::pause`]). Call this once for each pause.
+    /// Does nothing if the guest has ended; an event reports the end.
     pub fn resume(&self) -> Result<(), GuestError> {
         self.qemu.resume()
     }
 
-    /// The QEMU that it runs in.
+    /// The QEMU that runs the guest.
     pub fn emulator(&self) -> &Emulator {
         &self.emulator
     }
@@ -206,7 +207,8 @@ impl Guest {
         &self.ram
     }
 
-    /// Restarts the patience, because the guest has written to shared memory and so does not hang.
+    /// Restarts the patience. Call this when the guest has written to shared memory, which shows that
+    /// it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.qemu.reset_patience();
     }
@@ -226,7 +228,7 @@ impl Guest {
     fn event(&mut self, event: QemuEvent) -> Event {
         match event {
             QemuEvent::Line(line) => {
-                // The firmware may have begun the line.
+                // The firmware may have printed text before the message on the same line.
                 if let (None, Some(at)) = (&self.panic, line.find(PANIC)) {
                     self.panic = Some(line[at..].to_owned());
                 }
@@ -239,7 +241,7 @@ impl Guest {
                 }
                 Event::Result(record)
             }
-            // A kernel that panicked and cannot reset itself has still printed the reason.
+            // A kernel that panicked but cannot reset itself has at least printed the reason.
             QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }
@@ -261,7 +263,7 @@ impl Guest {
     }
 }
 
-/// Shares memory with QEMU. Returns the argument of QEMU's option `-object` for it.
+/// Shares memory with QEMU. Returns the argument of QEMU's option `-object` for this memory.
 fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
     let file = ram
         .as_fd()

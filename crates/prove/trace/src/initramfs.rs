@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const CHARACTER: u32 = 0o020_000;
-/// Serial console of a PC: its major and minor number.
+/// Major and minor numbers of devices (Documentation/admin-guide/devices.txt of Linux).
 const TTY_S0: (u32, u32) = (4, 64);
 const CONSOLE: (u32, u32) = (5, 1);
 const NULL: (u32, u32) = (1, 3);
@@ -41,7 +41,7 @@ impl Default for Initramfs {
 
 impl Initramfs {
     /// An archive with the directories dev, proc, sys and tmp and the devices console, ttyS0 and
-    /// null, which an init needs for its output and to mount the rest.
+    /// null. An init needs these for its output and to mount everything else.
     pub fn new() -> Initramfs {
         let empty = Initramfs { archive: Vec::new(), inode: 0, directories: BTreeSet::new() };
         ["dev", "proc", "sys", "tmp"]
@@ -52,13 +52,13 @@ impl Initramfs {
             .device("dev/null", 0o666, NULL)
     }
 
-    /// Adds a file. `path` is relative to the root, and its directory must have been added before.
+    /// Adds a file. `path` is relative to the root, and its directory must already have been added.
     pub fn file(mut self, path: &str, permissions: u32, content: &[u8]) -> Initramfs {
         self.entry(path, REGULAR | permissions, (0, 0), content);
         self
     }
 
-    /// Adds the parent directories of a path, unless they are there.
+    /// Adds those parent directories of a path that have not been added yet.
     pub fn parents(mut self, path: &str) -> Initramfs {
         for (end, _) in path.match_indices('/') {
             if !self.directories.contains(&path[..end]) {

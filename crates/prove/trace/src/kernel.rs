@@ -1,4 +1,4 @@
-//! Kernels to run in a guest: from a file or a package, or the running one.
+//! The kernel that a guest runs: from a file, from a package, or the host's running kernel.
 //!
 //! A kernel image is Linux's bzImage, which boot loaders load (Documentation/arch/x86/boot.rst).
 //! Debian ships it in packages, which dpkg-deb opens without installing them.
@@ -64,8 +64,8 @@ pub enum KernelError {
     /// A module could not be decompressed.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// No package has that name.
-    #[error("no kernel is named {wanted}; available are {known}")]
+    /// No package has the requested name.
+    #[error("no kernel is named {wanted}; the available kernels are {known}")]
     Unknown {
         /// The requested name.
         wanted: String,
@@ -122,8 +122,8 @@ impl Kernel {
     }
 }
 
-/// The release in an image, which is the first word of its version text; `None` if it is not an
-/// image.
+/// The release of the kernel in an image: the first word of the version text. `None` if this is not
+/// an image.
 fn release(image: &[u8]) -> Option<String> {
     let (at, signature) = SIGNATURE;
     if !image.get(at..)?.starts_with(signature) {
@@ -151,8 +151,8 @@ fn unpack(package: &Path) -> Result<Vec<u8>, KernelError> {
     }
 }
 
-/// Whether a file of a package is a kernel image: `./boot/vmlinuz-RELEASE` until Debian 13, and
-/// `./usr/lib/modules/RELEASE/vmlinuz` later.
+/// Whether a file of a package is a kernel image: `./boot/vmlinuz-RELEASE` up to Debian 13, and
+/// `./usr/lib/modules/RELEASE/vmlinuz` in later releases.
 fn is_image(path: &Path) -> bool {
     let mut parts = path.iter().rev().filter_map(|part| part.to_str());
     match [(); 3].map(|()| parts.next()) {

@@ -10,7 +10,7 @@
 //! | guest → console lines, results, how it ended | [`Guest::next_event`], [`Event`] |
 //! | guest → its memory | [`Ram`] |
 //! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
-//! | operations on several CPUs → the cost of one | [`cost`](fn@cost), [`Figures`] |
+//! | operations on several CPUs → the cost of one operation | [`cost`](fn@cost), [`Figures`] |
 //! | a line of the plugin's output → the cache lines that two operations share | [`Record`] |
 //! | tests, kernel → the result of each test | [`check()`], [`Checked`] |
 //! | test results → a record on disk, and its evaluation | [`findings`] |

@@ -1,6 +1,6 @@
 //! Splits input that arrives in pieces into lines.
 
-/// Maximum length of a line in bytes. A longer one is cut, which bounds the memory for output
+/// Maximum length of a line in bytes. A longer line is split, which bounds the memory for output
 /// without newlines.
 const MAX_LINE: usize = 16 << 20;
 
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlong_line_is_cut() {
+    fn an_overlong_line_is_split() {
         let mut buffer = LineBuffer::default();
         assert_eq!(lines(&mut buffer, &"x".repeat(MAX_LINE + 1)).len(), 1);
         assert!(buffer.end().is_empty());

@@ -1,4 +1,4 @@
-//! Maps code addresses to functions, including inlined ones, by a program's debug information.
+//! Uses a program's debug information to map code addresses to functions, including inlined functions.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Lines {
     }
 
     /// The functions at an address of the file, each with its source line: the innermost inlined
-    /// function first, then the functions around it. Innermost functions of the crate `core` are
-    /// left out, unless there are no others.
+    /// function first, then the functions that contain it. If the innermost functions are from the
+    /// crate `core`, they are left out, unless there are no others.
     pub(crate) fn frames(&self, address: u64) -> Vec<String> {
         let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else {
             return Vec::new();

@@ -1,5 +1,5 @@
 //! Anonymous files in memory, as input of child processes. They need no directory, and the kernel
-//! frees them with their last user.
+//! frees each file when its last user closes it.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// Creates a file of zeroes, which take no memory until they are overwritten. The name only helps
+/// Creates a file of zeroes, which take no memory until they are overwritten. The name is only for
 /// debugging.
 pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -15,7 +15,7 @@ pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Seals the file against shrinking, so that all of it can be mapped.
+/// Seals the file against shrinking, so that mappings of all of it stay valid.
 pub(crate) fn keep_size(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }

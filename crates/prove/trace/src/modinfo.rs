@@ -7,7 +7,7 @@ use object::{Object, ObjectSection};
 /// The modules that must be loaded before a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Modules whose symbols it uses.
+    /// Modules whose symbols this module uses.
     pub(crate) depends: Vec<String>,
     /// Modules that should be loaded first (`softdep=pre:`), by name or by alias.
     pub(crate) soft: Vec<String>,

@@ -1,9 +1,9 @@
 //! The modules of a kernel and their dependencies.
 //!
-//! Debian ships modules in the package of the image or in a separate one. For an image without a
-//! package, they are read from `/lib/modules/RELEASE`. depmod has not been run on a package, so the
-//! dependencies are read from the modules. Modules of a package are kept in memory, but only those
-//! that a file system can need.
+//! Debian ships modules in the package of the image or in a separate package. For an image without a
+//! package, knee reads the modules from `/lib/modules/RELEASE`. depmod has not been run on a package,
+//! so knee reads the dependencies from the modules themselves. Modules of a package are kept in
+//! memory, but only those that a file system can need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,9 +19,11 @@ use crate::tool::{ToolError, output};
 
 /// The RAM disk's module, the only driver that is needed.
 const RAM_DISK: &str = "brd";
-/// The directories with the modules that file systems need. The others are many times larger.
+/// The directories with the modules that file systems need. The other directories are many times
+/// larger.
 const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
-/// Programs that decompress modules, and their packages.
+/// For each file extension of compressed modules: the program that decompresses them, and the
+/// program's Debian package.
 const DECOMPRESSORS: [(&str, &str, &str); 3] =
     [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
 
@@ -37,7 +39,7 @@ pub(crate) struct Modules {
 /// A module's file, as it is stored.
 struct Stored {
     path: PathBuf,
-    /// The content of a file in a package.
+    /// The content, if the file is in a package.
     content: Option<Vec<u8>>,
 }
 
@@ -63,8 +65,8 @@ impl Modules {
         places.join(" or ")
     }
 
-    /// The modules `wanted` and their dependencies, in the order in which they must be loaded. A
-    /// missing module of `wanted` may be built in, and is left out.
+    /// The modules `wanted` and their dependencies, in the order in which they must be loaded. Leaves
+    /// out any module of `wanted` that is missing, because it may be built in.
     pub(crate) fn with_needs(&self, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -110,7 +112,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Adds the modules in a directory and its subdirectories. Skips unreadable ones.
+    /// Adds the modules in a directory and its subdirectories. Skips unreadable directories.
     fn walk(&mut self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -121,7 +123,7 @@ impl Modules {
         }
     }
 
-    /// Adds the modules in a package that a file system can need.
+    /// Adds those modules of a package that a file system can need.
     fn open(&mut self, path: &Path) -> Result<(), KernelError> {
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
@@ -141,8 +143,8 @@ impl Modules {
     }
 }
 
-/// The module of a kernel with this name, decompressed; `None` if there is none. Reads a package
-/// only up to the module.
+/// The kernel's module with this name, decompressed; `None` if there is none. Reads a package only
+/// as far as the module.
 pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, KernelError> {
     let mut modules = Modules { by_name: BTreeMap::new(), places: Vec::new() };
     for place in places(kernel) {
@@ -172,7 +174,7 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let Some(package) = kernel.package() else {
         return vec![Path::new("/lib/modules").join(release)];
     };
-    // The newest kernels are split, and their parts were fetched into one directory.
+    // The newest kernels are split into several packages, which were fetched into one directory.
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn only_modules_that_a_file_system_can_need_are_kept_from_a_package() {
+    fn modules_of_a_package_are_kept_only_if_a_file_system_can_need_them() {
         let kernel =
             |rest: &str| is_wanted(&Path::new("./lib/modules/6.1-amd64/kernel").join(rest));
         for wanted in

@@ -32,7 +32,7 @@ pub enum PackageError {
         /// The system's error.
         source: io::Error,
     },
-    /// apt or dpkg-deb is missing or failed.
+    /// apt or dpkg-deb is not installed, or it failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The file is not a valid Debian package.
@@ -56,7 +56,7 @@ impl PackageError {
     }
 }
 
-/// A file of known size. Reading fails if it ends early, as in a truncated package.
+/// A file of known size. Reading fails if the file ends early, as in a truncated package.
 struct Whole<R> {
     file: R,
     left: u64,
@@ -74,7 +74,7 @@ impl<R: Read> Read for Whole<R> {
 }
 
 /// Calls `take` for each regular file of a package, with a path such as `./boot/vmlinuz-6.1`, until
-/// it returns `Break`.
+/// `take` returns `Break`.
 pub(crate) fn files(
     package: &Path,
     mut take: impl FnMut(&Path, &mut dyn Read) -> io::Result<ControlFlow<()>>,
@@ -93,8 +93,8 @@ pub(crate) fn files(
     })
 }
 
-/// Unpacks the files, links and directories of a package that are `wanted` into the directory
-/// `root`. `wanted` gets relative paths, such as `usr/bin/true`.
+/// Unpacks a package's files, links and directories into the directory `root`, but only those for
+/// which `wanted` returns true. `wanted` gets relative paths, such as `usr/bin/true`.
 pub(crate) fn unpack(
     package: &Path,
     root: &Path,
@@ -129,7 +129,7 @@ enum Failure {
 
 type Entry<'a> = tar::Entry<'a, ChildStdout>;
 
-/// Calls `take` for each entry of a package until it returns `Break`.
+/// Calls `take` for each entry of a package until `take` returns `Break`.
 fn entries(
     package: &Path,
     mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
@@ -148,7 +148,7 @@ fn entries(
         }
         Ok(ControlFlow::Continue(()))
     });
-    // The pipe is closed, so dpkg-deb has ended or is about to.
+    // The pipe is closed, so dpkg-deb has ended or is about to end.
     let opened = child.wait().is_ok_and(|status| status.success());
     let broken = || Failure::Package(PackageError::Broken(package.to_owned()));
     match taken {

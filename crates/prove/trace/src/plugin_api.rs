@@ -1,8 +1,8 @@
 //! Finds the version of QEMU's plugin API that the plugin has to claim.
 //!
-//! QEMU supports a range of versions and refuses a plugin that claims another one. It prints the
-//! range nowhere, but names its oldest version when it refuses a plugin. So knee starts QEMU once,
-//! without a machine, only to load the plugin.
+//! QEMU supports a range of versions and refuses a plugin that claims a version outside this range.
+//! QEMU does not print the range, but prints its oldest version when it refuses a plugin. So knee
+//! starts QEMU once, without a machine, just to load the plugin.
 
 use crate::error::GuestError;
 
@@ -14,14 +14,15 @@ pub(crate) const PROBE: &str = "probe=on";
 const NEWEST: u32 = 7;
 /// What the plugin prints once QEMU has loaded it.
 const LOADED: &str = "knee-plugin: API versions ";
-/// What QEMU prints about a plugin that claims a version below its oldest (plugins/loader.c).
+/// What QEMU prints about a plugin that claims a version older than QEMU's oldest
+/// (plugins/loader.c).
 const REFUSED: &str = "supports only a minimum version of ";
 
 /// The version to claim, parsed from the output of QEMU and the plugin; `None` if the plugin's
 /// default works.
 ///
 /// # Errors
-/// QEMU could not load the plugin, or supports only versions that are newer than the plugin's.
+/// QEMU could not load the plugin, or supports only versions that are newer than [`NEWEST`].
 pub(crate) fn to_claim(printed: &str) -> Result<Option<u32>, GuestError> {
     if printed.contains(LOADED) {
         return Ok(None);
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_version_of_a_qemu_that_refuses_the_plugin_is_claimed() {
+    fn if_qemu_refuses_the_plugin_its_oldest_version_is_claimed() {
         let loaded = "knee-plugin: API versions 0 to 1\n";
         assert_eq!(to_claim(loaded).unwrap(), None);
         let refused = |oldest: u32| {

@@ -1,6 +1,6 @@
 //! Runs QEMU as a process: starts it with its input, reads its output, and always ends it.
 //!
-//! QEMU inherits its input as memory files, so there is nothing to clean up. Its output comes over
+//! QEMU inherits its input as memory files, so no files have to be removed. Its output comes over
 //! three pipes: standard output, the plugin's results, and standard error. The thread that starts
 //! QEMU also reads its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
 
@@ -28,7 +28,7 @@ use crate::record::Record;
 
 /// Maximum number of bytes read from a pipe at once: the capacity of a pipe.
 const READ_BYTES: usize = 1 << 16;
-/// Maximum number of bytes kept of standard error; earlier ones are dropped.
+/// Maximum number of bytes that are kept of standard error; earlier bytes are dropped.
 pub(crate) const MAX_STDERR: usize = 4 << 10;
 
 /// Settings of the plugin; see crate knee-plugin.
@@ -45,11 +45,11 @@ pub struct Tracing {
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the
     /// test created can be read in the guest's memory.
     pub pause: bool,
-    /// Whether the cache lines that move to a side from another CPU are reported. A guest may have
-    /// at most 64 CPUs then.
+    /// Whether the cache lines that move to a side from another CPU are reported. If so, a guest may
+    /// have at most 64 CPUs.
     pub moves: bool,
     /// Whether pushes, pops and accesses relative to the stack pointer in kernel code are left out.
-    /// They are a third of all accesses, and share nothing: each task has a stack of its own.
+    /// They are a third of all accesses, and share nothing: each task has its own stack.
     pub without_stack: bool,
 }
 
@@ -100,7 +100,7 @@ impl Launch {
         path
     }
 
-    /// Loads the plugin.
+    /// Lets QEMU load the plugin.
     pub(crate) fn trace(&mut self, tracing: Tracing) -> Result<(), GuestError> {
         let (results, writer) =
             pipe_with(PipeFlags::CLOEXEC).map_err(GuestError::errno("create a pipe"))?;
@@ -133,8 +133,8 @@ impl Launch {
         let Launch { mut command, inherited, results, resume, .. } = self;
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
-        // QEMU has its own copies. Another copy of a pipe's write end would keep the pipe open
-        // forever.
+        // QEMU has its own copies of these files. A copy of a pipe's write end in this process would
+        // keep the pipe open forever.
         drop(inherited);
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {
@@ -189,7 +189,7 @@ fn plugin_api(
 pub(crate) enum QemuEvent {
     /// A line on standard output, without its newline.
     Line(String),
-    /// A result of the plugin.
+    /// A result from the plugin.
     Result(Record),
     /// QEMU has ended, with its exit status and the end of its standard error. This is the last
     /// event.
@@ -211,7 +211,7 @@ struct Stream {
     rest: LineBuffer,
 }
 
-/// A running QEMU. Dropping it kills it.
+/// A running QEMU. Dropping this kills QEMU.
 pub(crate) struct Qemu {
     child: Child,
     resume: Option<OwnedFd>,
@@ -232,8 +232,8 @@ impl Qemu {
         self.child.id()
     }
 
-    /// Resumes QEMU after a pause ([`Tracing::pause`]). Does nothing if QEMU has ended, which is
-    /// reported as an event.
+    /// Resumes QEMU after a pause ([`Tracing::pause`]). Does nothing if QEMU has ended; an event
+    /// reports the end.
     pub(crate) fn resume(&self) -> Result<(), GuestError> {
         let Some(resume) = &self.resume else { return Ok(()) };
         match rustix::io::write(resume, &[0]) {
@@ -247,7 +247,7 @@ impl Qemu {
         self.patience = patience;
     }
 
-    /// Restarts the patience, because QEMU has shown by other means that it does not hang.
+    /// Restarts the patience. Call this when QEMU has shown by other means that it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }
@@ -296,7 +296,7 @@ impl Qemu {
         }
     }
 
-    /// Reads the available output, or waits at most `at_most` for some. Returns whether a pipe was
+    /// Reads the available output, or waits at most `at_most` for output. Returns whether a pipe was
     /// ready.
     fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
@@ -334,7 +334,7 @@ impl Qemu {
         }
         let (source, events) = (stream.source, &mut self.events);
         stream.rest.add(new, |line| add(events, source, line))?;
-        // Keep the start of a line that the guest's death cut off. A partial result is dropped.
+        // Keep a line of output that the guest's death has cut off, but drop a partial result.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {

@@ -1,7 +1,7 @@
 //! Reads a guest's memory while the guest runs.
 //!
-//! QEMU keeps the memory in a file that knee shares, so knee can read the kernel's data from
-//! outside, without help from the guest. The file is mapped: naming the shared data of a test takes
+//! QEMU keeps the memory in a file that it shares with knee, so knee can read the kernel's data from
+//! outside, without help from the guest. knee maps the file: naming the shared data of a test takes
 //! hundreds of reads of a few bytes, and each would otherwise be a system call.
 
 use std::fs::File;
@@ -16,8 +16,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::memfd;
 
-/// A guest's memory by physical address. A PC with at most 3 GiB has it as one range that starts at
-/// 0.
+/// A guest's memory by physical address. If a PC has at most 3 GiB of memory, all of it is one range
+/// that starts at 0.
 #[derive(Clone, Debug)]
 pub struct Ram {
     file: Arc<File>,
@@ -32,13 +32,13 @@ impl Ram {
         Ok(Ram { file: Arc::new(file), mapped })
     }
 
-    /// Its size in bytes.
+    /// The size of the memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.mapped.bytes as u64
     }
 
-    /// Fills `to` with the bytes at a physical address, which the guest may be changing. Fails
-    /// unless they are all within the memory.
+    /// Fills `to` with the bytes at a physical address. The guest may be changing them. Fails unless
+    /// all of them are within the memory.
     pub fn read(&self, physical: u64, to: &mut [u8]) -> io::Result<()> {
         let begin = usize::try_from(physical).ok();
         let end = begin.and_then(|begin| begin.checked_add(to.len()));
@@ -89,7 +89,7 @@ impl Mapped {
         Ok(Mapped { at, bytes })
     }
 
-    /// Fills `to` with the bytes at `begin`. Panics unless they are all within the mapping.
+    /// Fills `to` with the bytes at `begin`. Panics unless all of them are within the mapping.
     fn read(&self, begin: usize, to: &mut [u8]) {
         assert!(
             begin <= self.bytes && to.len() <= self.bytes - begin,
@@ -101,10 +101,10 @@ impl Mapped {
         let mut at = begin + head.len();
         let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
         for word in words {
-            // SAFETY: these bytes are within the mapping, which lives as long as `self`, and exist
-            // because the file cannot shrink. `at` is a multiple of the word size and the mapping
-            // begins at a page boundary, so the pointer is aligned. Other processes may write at
-            // any time, so the reads are atomic.
+            // SAFETY: these bytes are within the mapping, which lives as long as `self`. The file
+            // contains them, because it cannot shrink. `at` is a multiple of the word size and the
+            // mapping begins at a page boundary, so the pointer is aligned. Other processes may write
+            // at any time, so the reads are atomic.
             let read =
                 unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(at).cast()) }.load(Relaxed);
             *word = read.to_ne_bytes();
@@ -123,7 +123,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped it, and nothing but `self` refers to it.
+        // SAFETY: `new` created this mapping, and nothing but `self` refers to it.
         let unmapped = unsafe { munmap(self.at.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

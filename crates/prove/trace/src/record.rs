@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::datum::Datum;
 
-/// A side that enters the kernel executes at least this many instructions: Linux has some 60
-/// between `entry_SYSCALL_64` and the system call's own code, and as many after it.
+/// A side that enters the kernel executes at least this many instructions: Linux executes about 60
+/// between `entry_SYSCALL_64` and the system call's own code, and about as many after it.
 pub(crate) const LEAST_INSTRUCTIONS: u64 = 50;
 /// The version of the schema that this code reads.
 const SCHEMA: u32 = 1;
@@ -81,18 +81,18 @@ pub struct Header {
 /// The plugin's result for a test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestResult {
-    /// The number of tests that began before it in this guest.
+    /// The number of tests that began before this test in the guest.
     pub test: u64,
     /// The sides that opened a window.
     pub sides: Vec<Side>,
-    /// Lines that two sides touched and one wrote.
+    /// Lines that at least two sides touched and at least one side wrote.
     pub conflicts: Vec<Conflict>,
     /// The number of conflicts that are not listed.
     pub more: u64,
     /// The number of marks that were out of order.
     pub stray: u64,
-    /// The number of lines that the sides wrote and that other CPUs held. Like the next two fields,
-    /// it is only filled if [`crate::Tracing::moves`] is set.
+    /// The number of lines that the sides wrote and that other CPUs held. This field and the next two
+    /// are filled only if [`crate::Tracing::moves`] is set.
     #[serde(default)]
     pub taken: u64,
     /// The number of lines that the sides only read and that another CPU had modified.
@@ -113,7 +113,7 @@ impl TestResult {
         self.conflicts.is_empty()
     }
 
-    /// Whether an interrupt arrived inside a window. Its accesses were left out.
+    /// Whether an interrupt arrived inside a window. The interrupt's accesses were left out.
     pub fn is_interrupted(&self) -> bool {
         self.sides.iter().any(|side| side.interrupts > 0)
     }
@@ -158,13 +158,13 @@ pub struct Side {
     pub opened: u32,
     /// The number of windows that it closed.
     pub closed: u32,
-    /// The number of instructions executed; crate knee-plugin documents how exact it is.
+    /// The number of executed instructions; crate knee-plugin documents how exact this number is.
     pub instructions: u64,
     /// The number of memory accesses.
     pub accesses: u64,
-    /// The number of distinct lines read.
+    /// The number of distinct lines that the side read.
     pub read: usize,
-    /// The number of distinct lines written.
+    /// The number of distinct lines that the side wrote.
     pub written: usize,
     /// The number of interrupts that were left out.
     pub interrupts: u64,
@@ -172,31 +172,31 @@ pub struct Side {
     pub switches: u64,
     /// The number of accesses whose physical address QEMU did not know.
     pub unresolved: u64,
-    /// Whether it accessed more lines than the plugin has room for.
+    /// Whether the side accessed more lines than the plugin has room for.
     pub overflowed: bool,
 }
 
 /// A line that sides share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Conflict {
-    /// Physical address of its first byte.
+    /// Physical address of the line's first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether one side touched a byte that another wrote; otherwise it is false sharing.
+    /// Whether one side touched a byte that another side wrote. Otherwise, this is false sharing.
     pub overlap: bool,
-    /// The sides that touched it.
+    /// The accesses of the sides that touched the line.
     pub sides: Vec<Touch>,
     /// The data in the line, once a [`Resolver`](crate::Resolver) has named them.
     #[serde(skip)]
     pub datum: Option<Datum>,
-    /// Whether it is false sharing that depends on the address of an object, as far as a
+    /// Whether this is false sharing that depends on the address of an object, as far as a
     /// [`Resolver`](crate::Resolver) can tell.
     #[serde(skip)]
     pub by_position: bool,
 }
 
 impl Conflict {
-    /// A mask of the bytes that one side wrote and another touched; 0 for false sharing.
+    /// The mask of the bytes that one side wrote and another side touched; 0 for false sharing.
     pub(crate) fn shared_bytes(&self) -> u64 {
         let (mut written, mut touched, mut by_several) = (0, 0, 0);
         for side in &self.sides {
@@ -213,14 +213,14 @@ impl Conflict {
 pub struct Touch {
     /// The side.
     pub side: usize,
-    /// First byte of the line that it touched.
+    /// The first byte that the side touched in the line.
     pub first: u32,
-    /// Last byte.
+    /// The last such byte.
     pub last: u32,
-    /// Bit n is set if it read byte n.
+    /// Bit n is set if the side read byte n.
     #[serde(deserialize_with = "address")]
     pub read: u64,
-    /// Bit n is set if it wrote byte n.
+    /// Bit n is set if the side wrote byte n.
     #[serde(deserialize_with = "address")]
     pub written: u64,
     /// Virtual addresses of the line's first byte.
@@ -232,8 +232,8 @@ pub struct Touch {
     /// Addresses of the code that read the line.
     #[serde(deserialize_with = "addresses")]
     pub readers: Vec<u64>,
-    /// For each writer and then each reader, the call path of its first access: the addresses of
-    /// some innermost calls, from the innermost outward.
+    /// For each writer and then each reader, the call path of its first access: the addresses of the
+    /// calls that led to it, the innermost first. Outer calls may be missing.
     #[serde(default, deserialize_with = "chains")]
     pub callers: Vec<Vec<u64>>,
 }
@@ -249,7 +249,7 @@ impl Touch {
         called(&self.readers, self.callers.get(self.writers.len()..).unwrap_or_default())
     }
 
-    /// All code addresses: of writers, readers and callers.
+    /// The addresses of all writers, readers and callers.
     pub(crate) fn all_code(&self) -> impl Iterator<Item = u64> {
         let touching = self.writers.iter().chain(&self.readers);
         touching.chain(self.callers.iter().flatten()).copied()
@@ -264,16 +264,16 @@ fn called<'t>(code: &'t [u64], callers: &'t [Vec<u64>]) -> impl Iterator<Item = 
 /// A line that moved to a side from other CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Move {
-    /// Physical address of its first byte.
+    /// Physical address of the line's first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether the side wrote it. Otherwise, the side only read it, and another CPU had modified
-    /// it.
+    /// Whether the side wrote the line. Otherwise, the side only read it, and another CPU had
+    /// modified it.
     pub taken: bool,
-    /// Bit n is set if virtual CPU n held it.
+    /// Bit n is set if virtual CPU n held the line.
     #[serde(deserialize_with = "address")]
     pub from: u64,
-    /// The side's accesses to it.
+    /// The side's accesses to the line.
     pub by: Touch,
 }
 
@@ -299,7 +299,7 @@ pub struct TracedAccess {
     pub store: bool,
 }
 
-/// An address as the plugin writes it, `"0x…"`. It is parsed without a copy, as records have
+/// An address as the plugin writes it, `"0x…"`. It is parsed without a copy, because records contain
 /// thousands of addresses.
 struct Address(u64);
 
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn code_has_the_callers_that_are_recorded() {
+    fn code_is_returned_with_its_recorded_callers() {
         let touch = |callers: &str| -> Touch {
             let line = TEST.replace(r#""readers":[]"#, r#""readers":["0x3"]"#);
             let known = r#","callers":[["0xffffffff81000100","0xffffffff81000200"]]"#;

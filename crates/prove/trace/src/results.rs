@@ -1,12 +1,12 @@
-//! Results of the plugin whose tests have not been reported yet. They arrive on a pipe of their
-//! own, before or after the report from the guest or the program.
+//! The plugin's results for tests that have not been reported yet. The results arrive on their own
+//! pipe, before or after the report from the guest or the program.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::record::TestResult;
 
-/// Results by the number of the run; if each test runs once, that is the number of the test.
+/// Results by the number of the run. If each test runs once, this is the number of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<u64, TestResult>);
 
@@ -23,7 +23,7 @@ impl Results {
 
     /// Removes and returns the results with these numbers, in order; `None` until all have arrived.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
-        // The last one arrives last, so it is the first to check.
+        // The last result arrives last, so check for it first.
         if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
             return None;
         }

@@ -12,19 +12,19 @@ use crate::functions::Functions;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
-/// Names for the main thread's stack, which `/proc/self/maps` lists, and for the stacks of the
-/// threads that make calls. The C library keeps a thread's thread-local variables in the same
-/// mapping as its stack.
+/// The name of the main thread's stack, which `/proc/self/maps` lists.
 const STACK: &str = "the stack of the main thread";
+/// The name of a mapping with the stack of a thread that makes calls. The C library keeps the
+/// thread's thread-local variables in the same mapping.
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
 /// The names of a program's code and data, as far as its files contain them.
 #[derive(Default)]
 pub struct ProgramNames {
     functions: Functions,
-    /// By first address: the end (exclusive) and the name.
+    /// The end (exclusive) and the name of each variable, by its first address.
     variables: BTreeMap<u64, (u64, String)>,
-    /// By first address.
+    /// The mapped files, by their first address.
     files: BTreeMap<u64, File>,
     stack: Range<u64>,
     /// The anonymous mappings.
@@ -36,9 +36,9 @@ pub struct ProgramNames {
 /// A mapped file.
 struct File {
     name: String,
-    /// Its end, exclusive.
+    /// The end of the mapping, exclusive.
     end: u64,
-    /// The difference between an address in memory and in the file.
+    /// The difference between an address in memory and the address in the file.
     bias: u64,
     lines: Option<Lines>,
 }
@@ -62,20 +62,21 @@ impl ProgramNames {
         }
     }
 
-    /// Marks the mapping that contains `address` as the stack of a thread that makes calls. All
-    /// mappings must have been added before.
+    /// Marks the mapping that contains `address` as the stack of a thread that makes calls. The
+    /// mapping must already have been added.
     pub(crate) fn learn_thread(&mut self, address: u64) {
         let stack = self.anonymous.iter().find(|range| range.contains(&address));
         self.threads.extend(stack.cloned());
     }
 
-    /// Drops the anonymous mappings of the previous process. The next mappings belong to a new one.
+    /// Drops the anonymous mappings of the previous process. The mappings that are added from now on
+    /// belong to a new process.
     pub(crate) fn restart(&mut self) {
         self.anonymous.clear();
         self.threads.clear();
     }
 
-    /// Names the shared lines, and looks up the inlined functions of the code that accesses them.
+    /// Names the shared lines, and looks up inlined functions for the code that accesses these lines.
     /// The lookup takes longer than a test, so it is limited to this code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
@@ -137,7 +138,7 @@ impl ProgramNames {
         kind.or_else(|| self.threads.iter().any(of).then_some(THREAD)).map(str::to_owned)
     }
 
-    /// The first address of the file that is mapped at an address, and the file.
+    /// The mapping of a file that contains an address: its first address, and the file.
     fn file(&self, address: u64) -> Option<(u64, &File)> {
         let (start, file) = self.files.range(..=address).next_back()?;
         (address < file.end).then_some((*start, file))
@@ -219,7 +220,7 @@ mod tests {
         std::hint::black_box(of + 1)
     }
 
-    /// The names of this process.
+    /// The names of this process's code and data.
     fn names() -> ProgramNames {
         let mut names = ProgramNames::default();
         let mappings = std::fs::read_to_string("/proc/self/maps").expect("Linux");
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_named_by_symbols_and_by_lines() {
+    fn functions_are_named_by_symbols_and_by_debug_information() {
         let mut names = names();
         let code = function as *const () as u64;
         assert_eq!(names.functions().at(code), Some("knee_trace::symbols::tests::function"));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_bytes_are_named_and_for_false_sharing_the_bytes_of_each_side() {
+    fn a_datum_names_the_shared_bytes_or_if_there_are_none_the_bytes_of_each_side() {
         let names = names();
         let line = VARIABLE.as_ptr() as u64;
         let datum = |sides: [Touch; 3]| {
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_are_read_with_spaces_in_their_paths() {
+    fn the_path_of_a_mapping_may_contain_spaces() {
         let line = "4000000000-400001e000 r--p 0000a000 fe:00 5882663    /a program (deleted)";
         let mapping = Mapping::parse(line).expect("a mapping");
         assert_eq!(mapping.range, 0x40_0000_0000..0x40_0001_e000);

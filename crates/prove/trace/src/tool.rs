@@ -5,18 +5,18 @@ use std::process::Command;
 
 use knee_host::process;
 
-/// Why a program of this machine has not done its work.
+/// Why a program of this machine did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// It is not installed.
+    /// The program is not installed.
     #[error("{program} is not installed: apt-get install {package}")]
     NotInstalled {
         /// The program.
         program: String,
-        /// The packages of Debian that contain it.
+        /// The Debian packages that contain it.
         package: &'static str,
     },
-    /// It failed.
+    /// The program failed.
     #[error("{program} failed: {message}")]
     Failed {
         /// The program.
@@ -27,7 +27,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// Why a command could not be run; `package` contains its program.
+    /// Why a command could not be run. `package` is the Debian package that contains its program.
     pub(crate) fn not_run(command: &Command, package: &'static str, error: &io::Error) -> Self {
         let program = command.get_program().to_string_lossy().into_owned();
         match error.kind() {
@@ -37,10 +37,11 @@ impl ToolError {
     }
 }
 
-/// Runs a command to its end and returns what it prints; `package` contains its program.
+/// Runs a command to its end and returns what it prints. `package` is the Debian package that
+/// contains its program.
 ///
 /// # Errors
-/// It cannot be run, or its exit status is not 0.
+/// The command cannot be run, or its exit status is not 0.
 pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Vec<u8>, ToolError> {
     let output = process::output(command);
     let output = output.map_err(|error| ToolError::not_run(command, package, &error))?;

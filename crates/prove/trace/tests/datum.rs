@@ -13,12 +13,12 @@ use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
 
-/// Patience with each guest, which waits for CPUs that other tests use.
+/// Patience with each guest, which may have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Maximum number of tests of a pair of operations, spread over all of its situations.
+/// Maximum number of tests of a pair of operations. They are spread over all situations of the pair.
 const TESTS: usize = 60;
 
-/// Tests of a pair of operations of `posix`, a line of JSON each, that contain `word`.
+/// Tests of a pair of operations of the model `posix`, as lines of JSON. Each line contains `word`.
 fn tests(pair: [&str; 2], word: &str) -> String {
     let models = models();
     let model = models.iter().find(|model| model.name() == "posix").expect("the interface");
@@ -35,7 +35,7 @@ fn tests(pair: [&str; 2], word: &str) -> String {
         ControlFlow::Continue(())
     });
     generated.expect("the model runs");
-    assert!(!lines.is_empty(), "no test of {pair:?} has {word}");
+    assert!(!lines.is_empty(), "no test of {pair:?} contains {word}");
     let step = lines.len().div_ceil(TESTS);
     lines.into_iter().step_by(step).map(|line| line + "\n").collect()
 }
@@ -58,7 +58,7 @@ fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> 
 
 #[test]
 fn known_shared_data_have_their_names_in_every_kernel() {
-    // All in one run, as booting a guest takes longer than running these tests.
+    // All in one run, because booting a guest takes longer than running these tests.
     let all = [
         tests(["lseek", "lseek"], ""),
         tests(["mmap", "mmap"], ""),

@@ -1,8 +1,8 @@
 //! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
 //!
-//! They need QEMU and a kernel: `KNEE_KERNEL` names the file of a kernel; otherwise Debian 12's
-//! kernel for virtual machines is fetched once. If QEMU or the kernel is not available, the tests
-//! print that and pass.
+//! The tests need QEMU and a kernel. `KNEE_KERNEL` names the file of a kernel. If it is not set,
+//! Debian 12's kernel for virtual machines is fetched once. If QEMU or the kernel is not available,
+//! the tests print that and pass.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -18,11 +18,11 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// One in this many tests may have a side switched out: the guest's kernel has work of its own.
+/// In one of this many tests, a side may be switched out: the guest's kernel has other work, too.
 const TESTS_PER_SWITCH: usize = 100;
-/// System calls in the windows of the probe's long tests.
+/// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
-/// Patience with each guest, which waits for CPUs that other tests use.
+/// Patience with each guest, which may have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Patience with guests that hang on purpose. They may take four times as long to boot.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
     file.and_then(|file| Kernel::open(&file)).map_err(|error| error.to_string())
 });
 
-/// One guest at a time: each has two busy CPUs.
+/// Lets only one guest run at a time, because each has two busy CPUs.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Starts a guest that runs the probe. If that is impossible, prints the reason and returns `None`.
@@ -207,9 +207,9 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // A window of n calls has n times the figures of a window of one call, whatever interrupted it.
-    // There is one exception: an interrupt can make the kernel schedule before it returns to the
-    // task, also in a window of one call.
+    // The figures of a window of n calls are n times those of a window of one call, whatever
+    // interrupts it. There is one exception: an interrupt can make the kernel schedule before it
+    // returns to the task. This also happens in windows of one call.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");
@@ -237,7 +237,7 @@ fn calls_on_one_open_file_always_conflict_on_its_bytes() {
 }
 
 #[test]
-fn neighbouring_bytes_are_always_found_and_are_false_sharing() {
+fn writes_to_neighbouring_bytes_are_always_reported_as_false_sharing() {
     let Some(run) = &*KERNEL_MODE else { return };
     for result in run.results("kernel-neighbours") {
         let shared = result.conflicts.iter().find(|conflict| !conflict.overlap);
@@ -283,7 +283,7 @@ fn operations_that_share_nothing_do_not_conflict_in_user_mode() {
 }
 
 #[test]
-fn a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts() {
+fn a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts() {
     let Some(run) = &*USER_MODE else { return };
     let least = |kind: &str| {
         let sides = run.results(kind).iter().flat_map(|result| &result.sides);
@@ -338,7 +338,7 @@ fn a_guest_pauses_after_a_test_with_conflicts_until_it_is_resumed() {
     while let Some(event) = guest.next_event().expect("listen to the guest") {
         match event {
             Event::Result(Record::Test(result)) => {
-                // It is resumed after two of five tests with conflicts.
+                // Resume the guest after only two of the five tests with conflicts.
                 if !result.is_conflict_free() && results.len() < 7 {
                     guest.resume().expect("resume the guest");
                 }

@@ -38,14 +38,15 @@ pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// If there is no memory.
     fn resident(&self, cpus: usize) -> Result<Self::Resident, OutOfMemory>;
 
-    /// Adds to the present pages, modulo 2⁶⁴, on the calling CPU.
+    /// Adds `pages` to the number of present pages, modulo 2⁶⁴. `cpu` is the calling CPU.
     fn add(resident: &Self::Resident, cpu: usize, pages: u64);
 
     /// Returns the number of present pages. The number is exact only if there are no concurrent changes.
     fn count(resident: &Self::Resident) -> u64;
 }
 
-/// One counter for all CPUs, as FreeBSD's `swap_reserved` and `mm_struct`'s counters before Linux 6.2.
+/// One counter for all CPUs, like FreeBSD's `swap_reserved`, and like the counters of `mm_struct` before
+/// Linux 6.2.
 #[derive(Debug)]
 pub struct OneCounter {
     limit: u64,
@@ -93,14 +94,14 @@ impl Accounting for OneCounter {
     }
 }
 
-/// Per-CPU accounting: a [`Quota`], whose limit is split into shares, and for present pages a count for each
-/// CPU, like the `percpu_counter`s that `mm_struct` has used since Linux 6.2.
+/// Per-CPU accounting. Mapped pages are charged to a [`Quota`], whose limit is split into shares. Each CPU
+/// counts present pages separately, as in the `percpu_counter`s of `mm_struct` since Linux 6.2.
 #[derive(Debug)]
 pub struct PerCpu(Quota);
 
 impl Accounting for PerCpu {
-    /// For each CPU, the number of pages that it made present minus the number that it removed, modulo 2⁶⁴. Each
-    /// CPU changes only its own element.
+    /// For each CPU, the number of pages that the CPU has made present minus the number of pages that it has
+    /// removed, modulo 2⁶⁴. Each CPU changes only its own element.
     type Resident = Box<[CachePadded<AtomicU64>]>;
 
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<PerCpu, OutOfMemory> {
@@ -136,7 +137,7 @@ impl Accounting for PerCpu {
 
     fn count(resident: &Self::Resident) -> u64 {
         let sum = resident.iter().fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)));
-        // A reader may see the removal of a page without its addition.
+        // The sum is negative if the loads saw the removal of a page but missed its addition.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }

@@ -16,8 +16,8 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
     /// Counts tables and pages. There must be no concurrent changes.
     ///
     /// # Panics
-    /// If entries overlap, if tables contain pages that are not mapped or grant more than the map, or if the reverse
-    /// map differs from the tables.
+    /// If entries overlap, if tables contain pages that are not mapped, if tables grant more rights than the
+    /// map, or if the reverse map differs from the tables.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         let mut entries = self.map.write(cpu);

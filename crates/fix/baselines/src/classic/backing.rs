@@ -1,10 +1,11 @@
 //! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux' `anon_vma`.
 //!
-//! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may be
-//! mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more than is
-//! mapped, and nothing is stored for each page. The first fault creates the object. A fork adds its backings to the
-//! objects of the backings that it copies. Frames that are copied later belong to the same object, as with Linux'
-//! `anon_vma` until 2.6.33. There are no chains, so a walk visits all spaces of the family.
+//! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
+//! be mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more
+//! than is mapped, and nothing is stored for each page. The first fault creates the object. A fork copies
+//! each backing, and adds the copy to the object of the original. The frames that later copy-on-write breaks
+//! allocate belong to the same object, as with Linux' `anon_vma` until 2.6.33. There are no
+//! `anon_vma_chain`s, so a walk visits all spaces of the family.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -54,7 +55,7 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Adds a part to the list. The list is not empty, or no other thread knows the object.
+    /// Adds a part to the list. The list must not be empty, unless no other thread knows the object.
     fn add(&self, part: &Part) {
         let mut parts = self.parts.lock_briefly();
         part.place.store(parts.len(), Relaxed);
@@ -91,7 +92,7 @@ impl Part {
 
     /// Returns the object, which the first fault creates.
     fn object(&self) -> *mut Object {
-        // Acquire: pairs with `new_object`, so that the object is initialized.
+        // Acquire: pairs with `new_object`, so that this thread finds the object initialized.
         let object = self.object.load(Acquire);
         if object.is_null() { self.new_object() } else { object }
     }
@@ -146,8 +147,8 @@ impl Backing<PerBacking> for Arc<Part> {
         let object = self.object.load(Acquire);
         // SAFETY: this part is in the object's list, so the object exists.
         if unsafe { object.as_ref() }.is_some_and(|object| object.remove(&self)) {
-            // SAFETY: the object came from a box. No part and no frame refers to it any more, and a thread that
-            // found it through a frame is in a section.
+            // SAFETY: the object came from a box. No part and no frame refers to the object any more, and
+            // each thread that found the object through a frame is in a section.
             unsafe { guard.retire(object) };
         }
     }
@@ -224,7 +225,7 @@ impl Reverse for PerBacking {
             // Relaxed: the bucket's lock orders the changes of a count.
             record.count.fetch_sub(1, Relaxed) == 1
         } else {
-            // No other thread had the frame or can get it: this entry was the only path to it.
+            // No other thread had the frame or can get it, because this entry was the only path to the frame.
             record.count.store(0, Relaxed);
             true
         };
@@ -242,7 +243,7 @@ impl Reverse for PerBacking {
     ) {
         let _guard = cpu.pin();
         let owner = &frames.record(frame).of;
-        // SAFETY: an object that a frame belonged to in this section exists until the section ends. Acquire:
+        // SAFETY: an object to which a frame belonged in this section exists until the section ends. Acquire:
         // pairs with `insert`.
         let Some(object) = (unsafe { owner.object.load(Acquire).as_ref() }) else { return };
         let page = Page(owner.page.load(Relaxed));

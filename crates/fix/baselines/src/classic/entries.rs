@@ -47,7 +47,7 @@ pub trait Entries<R: Reverse> {
     /// Returns the start of the first gap of at least `count` pages in this range.
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
-    /// Reports that pages from `start` on were unmapped.
+    /// Records the unmapping of a range that begins at `start`.
     fn unmapped(&mut self, start: Page);
 
     /// Excludes faults on all pages of the space.
@@ -185,7 +185,7 @@ fn is_all_mapped<R: Reverse>(entries: &impl Entries<R>, pages: Pages) -> bool {
     end >= pages.end
 }
 
-/// Splits the entry that contains a page at the page's start: FreeBSD's clipping.
+/// Splits the entry that contains page `at`, at the start of this page: FreeBSD's clipping.
 fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     let Some(found) = entries.before(at) else { return };
     if found.pages.end > at {

@@ -17,8 +17,9 @@ use crate::invalidation::Stamp;
 pub(super) struct Record<R: ReverseState> {
     /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
-    /// Whether more than one page-table entry has contained the frame since it was allocated. If so, TLBs may still
-    /// contain the frame for a former entry. Changed by the frame's only owner, or under its bucket's lock.
+    /// Whether more than one page-table entry has contained the frame since it was allocated. Cleared when
+    /// the frame's only owner has waited for the flushes of all former mappings. While set, TLBs may still
+    /// contain a former mapping of the frame. Changed by the frame's only owner, or under its bucket's lock.
     pub(super) was_shared: AtomicBool,
     /// The number of page-table entries that contain the frame.
     pub(super) count: AtomicU32,
@@ -28,7 +29,7 @@ pub(super) struct Record<R: ReverseState> {
     pub(super) of: R::OfFrame,
 }
 
-/// The shared state of some frames: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
+/// The lock and the stamp that some frames share: FreeBSD's `pv_list_locks` and `pv_invl_gen`.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Bucket {
@@ -98,15 +99,16 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         self.bucket(frame).lock.lock_briefly()
     }
 
-    /// Returns whether more than one page-table entry contains a frame. False is stable, because the caller's entry
-    /// is then the only one.
+    /// Returns whether more than one page-table entry contains a frame. If the result is false, it stays
+    /// false, because the caller's entry is then the only one.
     #[inline]
     pub(super) fn is_shared(&self, frame: Frame) -> bool {
         let record = self.record(frame);
         if !record.was_shared.load(Relaxed) {
             return false;
         }
-        // Under the bucket's lock: after false, the caller sees the marks of the previous owners' sections.
+        // Under the bucket's lock, so that a caller that gets false sees the marks of the previous owners'
+        // sections.
         let _bucket = self.lock_bucket(frame);
         record.count.load(Relaxed) > 1
     }

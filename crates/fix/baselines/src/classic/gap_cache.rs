@@ -1,4 +1,4 @@
-//! A cache of where the search for a gap begins.
+//! Caches the page at which the search for a gap begins.
 
 use knee_vm::{Page, Pages};
 
@@ -11,13 +11,14 @@ pub(super) struct GapCache {
 }
 
 impl GapCache {
-    /// Reports that pages were unmapped, in a gap that begins at `start`.
+    /// Records that pages were unmapped: these pages are now part of a gap that begins at `start`.
     pub(super) fn unmapped(&mut self, start: Page) {
         self.from = self.from.min(start);
     }
 
-    /// Returns the start of the first gap of `count` pages in this range. `entries` calls its argument with the
-    /// entries in order, from the last one that begins before a page, until the argument returns false.
+    /// Returns the start of the first gap of `count` pages in this range. `entries(page, with)` must call
+    /// `with` with the entries in order, from the last entry that begins before `page`, until `with` returns
+    /// false.
     pub(super) fn find(
         &mut self,
         pages: Pages,

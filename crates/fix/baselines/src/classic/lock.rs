@@ -1,10 +1,11 @@
 //! Locks that a thread may hold while it waits for other CPUs.
 //!
-//! In a kernel, a CPU that spins for a lock still takes interrupts. A CPU here must also handle requests, because
-//! the lock's holder may wait for it to flush pages. So all waits for these locks go through the platform that the
-//! caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
+//! In a kernel, a CPU that spins for a lock still takes interrupts. A CPU here must also handle requests,
+//! because the lock's holder may be waiting for this CPU to flush pages. So all waits for these locks go
+//! through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 //!
-//! Locks are taken with Acquire and released with Release: what earlier holders did happens before.
+//! Locks are taken with Acquire and released with Release: what a holder did happens before everything that
+//! later holders do.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -54,7 +55,7 @@ impl<T> Lock<T> {
 
 /// One round of a short wait.
 fn relax(round: u32) {
-    // The holder may have been preempted, which cannot happen to a kernel's spin lock.
+    // The holder may have been preempted, which cannot happen to the holder of a kernel's spin lock.
     if round.is_multiple_of(64) {
         return std::thread::yield_now();
     }
@@ -113,7 +114,7 @@ impl<T> Shared<T> {
     pub(super) fn read(&self, platform: &impl Platform) -> Reading<'_, T> {
         let try_read = || {
             let state = self.state.load(Relaxed);
-            // A state of at least `WAITING` has a writer or a waiting writer.
+            // A state of at least `WAITING` means that a writer holds the lock or waits for it.
             state < WAITING
                 && self.state.compare_exchange_weak(state, state + 1, Acquire, Relaxed).is_ok()
         };
@@ -172,7 +173,8 @@ impl<'a, T> Writing<'a, T> {
     pub(super) fn downgrade(self) -> Reading<'a, T> {
         let shared = self.0;
         std::mem::forget(self);
-        // Replaces the writer by a reader and keeps waiting writers. Release: readers see the writes.
+        // Replaces the writer by a reader and keeps the count of waiting writers. Release: readers see the
+        // writes.
         shared.state.fetch_sub(WRITER - 1, Release);
         Reading(shared)
     }

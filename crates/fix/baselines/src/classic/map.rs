@@ -30,7 +30,7 @@ pub trait Map<R: Reverse>: Debug + Send + Sync {
     /// Locks the map for writing.
     fn write<'a, 'm, M: Machine + 'm>(&'a self, cpu: &'a Cpu<'m, M>) -> Self::Writing<'a, 'm, M>;
 
-    /// Calls `with` with the map locked for reading.
+    /// Calls `with` while the map is locked for reading.
     fn read<M: Machine, T>(&self, cpu: &Cpu<'_, M>, with: impl FnOnce() -> T) -> T;
 
     /// Removes all entries, and calls `end` with the page count and the backing of each.

@@ -18,7 +18,7 @@ use super::strategies::{BackingOf, Strategies};
 use crate::invalidation::{Invalidation, Stamp};
 
 /// The shared state of all [spaces](super::Space) of a machine: the reverse map, the sections of delayed
-/// invalidation, and the accounting. A machine has one.
+/// invalidation, and the accounting. A machine has one `Memory`.
 pub struct Memory<'m, M: Machine, S: Strategies> {
     pub(super) frames: Frames<'m, M, S::Reverse>,
     form: S::Invalidation,
@@ -55,7 +55,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Returns the number of pages that all spaces map. The number is exact only if there are no concurrent changes.
+    /// Returns the number of mapped pages of all spaces together. The number is exact only if there are no
+    /// concurrent changes.
     pub fn used(&self) -> u64 {
         self.accounting.used()
     }
@@ -75,14 +76,18 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// If the CPU belongs to another machine.
     #[inline]
     pub(super) fn check(&self, cpu: &Cpu<'m, M>) {
-        assert!(std::ptr::eq(self.frames.machine, cpu.machine()), "the CPU is of another machine");
+        assert!(
+            std::ptr::eq(self.frames.machine, cpu.machine()),
+            "the CPU belongs to another machine"
+        );
     }
 
     /// Begins a section, in which the CPU removes pages from tables and flushes them.
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
-        // SAFETY: only this CPU uses the place, and it is not in a section: each function here that begins a
-        // section ends it, and calls no function that begins one. Places exist as long as the form.
+        // SAFETY: only this CPU uses the place, and the place is not in a section: each function in this file
+        // that begins a section also ends it, and meanwhile calls no function that begins one. Places exist
+        // as long as the form.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
@@ -96,7 +101,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         self.form.wait(places, &self.frames.bucket(frame).stamp, &OnCpu::of(cpu));
     }
 
-    /// Frees a frame that is in no table. The CPUs of the caller's space have flushed it.
+    /// Frees a frame that is in no table, and that the CPUs of the caller's space have flushed.
     #[inline]
     fn frame_recycled(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
@@ -106,8 +111,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Frees a frame that is in no table, if the caller cannot wait: at once, or in a later
-    /// [`catch_up`](Memory::catch_up).
+    /// Frees a frame that is in no table, for a caller that cannot wait. If the frame may still be in TLBs, a
+    /// later [`catch_up`](Memory::catch_up) frees it.
     pub(super) fn put_off(&self, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             let mut limbo = self.limbo.lock_briefly();
@@ -129,7 +134,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Prepares a frame of zeros, after an allocation failed.
+    /// Prepares a frame of zeros, after an allocation has failed.
     #[cold]
     fn find_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.frames.pools.refill_page(cpu).or_else(|_| {
@@ -185,7 +190,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                         self.find_page(cpu)?;
                         continue;
                     };
-                    // All CPUs flush the old page before any of them can access the new one.
+                    // All CPUs flush the old frame before any of them can access the new frame.
                     entry.store(ABSENT, Relaxed);
                     pmap.shoot_down(cpu, Pages::new(page, 1));
                     let address = |frame| self.frames.machine.address(frame);
@@ -205,9 +210,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
-                    // Only this space maps the frame, but TLBs may contain it for former mappings, and their CPUs
-                    // could read the new data. This thread cannot wait with locks held, because the sections that
-                    // it waits for may wait for these locks.
+                    // Only this space maps the frame, but other CPUs' TLBs may contain former mappings of it.
+                    // Through these, those CPUs could read the new data. This thread cannot wait with locks
+                    // held, because the sections that it waits for may wait for these locks.
                     drop((guard, whole));
                     self.wait(cpu, frame);
                     settled = Some(frame);
@@ -223,7 +228,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     }
 
     fn free(&self, cpu: &Cpu<'m, M>, frame: Frame) {
-        // SAFETY: the reverse map does not use the frame any more, and no table contains it.
+        // SAFETY: the reverse map does not use the frame any more, and no table contains the frame.
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
@@ -231,8 +236,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // Incremented before the first table is locked: an operation that finds an entry that this one has cleared
-        // sees the increment, unless this one has already flushed.
+        // Incremented before the first table is locked. If another operation finds an entry that this one has
+        // cleared, it sees the increment, unless this one has already flushed.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);
@@ -258,8 +263,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 }
             }
         });
-        // Concurrent operations may have removed some of these pages and not flushed them yet, but the caller needs
-        // them flushed: Linux' `mm_tlb_flush_nested`. Acquire: the flushes of ended operations happen before.
+        // Concurrent operations may have removed some of these pages and not flushed them yet. The caller
+        // needs them flushed, so this operation flushes them too: Linux' `mm_tlb_flush_nested`. Acquire: the
+        // flushes of finished operations happen before this load.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }
@@ -268,7 +274,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
         drop(whole);
         drop(section);
-        // Release: this flush happens before an operation that reads the decremented count.
+        // Release: pairs with the load of `flushing` above, in other operations.
         pmap.flushing.fetch_sub(1, Release);
         while first != END {
             let frame = Frame(first);
@@ -310,9 +316,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Maps the frames of one space in a copy and write-protects them in both: `pmap_copy`, `copy_page_range`. The
-    /// caller has locked the first space's map for writing, and no other thread uses the copy. Returns the number of
-    /// present pages. After an error, the copy maps some of the frames.
+    /// Maps the frames of a space in its copy, and write-protects them in both spaces: `pmap_copy`,
+    /// `copy_page_range`. The caller has locked the map of `from` for writing, and no other thread uses the
+    /// copy. Returns the number of present pages. After an error, the copy maps some of the frames.
     pub(super) fn copy(
         &self,
         cpu: &Cpu<'m, M>,
@@ -369,7 +375,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
 
 impl<M: Machine, S: Strategies> Drop for Memory<'_, M, S> {
     fn drop(&mut self) {
-        // All spaces were dropped, and no thread invalidates.
+        // All spaces were dropped, and no thread is in a section.
         let mut next = *self.limbo.get_mut();
         while next != END {
             // SAFETY: no table contains the frame, and all CPUs have flushed it.
@@ -385,7 +391,7 @@ impl<M: Machine, S: Strategies> fmt::Debug for Memory<'_, M, S> {
     }
 }
 
-/// A section: from the first page that is removed from tables to the flush of all removed pages.
+/// A section. It lasts from the removal of the first page from a table to the flush of all removed pages.
 struct Section<'a, 'm, M: Machine, S: Strategies> {
     memory: &'a Memory<'m, M, S>,
     cpu: &'a Cpu<'m, M>,

@@ -1,15 +1,15 @@
 //! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
 //!
-//! They exist to be measured beside [knee-vm's](knee_vm::Space), and to measure each well-known improvement
-//! separately. A [`Space`] combines four [`Strategies`]. It implements [`AddressSpace`](crate::AddressSpace) with the
-//! same results as any other design.
+//! They are compared with [knee-vm's design](knee_vm::Space), and each well-known improvement can be measured
+//! separately. A [`Space`] combines four [`Strategies`]. It implements [`AddressSpace`](crate::AddressSpace)
+//! with the same results as any other design.
 //!
 //! | | | source |
 //! | --- | --- | --- |
-//! | map | [`Tree`]: balanced, under one lock that faults read | FreeBSD; Linux until 6.0 |
+//! | map | [`Tree`]: balanced, under one lock that faults take for reading | FreeBSD; Linux until 6.0 |
 //! | | [`RcuTree`]: a B-tree that is read without locks, with a lock for each entry | Linux since 6.4 |
-//! | reverse map | [`PerPage`]: pv entries; tables have one lock | FreeBSD |
-//! | | [`PerBacking`]: by object; each table has a lock | DragonFly BSD since 5.6; Linux |
+//! | reverse map | [`PerPage`]: pv entries; all tables of a space share one lock | FreeBSD |
+//! | | [`PerBacking`]: by object; each table has its own lock | DragonFly BSD since 5.6; Linux |
 //! | delayed invalidation | [`Locked`]: mutex and list | FreeBSD 2016 |
 //! | | [`Epoch`] | M. Macy 2018 |
 //! | | [`LockFree`]: list, 128-bit compare-exchange | FreeBSD since 2019 |
@@ -50,16 +50,16 @@
 //! ```
 //!
 //! # How they work
-//! `map` adds an entry to the map, or extends a neighbor with the same attributes. A fault reads the map and makes the
-//! page present in the tables. `unmap` clips and removes entries. Then, in a section of delayed invalidation, it
-//! removes pages from the tables and the reverse map, and flushes them. So a frame may lose its last mapping while a
-//! TLB still contains it for a former one. A thread that frees such a frame, or writes to it as its only owner, waits
-//! for the sections that have [marked](crate::invalidation) it. A frame that only one space has ever mapped needs no
-//! wait.
+//! `map` adds an entry to the map, or extends a neighbor with the same attributes. A fault reads the map and
+//! makes the page present in the tables. `unmap` clips and removes entries. Then, in a section of delayed
+//! invalidation, it removes pages from the tables and the reverse map, and flushes them. So a frame may lose
+//! its last mapping while a TLB still contains an earlier mapping of the frame. A thread that frees such a
+//! frame, or writes to it as its only owner, waits for the sections that have [marked](crate::invalidation)
+//! it. A frame that only one space has ever mapped needs no wait.
 //!
-//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. The first two are held during
-//! flushes, as in the kernels. There, CPUs take interrupts while they wait for a lock; here, they
-//! [handle requests](knee_vm::Machine::wait_while).
+//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. The first two are
+//! held during flushes, as in the kernels. In a kernel, CPUs take interrupts while they wait for a lock.
+//! Here, they [handle requests](knee_vm::Machine::wait_while).
 //!
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist until their

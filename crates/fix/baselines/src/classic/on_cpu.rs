@@ -5,8 +5,8 @@ use knee_vm::{Cpu, Machine};
 
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
-/// A CPU may hold locks while it waits for other CPUs this way, if the CPUs that wait for these locks also wait this
-/// way. Then no CPU waits for a lock whose holder waits for that CPU's answer.
+/// A CPU may hold locks while it waits for other CPUs through this platform, if the CPUs that wait for these
+/// locks also wait through it. Then a CPU that waits for a lock still answers the lock's holder.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,
@@ -14,17 +14,17 @@ pub(super) struct OnCpu<'m, M> {
 }
 
 impl<'m, M: Machine> OnCpu<'m, M> {
-    /// Returns the platform for the thread that owns this CPU, while it owns it.
+    /// Returns the platform for the thread that owns `cpu`. It may be used only while that thread owns `cpu`.
     #[inline]
     pub(super) fn of(cpu: &Cpu<'m, M>) -> OnCpu<'m, M> {
         OnCpu { machine: cpu.machine(), cpu: cpu.number() }
     }
 }
 
-// SAFETY: the fences are those of the machine's platform, and equal platforms belong to one machine. `wait_while`
-// is `Machine::wait_while`, which promises what the platform's must: it returns only after `condition` was
-// false, and does not call it after that. `sleep_while` calls `wait_while`, so a CPU that waits long still handles
-// requests.
+// SAFETY: the fences are those of the machine's platform, and equal platforms belong to one machine.
+// `wait_while` calls `Machine::wait_while`, which guarantees what `Platform::wait_while` must guarantee: it
+// returns only after `condition` has returned false, and does not call `condition` after that. `sleep_while`
+// calls `wait_while`, so a CPU also handles requests during a long wait.
 unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     fn is_symmetric(&self) -> bool {
         self.machine.epoch().platform().is_symmetric()
@@ -41,8 +41,8 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: the thread that made `self` owns the `Cpu`, which stays on its CPU. CPUs that wait for this
-        // thread's locks also wait this way, so they answer.
+        // SAFETY: the thread that made `self` owns the `Cpu`, and so is the CPU with this number. CPUs that
+        // wait for this thread's locks also wait this way, so they answer.
         unsafe { self.machine.wait_while(self.cpu, condition) };
     }
 

@@ -21,14 +21,14 @@ pub struct Pmap<R: ReverseState> {
     pub(super) root: Frame,
     /// The lock of all tables, for reverse maps with one lock.
     pub(super) lock: Lock<R::OfSpace>,
-    /// The number of operations that remove pages from tables and have not flushed them yet.
+    /// The number of operations that are removing pages from tables and have not flushed them yet.
     pub(super) flushing: AtomicU32,
 }
 
-/// The spaces of other designs have smaller numbers.
+/// The first space number. The spaces of other designs have smaller numbers.
 const FIRST_NUMBER: u64 = 1 << 63;
 
-/// The state that a reverse map keeps for a space, with the space's lock held if it has one.
+/// The state that a reverse map keeps for a space. If one lock guards all tables, this holds the lock.
 pub(super) struct Whole<'a, R: ReverseState> {
     held: Option<Held<'a, R::OfSpace>>,
     none: R::OfSpace,
@@ -62,9 +62,10 @@ impl<R: ReverseState> Pmap<R> {
         Whole { held, none: R::OfSpace::default() }
     }
 
-    /// Makes other CPUs flush these pages.
+    /// Makes all CPUs that use the space flush these pages.
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
-        // SAFETY: a `Cpu` stays on its CPU. CPUs that wait for this CPU's locks answer; see `OnCpu`.
+        // SAFETY: the thread that owns a `Cpu` is the CPU with its number. CPUs that wait for this CPU's
+        // locks still answer; see `OnCpu`.
         unsafe {
             cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
@@ -88,7 +89,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
     pub(super) fn find(&self, pmap: &Pmap<R>, page: Page) -> Option<&AtomicU64> {
         let mut table = pmap.root;
         for level in (1..M::Format::LEVELS).rev() {
-            // Acquire: pairs with `add_table`, so that the table is found zeroed.
+            // Acquire: pairs with `add_table`, so that this thread finds the table zeroed.
             match M::Format::read(self.table(table)[slot(page, level)].load(Acquire), level) {
                 Entry::Table(next) => table = next,
                 _ => return None,
@@ -128,7 +129,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         let new = self.pools.zeroed(cpu)?;
         let _whole = pmap.lock_whole(cpu);
         let _table = self.lock_table(cpu, table);
-        // Level 1 stands for any level above 0: the format of an entry for a table is the same at each level.
+        // Level 1 stands for any level above 0: an entry that points to a table has the same format at each
+        // level.
         if let Entry::Table(other) = M::Format::read(entry.load(Relaxed), 1) {
             // SAFETY: this thread allocated the frame, and no table contains it.
             unsafe { self.pools.free(cpu, new) };
@@ -139,7 +141,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Ok(new)
     }
 
-    /// Calls `with` with each lowest-level table of these pages, and the pages that it covers.
+    /// Calls `with` for each lowest-level table of these pages: with the table, and with the part of the
+    /// pages that it covers.
     pub(super) fn for_leaves(
         &self,
         pmap: &Pmap<R>,

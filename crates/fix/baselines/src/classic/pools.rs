@@ -36,8 +36,9 @@ impl<'m, M: Machine> Pools<'m, M> {
     /// Calls `with` with the CPU's pool. `with` must not call functions of `self`.
     #[inline]
     fn with<R>(&self, cpu: &Cpu<'m, M>, with: impl FnOnce(&mut Pool) -> R) -> R {
-        // SAFETY: the caller of `Cpu::new` guarantees that there is one `Cpu` of this number, and only one thread
-        // uses it, as it is not `Sync`. Each operation of a space has checked that the CPU is of this machine.
+        // SAFETY: the caller of `Cpu::new` guarantees that there is one `Cpu` of this number, and only one
+        // thread uses it, because it is not `Sync`. Each operation of a space has checked that the CPU
+        // belongs to this machine.
         with(unsafe { &mut *self.pools[cpu.number()].get() })
     }
 
@@ -46,7 +47,7 @@ impl<'m, M: Machine> Pools<'m, M> {
         self.with(cpu, |pool| pool.zeroed(self.machine))
     }
 
-    /// Prepares a frame for [`page`](Pools::page), if the machine has one.
+    /// Prepares a frame for [`page`](Pools::page), if none is prepared yet.
     #[inline]
     pub(super) fn refill_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.with(cpu, |pool| {
@@ -69,7 +70,7 @@ impl<'m, M: Machine> Pools<'m, M> {
     /// As for [`Machine::free`].
     pub(super) unsafe fn free(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if M::ZEROED {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller guarantees the contract of `Machine::free`.
             return unsafe { self.machine.free(&[frame]) };
         }
         self.with(cpu, |Pool { frames, .. }| {
@@ -93,7 +94,7 @@ impl Pool {
         }
         let frame = self.frames.pop().ok_or(OutOfMemory)?;
         if !M::ZEROED {
-            // SAFETY: the pool owns the frame, and it has this size.
+            // SAFETY: the pool owns the frame, which has this size.
             unsafe { machine.address(frame).write_bytes(0, PAGE) };
         }
         Ok(frame)

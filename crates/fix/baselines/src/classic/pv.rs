@@ -1,7 +1,7 @@
 //! A reverse map with a structure for each mapped page: FreeBSD's pv entries.
 //!
-//! Each frame has a list of entries, under the lock of its bucket. Entries are allocated in chunks of 168. A chunk
-//! fills a frame, belongs to one space and is guarded by the space's lock. The beginning of an entry's chunk names
+//! Each frame has a list of entries, under the lock of its bucket. Entries are allocated in chunks of 168. A
+//! chunk fills a frame, belongs to one space and is guarded by the space's lock. The header of a chunk names
 //! the space.
 //!
 //! Source: FreeBSD, `sys/amd64/include/pmap.h` (`struct pv_chunk`), `sys/amd64/amd64/pmap.c`
@@ -23,8 +23,8 @@ use super::reverse::{Backing, Mapping, Reverse};
 use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
-/// A reverse map with a list for each frame, which has an entry for each page where the frame is mapped. One lock
-/// guards all tables of a space, as on FreeBSD.
+/// A reverse map with a list for each frame. The list has an entry for each page where the frame is mapped.
+/// One lock guards all tables of a space, as on FreeBSD.
 #[derive(Debug)]
 pub enum PerPage {}
 
@@ -95,9 +95,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// The chunk must not be in a list.
+    /// The chunk must be valid, and must not be in a list.
     unsafe fn push_first(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
+        // SAFETY: the caller guarantees that the chunk is valid, and chunks in the list are valid.
         unsafe {
             (*chunk).previous = ptr::null_mut();
             (*chunk).next = self.first;
@@ -110,9 +110,9 @@ impl Chunks {
     }
 
     /// # Safety
-    /// The chunk must not be in a list.
+    /// The chunk must be valid, and must not be in a list.
     unsafe fn push_last(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it for this chunk, and chunks in the list are valid.
+        // SAFETY: the caller guarantees that the chunk is valid, and chunks in the list are valid.
         unsafe {
             (*chunk).next = ptr::null_mut();
             (*chunk).previous = self.last;
@@ -127,7 +127,7 @@ impl Chunks {
     /// # Safety
     /// The chunk must be in this list.
     unsafe fn unlink(&mut self, chunk: *mut Chunk) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the chunk is in the list, and chunks in the list are valid.
         unsafe {
             let (next, previous) = ((*chunk).next, (*chunk).previous);
             match next.is_null() {
@@ -141,7 +141,7 @@ impl Chunks {
         }
     }
 
-    /// Allocates an entry. There must [be room](Chunks::has_room).
+    /// Allocates an entry. There must be [room](Chunks::has_room).
     fn take(&mut self) -> NonNull<PvEntry> {
         let chunk = self.first;
         // SAFETY: the first chunk exists and has a free entry, and its frame has room for all entries.
@@ -164,7 +164,7 @@ impl Chunks {
     /// The entry must belong to a chunk in this list, and must not be in a frame's list.
     unsafe fn give(&mut self, entry: NonNull<PvEntry>) -> Option<Frame> {
         let chunk = chunk_of(entry);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that the entry belongs to a chunk in this list.
         unsafe {
             let number =
                 (entry.as_ptr().cast::<u8>()).offset_from(chunk.cast::<u8>()) as usize - HEADER;
@@ -247,7 +247,7 @@ impl Reverse for PerPage {
         let frame = frames.pools.zeroed(cpu)?;
         let chunk = cpu.machine().address(frame).cast::<Chunk>();
         let (next, previous) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: this thread allocated the frame, and it is large enough.
+        // SAFETY: this thread allocated the frame, which is large enough.
         unsafe {
             chunk.write(Chunk { pmap, next, previous, free: all_free(), frame });
             space.push_first(chunk.as_ptr());
@@ -329,7 +329,8 @@ impl Reverse for PerPage {
         let _bucket = frames.lock_bucket(frame);
         let mut next = frames.record(frame).of.0.get();
         while let Some(entry) = NonNull::new(next) {
-            // SAFETY: entries in the list and their spaces are valid while the bucket is locked.
+            // SAFETY: the entries in the list, and the spaces of these entries, are valid while the bucket is
+            // locked.
             unsafe {
                 with((*(*chunk_of(entry)).pmap).number, entry.as_ref().page);
                 next = entry.as_ref().next;

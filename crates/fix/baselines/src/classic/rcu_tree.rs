@@ -1,13 +1,14 @@
 //! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
 //!
-//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes the copy,
-//! and replaces the node by one store. Readers in an epoch section see the old node or the new one. `mmap_lock`
-//! serializes writers.
+//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes
+//! the copy, and then puts it in the node's place with a single store. Readers in an epoch section see the
+//! old node or the new one. `mmap_lock` serializes writers.
 //!
-//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else. A thread
-//! that holds `mmap_lock` for writing *marks* an entry before it changes it, with the number of its turn, and waits
-//! for the entry's readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry take it
-//! too, because the tree may be changing. The end of the turn clears all marks.
+//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else.
+//! Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread changes
+//! an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New readers
+//! see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`, because the
+//! tree may be changing. The end of the turn clears all marks.
 //!
 //! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
 //!
@@ -58,8 +59,8 @@ type Slot = *mut ();
 struct Node<R: Reverse> {
     level: u8,
     len: usize,
-    /// At level 0, the first pages of the areas. Above, a lower bound for each child: no area of the child begins
-    /// before it, and none that is inserted later will.
+    /// At level 0, the first pages of the areas. Above level 0, a lower bound for each child: no area of the
+    /// child begins before this page, not even an area that is inserted later.
     keys: [Page; FAN],
     slots: [AtomicPtr<()>; FAN],
     of: std::marker::PhantomData<fn() -> R>,
@@ -70,12 +71,12 @@ struct Node<R: Reverse> {
 #[repr(align(64))]
 struct Area<R: Reverse> {
     readers: AtomicU32,
-    /// The last turn for which it was marked.
+    /// The last turn in which the area was marked.
     marked: AtomicU64,
     state: UnsafeCell<State<R>>,
 }
 
-/// The content of an area. Its readers read it, and the writer that has marked the area changes it.
+/// The content of an area. The area's readers read it, and the writer that has marked the area changes it.
 #[derive(Debug)]
 struct State<R: Reverse> {
     pages: Pages,
@@ -84,8 +85,8 @@ struct State<R: Reverse> {
     backing: Option<R::Backing>,
 }
 
-// SAFETY: the tree is changed only under the lock, and an area only when it is marked and without readers. What a
-// reader finds without the lock is valid until its epoch section ends.
+// SAFETY: the tree is changed only under the lock, and an area only while it is marked and has no readers.
+// What a reader finds without the lock is valid until its epoch section ends.
 unsafe impl<R: Reverse> Sync for RcuMap<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for RcuMap<R> {}
@@ -150,11 +151,12 @@ impl<R: Reverse> Node<R> {
     /// The caller must be in a section or hold the lock.
     unsafe fn up_to(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller is in a section or holds the lock.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
-        // The key of a slot may be less than the start of the child's first area.
-        // SAFETY: the caller guarantees it.
+        // The key of a slot may be less than the start of the child's first area, so the child may have no
+        // match.
+        // SAFETY: the caller is in a section or holds the lock.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
 
@@ -165,10 +167,10 @@ impl<R: Reverse> Node<R> {
     unsafe fn from(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             let place = self.keys().iter().position(|key| *key >= page);
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller is in a section or holds the lock.
             return place.map(|place| unsafe { self.area(place) });
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller is in a section or holds the lock.
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
@@ -179,11 +181,11 @@ impl<R: Reverse> Node<R> {
     unsafe fn for_each_from(&self, page: Page, with: &mut dyn FnMut(Pages) -> bool) -> bool {
         if self.level == 0 {
             let first = self.keys().iter().position(|key| *key >= page).unwrap_or(self.len);
-            // SAFETY: the caller guarantees it, and no other thread changes areas.
+            // SAFETY: the caller holds the lock, so no other thread changes areas.
             return (first..self.len).all(|place| with(unsafe { self.area(place).state() }.pages));
         }
         (self.place(page)..self.len)
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller holds the lock.
             .all(|place| unsafe { self.child(place).for_each_from(page, with) })
     }
 }
@@ -199,16 +201,17 @@ impl<R: Reverse> Area<R> {
     /// # Safety
     /// The caller must hold the lock.
     unsafe fn view(&self) -> View<'_, R> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller holds the lock.
         let State { pages, protection, backing } = unsafe { self.state() };
         let backing = backing.as_ref().expect("the area is in the map");
         View { pages: *pages, protection: *protection, backing }
     }
 
-    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether it did.
+    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether the caller is
+    /// a reader.
     #[inline]
     fn try_read(&self, turn: &AtomicU64) -> bool {
-        // Acquire: if the turn of the mark is over, the reader sees what was done in it.
+        // Acquire: if the turn of the mark is over, the reader sees what was done in that turn.
         let is_marked = || self.marked.load(SeqCst) == turn.load(Acquire);
         if is_marked() {
             return false;
@@ -224,7 +227,7 @@ impl<R: Reverse> Area<R> {
 
     #[inline]
     fn end_read(&self) {
-        // Release: pairs with `mark`, whose caller writes next.
+        // Release: pairs with `mark`, whose caller changes the area next.
         self.readers.fetch_sub(1, Release);
     }
 }
@@ -248,7 +251,7 @@ impl<R: Reverse> RcuMap<R> {
         page: Page,
         with: impl FnOnce(Protection, &R::Backing) -> T,
     ) -> Option<T> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller is a reader of the area or holds the lock.
         let State { pages, protection, backing } = unsafe { area.state() };
         let backing = backing.as_ref().filter(|_| pages.contains(page))?;
         Some(with(*protection, backing))
@@ -282,7 +285,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
             // SAFETY: this thread is in a section.
             let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
             if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
-                /// Ends the read even if `with` panics, because a writer may be waiting for it.
+                /// Ends the read even if `with` panics, because a writer may be waiting for the end.
                 struct End<'a, R: Reverse>(&'a Area<R>);
                 impl<R: Reverse> Drop for End<'_, R> {
                     fn drop(&mut self) {
@@ -344,7 +347,7 @@ impl<R: Reverse> Drop for RcuMap<R> {
 /// An [`RcuMap`] that is locked for writing.
 pub struct Held<'a, 'm, M: Machine, R: Reverse> {
     map: &'a RcuMap<R>,
-    /// `None` just before a downgrade.
+    /// `None` only during a downgrade.
     lock: Option<Writing<'a, GapCache>>,
     cpu: &'a Cpu<'m, M>,
 }
@@ -380,7 +383,7 @@ impl Items {
     }
 }
 
-/// The maximum height of the tree: memory cannot hold more areas.
+/// The maximum height of the tree. Memory cannot hold enough areas for a higher tree.
 const LEVELS: usize = 16;
 
 /// A path from the root to a leaf: the leaf, and the nodes above it, each with the slot of the next node.
@@ -421,7 +424,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         area.state.get()
     }
 
-    /// Returns the path to the leaf of areas that begin at a page.
+    /// Returns the path to the leaf for areas that begin at a page.
     fn path(&self, page: Page) -> Option<Path<'a, R>> {
         let mut node = self.root()?;
         let (mut above, mut keys) = ([const { None }; LEVELS], Pages::new(Page(0), u64::MAX));
@@ -438,7 +441,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         Some(Path { above, leaf: node, keys })
     }
 
-    /// Replaces a node by a node with these items, by two nodes if there are too many, or by none if there are none.
+    /// Replaces a node by a node with these items, or by two nodes if there are too many items for one.
+    /// Removes the node if there are no items.
     fn replace(&self, path: &Path<'a, R>, old: &'a Node<R>, items: &Items) {
         let level = old.level;
         let items = items.get();
@@ -455,8 +459,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // The first remaining child also gets the new areas that begin before its own, so its key must
-                    // be a lower bound for them too.
+                    // A new area may begin before all areas of the first remaining child. It will go to that
+                    // child, so the child's key must be a lower bound for the new area too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);
@@ -604,8 +608,8 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
 impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
     fn drop(&mut self) {
-        // Release: a reader that sees that a mark is of a past turn sees what was done in that turn. This thread
-        // still holds the lock, because fields are dropped after this.
+        // Release: if a reader finds that the turn of a mark is over, it sees what was done in that turn.
+        // This thread still holds the lock, because fields are dropped after this.
         self.map.turn.fetch_add(1, Release);
     }
 }

@@ -40,12 +40,13 @@ pub trait Reverse: ReverseState {
         backing: &Self::Backing,
     );
 
-    /// Adds a mapping of a frame that is already mapped elsewhere. The caller prevents the removal of that mapping.
+    /// Adds a mapping of a frame that already has another mapping. The caller prevents the removal of that
+    /// other mapping.
     fn share<M: Machine>(frames: &Frames<'_, M, Self>, of: Mapping<'_, Self>, frame: Frame);
 
-    /// Removes a mapping of a frame, after the page-table entry was cleared. Calls `mark` under the lock of the
-    /// frame's bucket, if other threads may have to wait for the flush. Calls `free` with frames of the reverse map
-    /// that are no longer needed. Returns whether it was the frame's last mapping.
+    /// Removes a mapping of a frame, after the page-table entry was cleared. If other threads may have to
+    /// wait for the flush, calls `mark` under the lock of the frame's bucket. Calls `free` with each frame
+    /// that the reverse map itself no longer needs. Returns whether it was the frame's last mapping.
     fn remove<M: Machine>(
         frames: &Frames<'_, M, Self>,
         of: Mapping<'_, Self>,
@@ -63,7 +64,7 @@ pub trait Reverse: ReverseState {
     );
 }
 
-/// The backing of a map entry. Entries that are split from one entry share it.
+/// The backing of a map entry. Entries that are split from one entry share a backing.
 pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Returns whether two entries share a backing.
     fn is_same(&self, other: &Self) -> bool;
@@ -71,7 +72,7 @@ pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Extends the backing to these pages if possible. Returns whether it was extended.
     fn extend(&self, pages: Pages) -> bool;
 
-    /// Returns the backing for the entry of a forked space.
+    /// Copies the backing for the copy of its entry in a forked space.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
     /// Drops an entry's reference, after the frames of its pages were removed.

@@ -33,7 +33,7 @@ pub struct Space<'m, M: Machine, S: Strategies> {
     resident: Resident<S>,
 }
 
-/// The first pages stay unmapped, so that null pointers fault.
+/// The lowest page that `map_anywhere` uses, so that null pointers fault.
 const LOWEST: Page = Page(16);
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
@@ -141,7 +141,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         if M::FAULT_FLUSH != FaultFlush::Never {
             // The CPU may have cached the page's old entry, or the absence of its table.
             let pages = Flush::Tables(Pages::new(page, 1));
-            // SAFETY: a `Cpu` stays on its CPU.
+            // SAFETY: the thread that owns a `Cpu` is the CPU with its number.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
         }
         Ok(())
@@ -195,14 +195,14 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let mut ended = None;
         let mut more = Vec::new();
         let count = entries::unmap(&mut entries, pages, |backing| {
-            // Usually there is only one backing, which needs no allocation.
+            // Usually there is only one backing. Then the `Vec` stays empty and allocates nothing.
             match &ended {
                 None => ended = Some(backing),
                 Some(_) => more.push(backing),
             }
         });
         if count > 0 {
-            // Lets faults run during the flush, as Linux does since 4.20.
+            // Lets faults run during the flush, as Linux has done since 4.20.
             entries.downgrade(|| {
                 let gone = self.memory.remove(cpu, &self.pmap, pages);
                 S::Accounting::add(&self.resident, cpu.number(), gone.wrapping_neg());
@@ -265,8 +265,8 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
     }
 }
 
-/// Adds the read right, if `protection` grants anything: hardware cannot make a page writable or executable without
-/// making it readable.
+/// Adds the right to read, if `protection` grants any right: hardware cannot make a page writable or
+/// executable without making it readable.
 fn readable(protection: Protection) -> Protection {
     let is_readable = protection != Protection::NONE && !protection.contains(Protection::GUARD);
     if is_readable { protection | Protection::READ } else { protection }
@@ -302,7 +302,8 @@ impl<M: Machine, S: Strategies> Drop for Space<'_, M, S> {
             backing.end(&guard);
         });
         accounting.give_back(None, count, machine.epoch().platform());
-        // The tables are freed last, because walks of the reverse map read the tables of the spaces that they find.
+        // The tables are freed last, because a walk of the reverse map reads the tables of each space that it
+        // finds.
         frames.for_tables(&self.pmap, &mut |table| free(table));
     }
 }

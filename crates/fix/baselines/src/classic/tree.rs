@@ -25,7 +25,7 @@ impl MapKind for Tree {
 #[derive(Debug)]
 pub struct TreeMap<R: Reverse>(Shared<Areas<R>>);
 
-/// Entries by their first page.
+/// Entries, ordered by their first page.
 #[derive(Debug)]
 struct Areas<R: Reverse> {
     tree: BTreeMap<Page, Area<R>>,

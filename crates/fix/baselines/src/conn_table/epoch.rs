@@ -13,9 +13,9 @@ use knee_sync::order;
 
 /// A connection table whose readers are in a section of the process's epoch domain.
 ///
-/// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls `with`
-/// within the section: while `with` runs, no garbage of the process is freed, and `with` must not wait for sections
-/// to end.
+/// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls
+/// `with` within the section. While `with` runs, the process frees no object that was retired meanwhile.
+/// `with` must not wait for sections to end.
 pub struct EpochTable<T: Send + 'static> {
     buckets: Box<[AtomicPtr<Entry<T>>]>,
     /// Held to link and unlink entries.
@@ -34,8 +34,8 @@ struct Found<'a, T> {
 }
 
 impl<T: Send + 'static> EpochTable<T> {
-    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
-    /// bucket for each expected connection.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. To keep the buckets' lists
+    /// short, use at least one bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> EpochTable<T> {
         let buckets = buckets.next_power_of_two();
         let buckets = (0..buckets).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
@@ -53,10 +53,11 @@ impl<T: Send + 'static> EpochTable<T> {
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
         loop {
-            // Acquire: the thread that linked the entry has written to it.
+            // Acquire: this thread must see the entry as the linking thread wrote it.
             let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
             // SAFETY: an entry found in a section is freed only after the section, even if it is unlinked
-            // meanwhile. With the writers' lock, no entry is unlinked. The caller guarantees one of these.
+            // meanwhile. While the caller holds the writers' lock, no other thread unlinks an entry. The
+            // caller is in a section or holds the lock.
             let of = unsafe { entry.as_ref() };
             if of.connection.id == *id {
                 return Some(Found { at, entry });
@@ -103,8 +104,8 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         };
         // SAFETY: only the thread that unlinked an entry retires it, and this thread does so below.
         let removed = unsafe { entry.as_ref() }.connection.free();
-        // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. Its destructor drops no
-        // connection, because `free` has taken it.
+        // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. The entry's
+        // destructor drops no connection data, because `free` has taken them.
         unsafe { epoch::pin().retire(entry.as_ptr()) };
         removed
     }

@@ -8,7 +8,7 @@ use super::{ConnTable, Connection, FourTuple};
 
 /// A connection table under a read-write lock.
 ///
-/// Each lookup writes to the lock, so its cache line moves between the cores.
+/// Each lookup writes to the lock, so the lock's cache line moves between cores.
 #[derive(Debug)]
 pub struct LockedTable<T> {
     buckets: RwLock<Box<[Bucket<T>]>>,
@@ -17,8 +17,8 @@ pub struct LockedTable<T> {
 type Bucket<T> = Vec<Arc<Connection<T>>>;
 
 impl<T> LockedTable<T> {
-    /// Creates a table with `buckets` buckets, rounded up to a power of two. For short lists, use at least one
-    /// bucket for each expected connection.
+    /// Creates a table with `buckets` buckets, rounded up to a power of two. To keep the buckets' lists
+    /// short, use at least one bucket for each expected connection.
     pub fn with_buckets(buckets: usize) -> LockedTable<T> {
         let buckets = (0..buckets.next_power_of_two()).map(|_| Vec::new()).collect();
         LockedTable { buckets: RwLock::new(buckets) }
@@ -46,7 +46,7 @@ impl<T: Send> ConnTable<T> for LockedTable<T> {
         let found = {
             let buckets = self.buckets.read();
             let bucket = &buckets[id.bucket(buckets.len())];
-            // This reference keeps the connection after the table is unlocked.
+            // This reference keeps the connection alive after the table is unlocked.
             Arc::clone(&bucket[place(bucket, id)?])
         };
         found.with(with)

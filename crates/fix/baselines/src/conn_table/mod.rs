@@ -6,17 +6,18 @@
 //! second core, and [`EpochTable`].
 //!
 //! # From the lock to the epoch
-//! 1. **Links that readers can follow while they change.** The table's lists become chains of atomic pointers. A
-//!    writer links a complete entry with a release store, which readers acquire. An unlinked entry keeps its own
-//!    link, for readers that are at this entry.
-//! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores to the thread's own
-//!    cache line. The write lock becomes a mutex, because it excludes only writers.
-//! 3. **A freed flag.** Under the read lock, a connection that was found is in the table. In a section, it may have
-//!    been removed but not freed: valid memory does not mean an open connection. So a thread that removes a
-//!    connection locks it and marks it as freed, and a thread that finds one checks the mark *after* locking it.
-//!    Here the mark is `None` in place of the connection, so that no caller can forget the check. (`LockedTable`
-//!    needs the mark too: it unlocks the table before it locks the connection. Otherwise a busy connection would
-//!    block all threads that open and close others.)
+//! 1. **Links that readers can follow while a writer changes them.** The table's lists become chains of
+//!    atomic pointers. A writer links a complete entry with a release store, which readers acquire. An
+//!    unlinked entry keeps its own link, for readers that are at this entry.
+//! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores to the thread's
+//!    own cache line. The write lock becomes a mutex, because it now has to exclude only other writers.
+//! 3. **A freed flag.** A connection that was found under the read lock is in the table. A connection that
+//!    was found in a section may have been removed and not yet freed: its memory is valid, but the connection
+//!    may be closed. So a thread that removes a connection locks it and marks it as freed, and a thread that
+//!    finds one checks the mark *after* locking it. Here the mark is `None` in place of the connection, so
+//!    that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the table before it
+//!    locks the connection. Otherwise a busy connection would block all threads that open and close other
+//!    connections.)
 //! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that kept a
 //!    connection alive is no longer needed, which removes two atomic operations.
 //!
@@ -68,7 +69,7 @@ pub struct FourTuple {
 }
 
 impl FourTuple {
-    /// Returns the connection's bucket, if the bucket count is a power of two.
+    /// Returns the connection's bucket. The bucket count must be a power of two.
     ///
     /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash with a
     /// secret key.
@@ -95,8 +96,8 @@ pub trait ConnTable<T>: Sync {
     /// deadlock.
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R>;
 
-    /// Closes a connection and returns it, or `None` if it is not open. Waits for its lock: after this returns, no
-    /// lookup sees the connection, even if the lookup began before.
+    /// Closes a connection and returns it, or returns `None` if it is not open. Waits for the connection's
+    /// lock: after this returns, no lookup sees the connection, even if the lookup began before.
     fn remove(&self, id: &FourTuple) -> Option<T>;
 }
 
@@ -105,7 +106,7 @@ pub trait ConnTable<T>: Sync {
 #[repr(align(128))]
 struct Connection<T> {
     id: FourTuple,
-    /// `None` if it is freed. A thread that found it before may still lock it.
+    /// `None` if the connection is freed. A thread that found the connection before may still lock it.
     open: Mutex<Option<T>>,
 }
 
@@ -114,13 +115,13 @@ impl<T> Connection<T> {
         Connection { id, open: Mutex::new(Some(connection)) }
     }
 
-    /// Locks it, and calls `with` unless it is freed.
+    /// Locks the connection, and calls `with` unless it is freed.
     #[inline]
     fn with<R>(&self, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.open.lock().as_mut().map(with)
     }
 
-    /// Marks it as freed and returns its data. The memory stays.
+    /// Marks the connection as freed and returns its data. Its memory stays allocated.
     fn free(&self) -> Option<T> {
         self.open.lock().take()
     }

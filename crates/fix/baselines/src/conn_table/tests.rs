@@ -91,7 +91,7 @@ fn a_connection_is_not_removed_during_a_lookup() {
     a_removal_waits_for_a_lookup(&EpochTable::with_buckets(1));
 }
 
-/// A connection with a flag, which the thread that closed the connection sets.
+/// A connection with a flag. The thread that has closed the connection sets the flag.
 struct Opened(Arc<AtomicBool>);
 
 /// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.
@@ -149,8 +149,8 @@ fn a_lookup_never_gives_a_freed_connection() {
 fn a_lookup_sees_a_complete_connection_on_any_path() {
     // The process's statics are initialized first, so that their initialization does not synchronize the threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
-    // `remove` executes a fence at its end, which synchronizes the threads in Miri. Only a lookup just before that
-    // fence shows that the link is not ordered, so Miri needs several rounds.
+    // `remove` executes a fence at its end, which synchronizes the threads in Miri. Only a lookup just before
+    // that fence detects a link that is not ordered, so Miri needs several rounds.
     let rounds = if cfg!(miri) { 16 } else { 2 };
     for round in 0..rounds {
         let table = EpochTable::with_buckets(1);

@@ -1,7 +1,7 @@
 //! Epochs: a waiter waits for all sections, whatever they mark.
 //!
-//! A section copies the clock into its thread's cache line. A waiter advances the clock, and waits until no line
-//! has an earlier time.
+//! A section copies the clock into its thread's cache line. A waiter advances the clock, and waits until no
+//! line contains an earlier time.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -84,8 +84,9 @@ unsafe impl Invalidation for Epoch {
             platform.heavy();
         }
         for place in places {
-            // A section that reads the clock from now on gets `now` or later. A section with an older time began
-            // before, or read the clock before and stores it late. Waiting for a late one does no harm.
+            // A section that reads the clock from now on gets `now` or a later time. A section with an older
+            // time began earlier, or read the clock earlier and stores the time late. Waiting for such a late
+            // section does no harm.
             platform.sleep_while(|| {
                 (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))
                     .contains(&place.0.load(order!(Acquire, "di_epoch_wait")))

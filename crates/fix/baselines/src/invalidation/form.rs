@@ -7,7 +7,7 @@ use crate::primitive::AtomicU64;
 /// Records which sections marked a page, or a bucket of pages. All forms use this type.
 #[derive(Debug)]
 pub struct Stamp {
-    /// The number of the newest section that marked it, in forms whose sections have numbers.
+    /// The number of the newest section that marked the page, in forms whose sections have numbers.
     pub(super) number: AtomicU64,
     pub(super) slots: knee_sync::invalidation::Stamp,
 }
@@ -25,17 +25,18 @@ impl Default for Stamp {
     }
 }
 
-/// A form of delayed invalidation. [`Tracker`](super::Tracker) meets its requirements.
+/// A form of delayed invalidation. [`Tracker`](super::Tracker) meets the requirements of its unsafe
+/// functions.
 ///
 /// # Safety
-/// Consider the sections in `places` that marked the stamp before the caller held the lock of the stamp's page.
-/// [`wait`](Invalidation::wait) returns only after all of them have finished, and the caller then sees what they
-/// did. Callers free frames when it returns.
+/// Consider the sections in `places` that marked the stamp before the caller held the lock of the stamp's
+/// page. [`wait`](Invalidation::wait) returns only after all of them have finished, and the caller then sees
+/// what they did. Callers free frames when `wait` returns.
 pub unsafe trait Invalidation: Sync {
     /// The state of each participating thread.
     type Place: Send + Sync;
 
-    /// Returns the form, without sections, or `None` on CPUs without an instruction that it needs.
+    /// Returns the form, without sections, or `None` on CPUs without an instruction that the form needs.
     fn supported() -> Option<Self>
     where
         Self: Sized;
@@ -57,7 +58,7 @@ pub unsafe trait Invalidation: Sync {
     /// As for [`Invalidation::begin`], but the place must be in a section.
     unsafe fn mark(&self, place: &Self::Place, stamp: &Stamp);
 
-    /// Ends the section: what it removed is invalidated on all CPUs.
+    /// Ends the section. Everything that it removed must have been invalidated on all CPUs.
     ///
     /// # Safety
     /// As for [`Invalidation::mark`].

@@ -1,13 +1,14 @@
 //! A list of active sections, changed by 128-bit compare-exchange.
 //!
 //! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link
-//! is a pair: a number, and the next link. All sections up to the head's number have finished. Numbers grow
-//! along the list, so a pair never recurs. The lowest bit of `next` is set while a link is not in the list,
-//! or is being inserted or removed; a thread that finds it restarts at the head. A section that ends moves
-//! its own number and next into the link before it, in one compare-exchange.
+//! is a pair: a number, and the next link. All sections whose number is at most the head's have finished.
+//! Numbers grow along the list, so a pair never recurs. The lowest bit of `next` is set while a link is not
+//! in the list, or is being inserted or removed. A thread that finds this bit set restarts at the head. A
+//! section that ends moves its own number and `next` into the link before it, in one compare-exchange.
 //!
-//! The list is "lock-free" in that a thread does not block on a link that is being changed, but retries, which has
-//! the same effect. FreeBSD disables preemption of the owner meanwhile, which a process cannot do.
+//! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
+//! retries until the change is complete, which has the same effect. FreeBSD disables preemption of the owner
+//! meanwhile, which a process cannot do.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -20,16 +21,16 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
-/// Each begin and each finish walks the list of active sections and changes it with a 128-bit compare-exchange, so
-/// it scales no better than a spin lock. FreeBSD gained because no thread sleeps. A waiter waits for the sections
-/// that marked the page, and for older ones.
+/// Each begin and each finish walks the list of active sections and changes it with a 128-bit
+/// compare-exchange, so it scales no better than a spin lock. FreeBSD gained because threads no longer sleep.
+/// A waiter waits for the sections that marked the page, and for all older sections.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,
 }
 
-/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all of it, because Rust's memory
-/// model does not allow atomic accesses that overlap in part.
+/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all of it, because Rust's
+/// memory model does not allow atomic accesses that overlap partially.
 #[derive(Debug)]
 pub struct Link(AtomicU128);
 
@@ -37,7 +38,8 @@ pub struct Link(AtomicU128);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pair {
     number: u64,
-    /// The address of the next link, or 0. With [`INVALID`], no other thread may follow or change it.
+    /// The address of the next link, or 0. While [`INVALID`] is set, only the link's owner may change the
+    /// pair, and no thread may follow `next`.
     next: u64,
 }
 
@@ -71,8 +73,8 @@ impl Link {
         self.0.store(pair.pack(), Relaxed);
     }
 
-    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: it also
-    /// sees what the sections did that had moved their numbers here before.
+    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: that
+    /// thread also sees what was done by sections whose numbers were moved here before.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
@@ -92,14 +94,14 @@ impl Link {
 }
 
 impl LockFree {
-    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (among x86-64 CPUs,
-    /// the first AMD models).
+    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (of all x86-64
+    /// CPUs, only AMD's first models).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
 
-    /// Returns the link with this `next`, and its pair at that time. Returns `None` if there is no such link, or if
-    /// the walk found an invalid one.
+    /// Returns the link that has this `next`, and the pair that was found in it. Returns `None` if there is
+    /// no such link, or if the walk found an invalid link.
     fn find(&self, next: u64) -> Option<(&Link, Pair)> {
         let mut link = &self.head;
         loop {
@@ -115,7 +117,7 @@ impl LockFree {
     }
 }
 
-// SAFETY: when the head has a number, the sections with this number and all smaller ones have finished.
+// SAFETY: when the head has a number, all sections with this number or a smaller number have finished.
 unsafe impl Invalidation for LockFree {
     type Place = Link;
 
@@ -133,7 +135,7 @@ unsafe impl Invalidation for LockFree {
             if let Some((last, pair)) = self.find(0) {
                 let number = pair.number + 1;
                 place.store(Pair { number, next: INVALID });
-                // This succeeds only if `last` is still the last link: a link that was removed is invalid, and one
+                // This succeeds only if `last` is still the last link: a removed link is invalid, and a link
                 // that was inserted again has a larger number.
                 if last.replace(pair, Pair { next: place.name(), ..pair }) {
                     // Only the owner changes an invalid pair.
@@ -146,8 +148,8 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section that has ended may have moved its number here. The head gets the number only after this
-        // section and all older ones have ended.
+        // A newer section that has ended may have moved its number here. The head gets the number only after
+        // this section and all older sections have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -173,7 +175,7 @@ unsafe impl Invalidation for LockFree {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a Link>, stamp: &Stamp, platform: &impl Platform) {
         let number = stamp.number.load(Relaxed);
-        // A number moves here from link to link, and each thread that moves it has acquired it before.
+        // A number moves to the head from link to link, and each thread that moves it has acquired it first.
         platform.sleep_while(|| number > self.head.load().number);
     }
 }

@@ -16,8 +16,8 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD from 2016 to 2019, and today on CPUs without `cmpxchg16b`.
 ///
-/// Each section takes one global mutex twice. A waiter waits for the sections that marked the page, and for older
-/// ones.
+/// Each section takes one global mutex twice. A waiter waits for the sections that marked the page, and for
+/// all older sections.
 pub struct Locked {
     list: Mutex<List>,
     /// The largest finished number: no section with this or a smaller number is active.
@@ -93,8 +93,8 @@ unsafe impl Invalidation for Locked {
     }
 
     unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
-        // A newer section that has ended may have passed its number to this one. The number is finished only when
-        // this section and all older ones have ended.
+        // A newer section that has ended may have passed its number to this one. The number is finished only
+        // when this section and all older sections have ended.
         let number = place.number.load(Relaxed);
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -119,7 +119,8 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Sections pass their numbers on under the mutex, so what they did happens before this too.
+                // Sections pass their numbers on under the mutex, so what the passing sections did also
+                // happens before this store.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }
         }

@@ -1,19 +1,19 @@
 //! The forms of delayed invalidation that FreeBSD has used, and the form of [`knee_sync::invalidation`]. That
 //! module explains the purpose.
 //!
-//! | | begin and finish | waits for sections that marked the page, and | wait costs |
+//! | | cost of begin and finish | a waiter waits for the sections that marked the page, and for | cost of a wait |
 //! |---|---|---|---|
-//! | [`Slots`] | three stores to the thread's own line | sections that marked a page with the same of 64 bits | a scan of all threads, if the page was ever marked |
+//! | [`Slots`] | three stores to the thread's own line | sections that marked another page with the same bit, one of 64 | a scan of all threads, if the page was ever marked |
 //! | [`Locked`] | a mutex twice | older sections | a load |
-//! | [`LockFree`] | a walk over active sections and a 128-bit compare-exchange each | older sections | a load |
+//! | [`LockFree`] | for each, a walk over active sections and a 128-bit compare-exchange | older sections | a load |
 //! | [`Epoch`] | two stores to the thread's own line | all sections | a heavy fence and a scan of all threads |
 //!
-//! The rules of knee-sync apply to each form.
+//! The rules of [`knee_sync::invalidation`] apply to each form.
 //!
 //! # Source
-//! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and
-//! revision 347695 of 2019 (here [`LockFree`]); M. Macy's experiment with epochs of 2018 (here
-//! [`Epoch`]), which lives in `sys/powerpc/aim/mmu_radix.c`.
+//! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and revision
+//! 347695 of 2019 (here [`LockFree`]); M. Macy's experiment of 2018 with epochs (here [`Epoch`]), which is
+//! still used in `sys/powerpc/aim/mmu_radix.c`.
 
 mod epoch;
 mod form;

@@ -80,12 +80,12 @@ fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static 
 }
 
 #[test]
-fn an_epoch_is_waited_for() {
+fn an_epoch_section_is_waited_for() {
     one_marks(Epoch::new, &[true, false]);
 }
 
 #[test]
-fn an_epoch_is_waited_for_without_a_lock() {
+fn an_epoch_section_is_waited_for_without_a_lock() {
     check(3, || {
         let place = place(Epoch::new());
         let is_there = Arc::new(AtomicBool::new(true));
@@ -96,7 +96,7 @@ fn an_epoch_is_waited_for_without_a_lock() {
                 let section = member.begin();
                 if is_there.load(Acquire) {
                     interrupt();
-                    // SAFETY: the thread that writes waits for this section first, and loom checks that.
+                    // SAFETY: the thread that writes first waits for this section, and loom checks that.
                     place.flushed[0].with_mut(|flushed| assert!(unsafe { !*flushed }));
                 }
                 section.finish();
@@ -116,7 +116,7 @@ fn a_locked_section_is_waited_for() {
 }
 
 #[test]
-fn sections_that_are_linked_are_waited_for() {
+fn linked_sections_are_waited_for() {
     one_marks(lock_free, &[true, false]);
 }
 
@@ -146,6 +146,6 @@ fn two_locked_sections_are_waited_for() {
 }
 
 #[test]
-fn two_sections_that_are_linked_are_waited_for() {
+fn two_linked_sections_are_waited_for() {
     two_mark(2, lock_free);
 }

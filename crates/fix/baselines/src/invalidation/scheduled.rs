@@ -1,4 +1,5 @@
-//! Schedules of threads that mark pages and of threads that wait for them, for each form.
+//! Models for shuttle, for each form: some threads mark pages, and other threads wait for the marking
+//! sections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +12,7 @@ const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
 const PAGES: usize = 2;
 
-/// The data that a page's lock guards: the sections that have marked the page.
+/// The stamp of a page and, under the page's lock, the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -21,12 +22,13 @@ struct Page {
 struct World<F: Invalidation> {
     tracker: Tracker<F, Model>,
     pages: [Page; PAGES],
-    /// Not part of the model: every thread sees the latest value.
+    /// Whether each section is over, in atomics of `std`, which are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
 impl<F: Invalidation> World<F> {
-    /// Runs the sections of one thread, which joins again after the second. Each section marks one or two pages.
+    /// Runs the sections of one thread, which joins the tracker again after its second section. Each section
+    /// marks one or two pages.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.join();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {
@@ -78,7 +80,7 @@ fn waits_for_marks<F: Invalidation + Send + 'static>(form: fn() -> F) {
 }
 
 #[test]
-fn an_epoch_waits_for_marks() {
+fn the_epoch_form_waits_for_marks() {
     waits_for_marks(Epoch::new);
 }
 

@@ -1,15 +1,15 @@
-//! The form of knee-sync, with the interface of the others.
+//! The form of knee-sync, with the interface of the other forms.
 
 use knee_sync::Platform;
 use knee_sync::invalidation::Slot;
 
 use super::form::{Invalidation, Stamp};
 
-/// Delayed invalidation with a line for each thread: [`knee_sync::invalidation`].
+/// Delayed invalidation with a cache line for each thread: [`knee_sync::invalidation`].
 #[derive(Debug, Default)]
 pub struct Slots;
 
-// SAFETY: `Slot::wait` guarantees what `wait` must.
+// SAFETY: `Slot::wait` makes the guarantee that `Invalidation::wait` requires.
 unsafe impl Invalidation for Slots {
     type Place = Slot;
 

@@ -11,7 +11,7 @@ const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
 const THREADS: usize = 3;
 const PAGES: usize = 5;
 
-/// The data that a page's lock guards: the sections that have marked the page.
+/// The stamp of a page and, under the page's lock, the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -35,7 +35,7 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
                 guard.mark(&page.stamp);
             }
             if section % 16 == 0 {
-                // Lets waiters run, also on one CPU.
+                // Lets waiters run, even on one CPU.
                 thread::yield_now();
             }
             is_over.store(true, Relaxed);
@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait for a page does not wait for a section that has not marked the page and is younger than every
-/// section that has.
+/// Consider the sections that have marked a page, and a younger section that has not. A wait for the page
+/// returns even if the younger section is still active.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -117,15 +117,15 @@ macro_rules! forms {
 }
 
 forms! {
-    an_epoch_waits_for_marks Epoch::new(), waits_for_marks;
-    an_epoch_waits_for_the_last_of_two Epoch::new(), waits_for_one;
+    the_epoch_form_waits_for_marks Epoch::new(), waits_for_marks;
+    the_epoch_form_waits_for_the_last_of_two Epoch::new(), waits_for_one;
     the_locked_form_waits_for_marks Locked::new(), waits_for_marks;
     the_locked_form_waits_for_the_last_of_two Locked::new(), waits_for_one;
     the_locked_form_does_not_wait_for_younger_sections
         Locked::new(), does_not_wait_for_younger_sections;
 }
 
-/// On CPUs with 128-bit compare-exchange.
+/// Runs `test` if the CPU has a 128-bit compare-exchange.
 fn with_lock_free(test: impl FnOnce(LockFree)) {
     match LockFree::new() {
         Some(form) => test(form),

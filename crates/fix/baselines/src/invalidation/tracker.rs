@@ -13,7 +13,7 @@ use crate::primitive::Mutex;
 
 /// The threads that invalidate, and a way to wait for their sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
-    // Dropped before the places, which must outlive it.
+    // Dropped before the places, which must outlive the form.
     form: F,
     platform: P,
     places: Mutex<Vec<Arc<CachePadded<F::Place>>>>,
@@ -40,8 +40,8 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
         Member { tracker: self, place, is_inside: false }
     }
 
-    /// Waits until all sections have finished that marked `stamp` before the caller held the lock of its page.
-    /// Depending on the [form](super), it waits for other sections too. The caller sees what the sections did.
+    /// Waits for the end of all sections that marked `stamp` before the caller held the lock of the stamp's
+    /// page. Some [forms](super) also wait for other sections. The caller then sees what the sections did.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         // Copied, so that a joining thread does not wait for the lock while this thread waits for sections.
@@ -72,7 +72,8 @@ impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
     pub fn begin(&mut self) -> Section<'_, 'a, F, P> {
         assert!(!self.is_inside, "the previous section was leaked and never ends");
         self.is_inside = true;
-        // SAFETY: only this member uses the place, and the tracker keeps it. By the flag, it is not in a section.
+        // SAFETY: only this member uses the place, and the tracker keeps the place. The flag shows that the
+        // place is not in a section.
         unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }
@@ -84,7 +85,7 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Member<'_, F, P> {
     }
 }
 
-/// A section: from the first of several removed mappings to the flush for all of them.
+/// A section. It lasts from the removal of the first of several mappings to the flush for all of them.
 #[derive(Debug)]
 pub struct Section<'m, 'a, F: Invalidation, P: Platform> {
     member: &'m mut Member<'a, F, P>,
@@ -98,7 +99,8 @@ impl<F: Invalidation, P: Platform> Section<'_, '_, F, P> {
         unsafe { self.member.tracker.form.mark(&self.member.place, stamp) };
     }
 
-    /// Ends the section, when everything that it removed is invalidated. Same as dropping it.
+    /// Ends the section. Everything that it removed must have been invalidated. Dropping the section does
+    /// the same.
     #[inline]
     pub fn finish(self) {}
 }

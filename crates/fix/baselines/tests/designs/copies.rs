@@ -14,7 +14,7 @@ use crate::choices::patience;
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 use crate::storm::storm;
 
-/// The initially mapped pages: some in two tables, and a range that one extent covers.
+/// The pages that are mapped at first: some in two tables, and a range that one extent covers.
 const ALL: [Pages; 2] = [Pages::new(Page(500), 24), Pages::new(Page(4000), 4000)];
 
 fn page(number: u64) -> Page {
@@ -134,8 +134,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Two CPUs write to a space, each to its own pages, and read the pages of the other. A third CPU forks the space. The
-/// fork does not change, and no CPU sees an older value after a newer one.
+/// Two CPUs write to a space. Each writes to its own pages, and reads the pages of the other CPU. A third CPU
+/// forks the space. The fork does not change, and no CPU sees an older value after a newer value.
 fn a_space_is_forked_during_writes<D: Design>() {
     const PAGES: u64 = 40;
     const FORKS: usize = 60;
@@ -172,7 +172,7 @@ fn a_space_is_forked_during_writes<D: Design>() {
                     }
                 });
             }
-            // Also on panic: the other CPUs would otherwise never stop.
+            // Stops the other CPUs even if this thread panics.
             let _over = Over(&over);
             for _ in 0..FORKS {
                 let fork = space.fork(&cpu).unwrap();
@@ -193,7 +193,8 @@ fn a_space_is_forked_during_writes<D: Design>() {
 
 for_each_design!(a_space_is_forked_during_writes, Lazy);
 
-/// A fork that contains a CPU's last store also contains the store before it, which was to a page that was absent.
+/// A fork that contains a CPU's last store also contains the store before it, to a page that was absent until
+/// then.
 fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);

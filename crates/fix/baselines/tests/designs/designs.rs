@@ -25,7 +25,7 @@ pub(crate) trait Design: Sized + 'static {
     const FLUSHES_AT_ONCE: bool = true;
     /// The architecture of the machine.
     type Architecture: Architecture;
-    /// The shared state of its spaces.
+    /// The state that the design's spaces share.
     type Shared<'m>: Sync;
     type Space<'m>: AddressSpace<'m, MachineOf<Self>>;
 
@@ -163,7 +163,8 @@ pub(crate) type DragonFly<A = X86_64> = Classic<(Tree, PerBacking, Epoch, OneCou
 pub(crate) type NewLinux<A = X86_64> = Classic<(RcuTree, PerBacking, Slots, PerCpu), A>;
 pub(crate) type Mixed<A = X86_64> = Classic<(RcuTree, PerPage, Slots, PerCpu), A>;
 
-/// Runs a test for each design on each architecture. The lazy design is included if it is named.
+/// Runs a test for each design on each architecture. The design `Lazy` is included only if it is the
+/// second argument.
 macro_rules! for_each_design {
     ($test:ident $(, $lazy:ident)?) => {
         mod $test {

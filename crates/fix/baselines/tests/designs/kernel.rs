@@ -1,4 +1,4 @@
-//! The entries of the kernel's half of root tables are preserved.
+//! Tests that the entries in the kernel's half of root tables are preserved.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests of the behavior that all designs share, for the default design and the older ones.
+//! Tests of the behavior that all designs share, for the default design and the older designs.
 
 mod anywhere;
 mod choices;

@@ -1,4 +1,5 @@
-//! A space compared with a model, a map of pages: which pages are mapped, their protection and their contents.
+//! Compares a space with a model, a map of pages that records which pages are mapped, their protection and
+//! their contents.
 
 use knee_baselines::AddressSpace;
 use knee_models::random::Random;
@@ -17,7 +18,7 @@ const WRITE: Protection = Protection::WRITE;
 /// The limit of mapped pages: larger than most ranges, and smaller than the largest.
 const LIMIT: u64 = 1 << 19;
 
-/// Does an operation on a space of any design, as [`knee_models::space::apply`] on a space of knee-vm.
+/// Performs an operation on a space of any design, like [`knee_models::space::apply`] on a space of knee-vm.
 fn apply<'m, D: Design>(
     cpu: &ProcessorOf<'m, D>,
     space: &D::Space<'m>,
@@ -77,8 +78,9 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
 
 for_each_design!(a_space_behaves_like_a_map_of_pages);
 
-/// Each page differs from its neighbors, so there is an entry for each page, and trees have several levels. Runs of
-/// pages are mapped and unmapped, so that nodes become empty from either end and are filled again.
+/// Each page differs from its neighbors in protection, so there is an entry for each page, and trees have
+/// several levels. Runs of pages are mapped and unmapped, so that nodes become empty from either end and are
+/// filled again.
 fn hundreds_of_entries_are_found<D: Design>() {
     const COUNT: u64 = 700;
     let machine = MachineOf::<D>::with_architecture(4096, 1);
@@ -118,7 +120,7 @@ fn hundreds_of_entries_are_found<D: Design>() {
 
 for_each_design!(hundreds_of_entries_are_found);
 
-/// The machine runs out of frames. Pages that are present stay accessible.
+/// When the machine runs out of frames, pages that are present stay accessible.
 fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(100, 1);
     let all = machine.free_frames();
@@ -132,7 +134,7 @@ fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
         let end = pages.iter().find(|page| store(*page).is_err()).unwrap();
         assert_eq!(store(end), Err(Fault::OutOfMemory));
         assert_eq!(space.resident(), end - pages.start);
-        // A fork needs tables. When it fails, it changes nothing.
+        // A fork needs frames for tables, so it fails. It then changes nothing.
         assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
         assert_eq!(D::used(&shared), 200);
         for page in (Pages { end, ..pages }).iter() {

@@ -1,6 +1,6 @@
-//! Several CPUs in one space at the same time: on disjoint pages, with a model for each CPU; on pages that one CPU
-//! changes and all CPUs access; and on the same pages. The machine itself panics if a CPU accesses a frame through a
-//! stale TLB entry.
+//! Several CPUs use one space at the same time. In some tests the CPUs have disjoint pages, and each CPU has
+//! a model. In others, all CPUs access pages that one CPU changes, or all CPUs change the same pages. The
+//! machine itself panics if a CPU accesses a frame through a stale TLB entry.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -20,7 +20,7 @@ const WRITE: Protection = Protection::WRITE;
 
 const CPUS: u64 = 3;
 
-/// The numbers of pages that a table of level 0 and a table of level 1 cover.
+/// The number of pages that a table of level 0 (`LEAF`) or of level 1 (`BRANCH`) covers.
 const LEAF: u64 = 512;
 const BRANCH: u64 = 512 * LEAF;
 
@@ -30,7 +30,7 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // Creating a machine takes as long as many operations, so it is small.
+    // Creating a machine takes as much time as many operations, so the machine is small.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -188,17 +188,17 @@ fn cpus_with_leaves_of_one_branch_do_not_interfere<D: Design>() {
     apart::<D>(Page(BRANCH - 600), 400, None, D::rounds(15, 3));
 }
 
-/// The extent is split down two levels, and the ranges of adjacent CPUs meet inside a leaf.
+/// The CPUs split the extent down two levels, and the ranges of adjacent CPUs meet inside a leaf.
 fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
     let mapped = Pages { start: Page(3 * LEAF), end: Page(2 * BRANCH + 5) };
     apart::<D>(Page(9 * LEAF + 100), 1300, Some(mapped), D::rounds(30, 4));
     apart::<D>(Page(BRANCH - 100), 70, Some(mapped), D::rounds(15, 3));
 }
 
-/// The pages of a CPU where ranges begin and end, and which other CPUs access.
+/// The pages of one CPU at which its ranges begin and end. Other CPUs access these pages too.
 type Places = Vec<Page>;
 
-/// The state of a page as published by the only CPU that changes it, with a version that is odd during a change.
+/// The state of a page, published by the only CPU that changes the page. Its version is odd during a change.
 #[derive(Default)]
 struct Published(AtomicU64);
 
@@ -298,7 +298,7 @@ fn change<'m, D: Design>(
     let (pages, published) =
         (Pages { start: places[first], end: places[last] + 1 }, &published[first..=last]);
     let protection = choices::protection(random);
-    // The pages between two places are mapped and unmapped with them.
+    // The pages between two places are mapped and unmapped together with them.
     published.iter().for_each(Published::begin);
     match random.below(4) {
         0 | 1 => {
@@ -351,7 +351,7 @@ fn pages_of_split_extents_are_found_as_published<D: Design>() {
 struct Stores {
     /// The last value whose store has completed.
     done: [AtomicU64; CPUS as usize],
-    /// An `unmap` or `discard` has removed the values up to this one.
+    /// All values up to this one have been removed, by an `unmap` or a `discard`.
     gone: [AtomicU64; CPUS as usize],
 }
 
@@ -426,7 +426,8 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                             let (stored, gone) = (value & 0xff_ffff_ffff, gone[by as usize]);
                             assert!(
                                 stored > gone,
-                                "page {:#x}: value {stored} of CPU {by} was discarded with {gone}",
+                                "page {:#x} contains value {stored} of CPU {by}, \
+                                 whose values up to {gone} were discarded",
                                 pages.start
                             );
                         }

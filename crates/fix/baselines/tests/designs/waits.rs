@@ -1,4 +1,4 @@
-//! Operations that must wait while a page is out of the tables and still in some CPU's TLB.
+//! Operations that must wait while a page is no longer in the tables but still in some CPU's TLB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -19,8 +19,8 @@ const PAGE_7: Pages = Pages::new(Page(7), 1);
 const ADDRESS: VirtAddr = Page(7).address();
 
 /// Two spaces map one frame. CPU 0 unmaps it from the first space and waits until CPU 2 flushes the page. The
-/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. It must wait
-/// too: otherwise CPU 2 could read data that is written to the frame later.
+/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. The operation
+/// must wait too: otherwise CPU 2 could read data that is written to the frame later.
 fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
     operation: impl for<'m> Fn(&Processor<'m, A>, &Space<'m, Hosted<A>, S>) + Sync,
 ) {
@@ -89,8 +89,8 @@ fn discarding_an_absent_page_waits<S: Strategies>() {
     discarding_an_absent_page_waits_for_its_flush::<S, Sv48>();
 }
 
-/// CPU 0 discards a page and waits until CPU 2 flushes it. CPU 1 discards the same page and finds it absent. It
-/// must wait too: when it returns, no TLB may contain the page.
+/// CPU 0 discards a page and waits until CPU 2 flushes it. CPU 1 discards the same page and finds it absent.
+/// CPU 1 must wait too: when its discard returns, no TLB may contain the page.
 fn discarding_an_absent_page_waits_for_its_flush<S: Strategies, A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 3);
     let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());

@@ -7,28 +7,28 @@ use knee_models::Detector::{self, Integration, Loom, Miri, Shuttle, Torture};
 pub(crate) const OF_DEPENDENCIES: &[&str] =
     &["own_fence", "hosted_answers_only", "hosted_leaves_knowing"];
 
-/// Mutants by their names in the sources.
+/// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("own_fence", Torture("epoch", &[])),
     ("di_epoch_no_fence", Torture("epoch", &[])),
 
-    ("di_epoch_begin", Loom("invalidation::modelled::an_epoch_is_waited_for")),
-    ("di_epoch_finish", Loom("invalidation::modelled::an_epoch_is_waited_for")),
-    ("di_epoch_wait", Loom("invalidation::modelled::an_epoch_is_waited_for")),
+    ("di_epoch_begin", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
+    ("di_epoch_finish", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
+    ("di_epoch_wait", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
 
-    ("di_epoch_clock", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-    ("di_epoch_early", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-    ("di_epoch_no_fence", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
-    ("di_epoch_tick", Loom("invalidation::modelled::an_epoch_is_waited_for_without_a_lock")),
+    ("di_epoch_clock", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
+    ("di_epoch_early", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
+    ("di_epoch_no_fence", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
+    ("di_epoch_tick", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
 
     ("locked_finish", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
     ("locked_wait", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
 
-    ("link_load", Loom("invalidation::modelled::sections_that_are_linked_are_waited_for")),
-    ("link_replace", Loom("invalidation::modelled::sections_that_are_linked_are_waited_for")),
+    ("link_load", Loom("invalidation::modelled::linked_sections_are_waited_for")),
+    ("link_replace", Loom("invalidation::modelled::linked_sections_are_waited_for")),
 
-    ("link_close", Loom("invalidation::modelled::two_sections_that_are_linked_are_waited_for")),
+    ("link_close", Loom("invalidation::modelled::two_linked_sections_are_waited_for")),
 
     ("hosted_answers_only", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),
     ("hosted_leaves_knowing", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),
@@ -37,7 +37,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("conn_insert", Miri("conn_table::tests::a_lookup_sees_a_complete_connection_on_any_path")),
     ("conn_remove", Miri("conn_table::tests::a_lookup_sees_a_complete_connection_on_any_path")),
 
-    ("di_epoch_early", Shuttle("invalidation::scheduled::an_epoch_waits_for_marks")),
+    ("di_epoch_early", Shuttle("invalidation::scheduled::the_epoch_form_waits_for_marks")),
     ("locked_keeps", Shuttle("invalidation::scheduled::the_locked_form_waits_for_marks")),
     ("link_stays_open", Shuttle("invalidation::scheduled::the_lock_free_form_waits_for_marks")),
 ];

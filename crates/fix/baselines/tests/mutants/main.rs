@@ -1,4 +1,4 @@
-//! Each planted mutant fails the test that `list.rs` names, and the real code passes it: see the crate
+//! Each planted mutant fails the test that `list.rs` names, and the real code passes this test: see the crate
 //! knee-models.
 
 mod list;
@@ -31,7 +31,7 @@ fn storms_pass_and_notice_each_mutant() {
     SUITE.check_integration();
 }
 
-/// `KNEE_TORTURE=long` takes minutes.
+/// With `KNEE_TORTURE=long`, this test takes minutes.
 #[test]
 fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();

@@ -1,6 +1,6 @@
 //! The reference model of a space, without nodes and tables: runs of pages, and the words that were stored.
 //!
-//! `tests/model.rs` of knee-vm, the fuzz target `vm_space` and knee-baselines' `tests/designs` use it.
+//! `tests/model.rs` of knee-vm, the fuzz target `vm_space` and knee-baselines' `tests/designs` use this model.
 
 #[cfg(feature = "proptest")]
 mod strategies;
@@ -18,8 +18,8 @@ pub use strategies::operation;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// The pages of the model, by small numbers. They lie around the ends of tables of three levels, so that
-/// ranges are in one table, in two, or cover many.
+/// The page of the model with this number. The pages lie around the ends of tables of three levels, so that
+/// a range lies in one table, spans two tables, or covers many.
 fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,
@@ -84,7 +84,7 @@ impl Model {
         self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
     }
 
-    /// Does an operation. Returns the loaded word, or 0.
+    /// Performs an operation. Returns the loaded word, or 0.
     ///
     /// # Errors
     /// The error that a space must return.
@@ -137,7 +137,7 @@ impl Model {
         }
     }
 
-    /// The runs; adjacent runs that are alike are merged.
+    /// The runs, with adjacent runs of equal protection merged.
     fn mappings(&self) -> Vec<(Pages, Protection)> {
         let mut all: Vec<(Pages, Protection)> = Vec::new();
         for (&start, &(end, protection)) in &self.runs {
@@ -169,7 +169,7 @@ impl Model {
     }
 }
 
-/// Does an operation on a space. Returns the loaded word, or 0.
+/// Performs an operation on a space. Returns the loaded word, or 0.
 ///
 /// # Errors
 /// The error of the operation.
@@ -195,10 +195,11 @@ pub fn apply<'m, A: Architecture>(
     }
 }
 
-/// The quota of a family in pages: less than the large ranges together.
+/// The quota of a family in pages. It is smaller than the sum of the large ranges.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// The most operations of an input, of four bytes each; more would need more memory than the machine has.
+/// The maximum number of operations of an input, which have four bytes each. More operations could need
+/// more memory than the machine has.
 const MOST: usize = 120;
 
 /// A space and its model.
@@ -207,12 +208,12 @@ struct Member<'m, A: Architecture> {
     model: Model,
     /// Ranges that `map_anywhere` has mapped.
     found: Vec<Pages>,
-    /// The space is or was lazy: CPUs may have unmapped pages cached until they tick.
+    /// The space is or was lazy: until a CPU ticks, it may use cached translations of unmapped pages.
     is_weak: bool,
 }
 
 impl<'m, A: Architecture> Member<'m, A> {
-    /// Loads each page of the model, so that the CPU caches those that are mapped.
+    /// Loads each page of the model, so that the CPU caches the mapped pages.
     fn go_everywhere(&mut self, cpu: &Processor<'m, A>) {
         if self.is_weak {
             cpu.tick();
@@ -227,12 +228,12 @@ impl<'m, A: Architecture> Member<'m, A> {
 /// The number of CPUs, which take turns.
 const CPUS: usize = 2;
 
-/// The number of the next operation. A CPU that waits for its turn answers shootdowns.
+/// The number of the next operation. A CPU that waits for its turn acknowledges shootdowns.
 #[derive(Default)]
 struct Turn(AtomicUsize);
 
 impl Turn {
-    /// A thread has panicked, so nothing waits any more.
+    /// A thread has panicked, so no thread waits any more.
     const OVER: usize = usize::MAX;
 
     /// Waits for the turn of this operation. Returns false if a thread has panicked.
@@ -247,7 +248,7 @@ impl Turn {
         }
     }
 
-    /// Calls `with`, which does this operation, and passes the turn on.
+    /// Calls `with`, which performs this operation, and passes the turn on.
     fn take(&self, nr: usize, with: impl FnOnce()) {
         struct Next<'a>(&'a Turn, usize);
         impl Drop for Next<'_> {
@@ -261,8 +262,9 @@ impl Turn {
     }
 }
 
-/// Does the operations of an input, which has four bytes for each operation and its CPU. They use two spaces
-/// of one quota. At any time, one may be replaced by a fork of the other, and each may become lazy.
+/// Performs the operations of an input, in which four bytes encode each operation and its CPU. The
+/// operations use two spaces with one quota. An operation may replace one space by a fork of the other, or
+/// make a space lazy.
 ///
 /// # Panics
 /// If a space differs from its model.
@@ -282,8 +284,8 @@ pub fn family<A: Architecture>(text: &[u8]) {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
             take_turns(cpu, &turn, &quota, &family, text);
-            // The scope waits for the thread's closure, but not for its exit. A leak detector would find the
-            // memory of a thread that has not exited.
+            // The scope waits for the end of the thread's closure, but not for the exit of the thread. A
+            // leak detector would report the memory of a thread that has not exited.
             other.join().expect("the other thread has not panicked");
         });
         let cpu = machine.cpu(0);
@@ -295,7 +297,7 @@ pub fn family<A: Architecture>(text: &[u8]) {
     assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
-/// Does those operations of an input that are a CPU's, each in its turn.
+/// Performs the operations of an input that belong to this CPU, each in its turn.
 fn take_turns<'m, A: Architecture>(
     cpu: Processor<'m, A>,
     turn: &Turn,
@@ -316,7 +318,7 @@ fn take_turns<'m, A: Architecture>(
     turn.wait(&cpu, steps().count());
 }
 
-/// Does one operation of an input, and checks the result.
+/// Performs one operation of an input, and checks the result.
 fn turn_of<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     quota: &Quota,
@@ -340,7 +342,7 @@ fn turn_of<'m, A: Architecture>(
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
         model.check_pages(|page| space.query(cpu, page));
-        // Checking all nodes takes as long as many operations.
+        // A check of all nodes takes as much time as many operations.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);
         }
@@ -353,7 +355,7 @@ fn step<'m, A: Architecture>(
     family: &mut [Member<'m, A>; 2],
     text: &[u8],
 ) {
-    let &[kind, first, second, value] = text else { unreachable!("it is of four bytes") };
+    let &[kind, first, second, value] = text else { unreachable!("an operation has four bytes") };
     let (who, kind) = (usize::from(kind & 1), kind >> 1 & 15);
     let left = quota.limit() - quota.used();
     let number = u64::from(first) % NUMBERS;
@@ -407,7 +409,8 @@ fn step<'m, A: Architecture>(
             count => Operation::Unmap(found.swap_remove(usize::from(first) % count)),
         },
     };
-    // Only translations of unmapped pages may be stale, so only those need a tick here.
+    // Only translations of unmapped pages may be stale, so only an access to an unmapped page needs a tick
+    // first.
     if *is_weak && model.find(pages.start).is_none() {
         cpu.tick();
     }

@@ -1,4 +1,4 @@
-//! A bag of calls with one entry, so that a deferred call needs no entry of its own.
+//! A bag of deferred calls that share one entry, so that a call needs no entry of its own.
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::entry::Entry;
 
-/// The number of calls in a bag, which then has 2 KiB.
+/// The number of calls in a full bag, which takes about 2 KiB.
 const CALLS: usize = 126;
 
 /// A function with its argument.
@@ -19,7 +19,7 @@ pub(super) struct Deferred {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that the address of the entry is that of the bag.
+    /// The first field, so that the entry and the bag have the same address.
     entry: Entry,
     len: usize,
     calls: [MaybeUninit<Deferred>; CALLS],
@@ -40,7 +40,7 @@ impl Bag {
         self.len
     }
 
-    /// Adds a call to a bag that is not full. Returns whether it is full now.
+    /// Adds a call to a bag that is not full. Returns whether the bag is full now.
     #[inline]
     pub(super) fn add(&mut self, deferred: Deferred) -> bool {
         self.calls[self.len].write(deferred);
@@ -48,7 +48,7 @@ impl Bag {
         self.len == CALLS
     }
 
-    /// The entry whose call makes all calls of the bag.
+    /// Turns the bag into an entry whose function runs all of the bag's deferred calls.
     pub(super) fn into_entry(mut self: Box<Bag>) -> NonNull<Entry> {
         self.entry.prepare(self.len as u32, call_all);
         NonNull::from(Box::leak(self)).cast()
@@ -67,7 +67,7 @@ unsafe fn call_all(entry: NonNull<Entry>) {
     spare::give(bag);
 }
 
-/// The calls that are still to be made. If a call panics, dropping this value makes the others.
+/// The calls that are still to be made. If a call panics, dropping this value makes the remaining calls.
 struct Rest<'a> {
     bag: &'a mut Bag,
     made: usize,
@@ -93,20 +93,21 @@ impl Drop for Rest<'_> {
     }
 }
 
-/// Empty bags that a thread keeps.
+/// Empty bags that a thread keeps for reuse.
 #[cfg(feature = "std")]
 mod spare {
     use std::cell::RefCell;
 
     use super::Bag;
 
-    /// As many bags as are freed at a time, 256 KiB. If bags went back to the allocator in between, the
-    /// allocator would split them into small objects and scatter later allocations.
+    /// The most bags that a thread keeps: about as many as it frees at a time (256 KiB). If bags went back
+    /// to the allocator between two uses, the allocator would split them into small objects and scatter
+    /// later allocations.
     const MOST: usize = 128;
 
     thread_local! {
-        // The boxes are kept, not only the bags: `into_entry` leaks a box, and `call_all` makes a box of its
-        // address again.
+        // The list contains boxes because `into_entry` leaks a box, and `call_all` makes a box from the
+        // bag's address again.
         #[expect(clippy::vec_box)]
         static BAGS: RefCell<Vec<Box<Bag>>> = const { RefCell::new(Vec::new()) };
     }
@@ -116,7 +117,7 @@ mod spare {
     }
 
     pub(super) fn give(bag: Box<Bag>) {
-        // A thread that is exiting may have no list any more.
+        // An exiting thread may already have destroyed its list.
         let _ = BAGS.try_with(|bags| {
             let mut bags = bags.borrow_mut();
             if bags.len() < MOST {

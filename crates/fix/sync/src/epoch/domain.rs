@@ -19,21 +19,22 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans in any case.
 const SCAN_AT: usize = 1 << 16;
-/// A scan is due again after this many times the duration of the last one. A scan has a heavy fence,
-/// which takes some microseconds from every running thread, so fences take at most 6 % of the time.
+/// After a scan, the next one is not due for this many times the scan's duration. A scan executes a heavy
+/// fence, which takes some microseconds from every running thread. So fences take at most 6 % of the time.
 const SCAN_BACKOFF: u32 = 16;
-/// Objects that are freed at a time. A thread that has retired one object must not stop to free a
-/// million, and must not retire faster than it frees.
+/// The most objects that are freed at a time. With this limit, a thread that retires one object need not
+/// stop to free a million. The limit is so high that a thread still frees objects faster than it retires
+/// them.
 const FREED_AT_ONCE: usize = 1 << 14;
 
-/// Sections, and the retired objects that wait for their end.
+/// A set of sections, with the retired objects that wait for these sections to end.
 ///
 /// An object that is retired to a domain waits for the sections of this domain only, so a structure with
 /// a domain of its own does not wait for readers of other structures.
 #[derive(Debug)]
 pub struct Domain<P> {
     platform: P,
-    /// The global epoch. Sealing tags retired objects with its value and advances it.
+    /// The global epoch. A thread that seals retired objects tags them with this value and advances it.
     global: Padded<AtomicU64>,
     /// The safe epoch: no section can hold an object with a smaller tag. FreeBSD calls it the read sequence.
     safe: Padded<AtomicU64>,
@@ -52,7 +53,7 @@ struct Drain {
     weight: AtomicU64,
 }
 
-/// A point in time, to check later whether all sections that began before it have ended.
+/// A point in time. [`Domain::poll`] checks whether all sections that began before it have ended.
 ///
 /// ```
 /// let domain = knee_sync::epoch::Domain::new(knee_sync::System::detect());
@@ -86,23 +87,23 @@ impl<P: Platform> Domain<P> {
         &self.platform
     }
 
-    /// Sets how long threads that only reclaim wait between two scans: `factor` times the duration of the
+    /// Sets the time between two scans for threads that only reclaim: `factor` times the duration of the
     /// last scan. The default is 16.
     ///
-    /// A scan has a heavy fence, which stalls every running thread for some microseconds. A small factor
-    /// slows readers down, a large one keeps more garbage. If no other thread is running, a scan takes less
-    /// than a microsecond, and the wait is as short. [`synchronize`](Domain::synchronize) and other waits are
-    /// not delayed by it.
+    /// A scan executes a heavy fence, which stalls every running thread for some microseconds. A small
+    /// factor slows readers down; with a large factor, more garbage waits. If no other thread is running, a
+    /// scan takes less than a microsecond, and the time between scans is short as well. The factor does not
+    /// delay [`synchronize`](Domain::synchronize) and other waits.
     pub fn set_scan_backoff(&self, factor: u32) {
         self.scan_backoff.store(factor, Relaxed);
     }
 
-    /// Adds a free record, for a handle or a section. An embedder without an allocator adds one for each
-    /// CPU, and one for each section that it holds at a time. A record is free again when its handle or
-    /// section is dropped.
+    /// Adds a free record, for a handle or a section. An embedder without an allocator adds one record for
+    /// each CPU, and one for each [`Section`](super::Section) that may exist at the same time. A record is
+    /// free again when its handle or section is dropped.
     ///
     /// # Panics
-    /// If the node was added before, here or elsewhere.
+    /// If the node was added before, to this domain or to another.
     pub fn add_node(&self, node: &'static Node<Record>) {
         self.records.add_free(node);
     }
@@ -124,17 +125,18 @@ impl<P: Platform> Domain<P> {
         &self.global
     }
 
-    /// Advances the global epoch and returns its old value, the tag of everything unlinked before.
+    /// Advances the global epoch and returns its old value, the tag of all objects that were unlinked before
+    /// the call.
     fn advance(&self) -> u64 {
-        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader that loads
-        // a later epoch, from this or a later read-modify-write, sees them.
+        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader that loads a
+        // later epoch, from this or a later read-modify-write, sees these stores.
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
     /// Waits until all sections that began before the call have ended: `epoch_wait`, `synchronize_rcu`.
     ///
-    /// In a process, a long wait sleeps ([`Platform::sleep_while`]): it returns up to a quarter of the
-    /// wait later than it could, and at most 10 ms later. Readers do not wake it up.
+    /// In a process, the caller sleeps during a long wait ([`Platform::sleep_while`]). Readers do not wake
+    /// it up, so it may return late: by up to a quarter of the wait, but at most 10 ms.
     ///
     /// A caller that is in a section itself waits forever.
     /// [`Handle::synchronize`](super::Handle::synchronize) and [`synchronize`](super::synchronize) panic
@@ -148,8 +150,8 @@ impl<P: Platform> Domain<P> {
         Cookie(self.advance())
     }
 
-    /// Whether all sections that began before `cookie` was taken have ended. It does not wait. If no earlier
-    /// scan has shown that they have ended, it scans, which costs a heavy fence.
+    /// Whether all sections that began before `cookie` was taken have ended. It does not wait. If no
+    /// earlier scan has shown that they have ended, this function scans, which costs a heavy fence.
     pub fn poll(&self, cookie: Cookie) -> bool {
         self.is_over(cookie) || self.fence_and_scan() > cookie.0
     }
@@ -179,7 +181,8 @@ impl<P: Platform> Domain<P> {
     /// Executes a heavy fence. Returns the global epoch from before the fence: objects with a smaller tag
     /// were unlinked before the fence.
     fn fence(&self) -> u64 {
-        // Relaxed: the heavy fence acquires, with the Release of `advance`.
+        // Relaxed: with the Release in `advance`, the heavy fence below acquires what writers did before
+        // they advanced the epoch.
         let now = self.global.load(Relaxed);
         if !is_mutant!("no_fence") {
             self.platform.heavy();
@@ -189,37 +192,38 @@ impl<P: Platform> Domain<P> {
 
     /// Scans the records after a fence and advances the safe epoch, to `fenced` at most.
     ///
-    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the second case the
-    /// reader's loads come after the fence as well and see what was unlinked before, so it holds no object
-    /// with a tag below `fenced`. In the first case it holds no object with a tag below its own epoch, see
-    /// `Reader::enter`. A reader that loaded the global epoch long ago and stores it only now has an epoch
-    /// below the safe epoch. The safe epoch does not move back: objects that are sealed from now on have a
-    /// tag greater than both.
+    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the first case,
+    /// the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case, the
+    /// reader's loads come after the fence, too. They see every unlinking from before the fence, so the
+    /// reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago and
+    /// stores it only now may have an epoch below the safe epoch. The safe epoch need not move back for such
+    /// a reader: by the second case, the reader holds no object with a tag below the safe epoch, and objects
+    /// that are sealed from now on get no such tag.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
             let Some(time) = epoch_of(record.reader.word()) else { continue };
-            // A section at `fenced` or later is not observed, as others may still begin in the same epoch:
-            // see `Watch::observe`.
+            // A section at `fenced` or later is not observed, because other sections may still begin in the
+            // same epoch: see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
                 record.watch.observe(time, || self.platform.now());
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: the reads of all sections that this scan found to have ended come before the frees by any
-        // thread that sees the new value.
+        // AcqRel: a thread that sees the new value frees objects only after the reads of all sections that
+        // this scan found to have ended.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
-    /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for
-    /// the longest of them.
+    /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for the
+    /// oldest of them.
     ///
-    /// Only scans see sections: those of this function, of waits and of reclamation. To watch a domain, call
-    /// this function periodically. A section may have begun long before a scan sees it, so a stall may be
+    /// A section is seen only when this function, a wait or reclamation scans. To watch a domain, call this
+    /// function periodically. A section may have begun long before a scan sees it, so a stall may be
     /// reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
-        // After this, sections that have begun have an earlier epoch than later sections, so that this scan
-        // can record them: see `Watch::observe`.
+        // After this, every section that has already begun has an earlier epoch than any section that begins
+        // later. So the scan below can record the sections that have begun: see `Watch::observe`.
         self.advance();
         self.fence_and_scan();
         let now = self.platform.now();
@@ -227,14 +231,15 @@ impl<P: Platform> Domain<P> {
         stalls.filter(move |stall| stall.since >= age)
     }
 
-    /// The number of retired objects that are not freed yet. Each thread updates its share about once in a
+    /// The number of retired objects that are not freed yet. Each thread updates its share about once per
     /// hundred objects.
     pub fn garbage(&self) -> u64 {
         let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals the owner's open objects, frees those that are ready, and scans if there are many.
+    /// Seals the owner's open objects and frees the sealed objects that are ready. If it frees none although
+    /// many are waiting, it tries again after a scan, provided that a scan is due or very many are waiting.
     ///
     /// # Safety
     /// Must be called by the record's owner.
@@ -248,7 +253,8 @@ impl<P: Platform> Domain<P> {
                 garbage.sealed()
             })
         };
-        // Objects that an earlier scan has found ready cost no fence. SAFETY: the caller owns the record.
+        // It costs no fence to free objects that an earlier scan has found ready. SAFETY: the caller owns
+        // the record.
         let freed = unsafe { self.free(record) };
         if freed > 0 || sealed < SCAN_IF_DUE_AT {
             return;
@@ -259,8 +265,8 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Scans, and frees the ready objects of records without an owner, if it is urgent or a scan is due.
-    /// Returns whether it did. The caller owns `record`.
+    /// If a scan is due or `is_urgent` is true, scans and frees the ready objects of records without an
+    /// owner. Returns whether it has scanned. The caller owns `record`.
     fn scan_if_due(&self, record: &Record, is_urgent: bool) -> bool {
         let before = self.platform.now();
         let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
@@ -308,8 +314,8 @@ impl<P: Platform> Domain<P> {
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
         for record in self.records.values() {
-            // SAFETY: this is the only thread. It was not inside the lock of its garbage, as nothing
-            // under that lock calls fork(2). A signal handler that calls _Fork(3) does not run this
+            // SAFETY: this is the only thread. It did not have the lock of its garbage, because no code
+            // that has this lock calls fork(2). A signal handler that calls _Fork(3) does not run this
             // function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
@@ -317,7 +323,8 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // A call in this record has forked. This thread releases the record when the call returns.
+                // This thread had adopted the record and has forked within one of the record's calls. The
+                // thread releases the record when the call returns.
                 continue;
             }
             watch.calls.end();
@@ -362,7 +369,7 @@ impl<P: Platform> Domain<P> {
 
     /// Frees the ready objects of records without an owner. The caller owns `adopter`.
     fn adopt(&self, adopter: &Record) {
-        /// Releases the record, also when a call panics.
+        /// Releases the record, even if a call panics.
         struct Adopted<'a>(&'a Node<Record>);
 
         impl Drop for Adopted<'_> {
@@ -383,18 +390,18 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until everything that any thread retired or deferred before the call has been freed or
-    /// called: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in a section or by a deferred
-    /// call.
+    /// Waits for everything that any thread has retired or deferred so far. Returns when the objects are
+    /// freed and the deferred calls have run: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in
+    /// a section or by a deferred call.
     ///
-    /// It frees all objects that it finds after one grace period, and executes two heavy fences, however many
-    /// threads there are. Barriers of one domain run one after the other. Like
+    /// A barrier frees all objects that it finds, after one grace period. It executes two heavy fences,
+    /// however many threads there are. Barriers of one domain run one after the other. Like
     /// [`synchronize`](Domain::synchronize), it sleeps in a long wait.
     ///
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     pub fn barrier(&self) {
-        /// Counts nothing as taken after the barrier, also when it panics.
+        /// Resets the count of taken objects when the barrier ends, even by a panic.
         struct Taken<'a>(&'a AtomicU64);
 
         impl Drop for Taken<'_> {
@@ -407,19 +414,19 @@ impl<P: Platform> Domain<P> {
         let taken = Taken(&self.drain.weight);
         let all = self.take_all();
         taken.0.store(all.weight as u64, Relaxed);
-        // All these objects were unlinked before the epoch that this cookie stands for.
+        // All these objects were unlinked before the epoch of the cookie.
         self.wait(self.cookie());
-        // SAFETY: every section that may have found one of them has ended.
+        // SAFETY: every section that may have found one of these objects has ended.
         unsafe { all.call() };
-        // Owners may still be freeing objects that they took before.
+        // Owners may still be freeing objects that they took out of their records before `take_all`.
         for record in self.records.values() {
             record.watch.calls.wait(&self.platform);
         }
     }
 
-    /// Takes all garbage out of all records, with one fence. An owner that uses its garbage meanwhile waits
-    /// from the first request until its own lock is released, about as long as the fence takes. Only barriers
-    /// call this function, one at a time, so no two threads request locks in different orders.
+    /// Takes all garbage out of all records, with one fence. Meanwhile, an owner that needs its garbage
+    /// waits for the lock, about as long as the fence takes. Only barriers call this function, and they run
+    /// one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
         // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();
@@ -444,14 +451,14 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// A mutant frees objects one epoch too early.
+/// In a mutant, objects are freed one epoch too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }
 
 impl<P> Drop for Domain<P> {
     fn drop(&mut self) {
-        // Handles and sections borrow the domain, so none exists, and all objects are ready.
+        // Handles and sections borrow the domain, so none exist, and all objects are ready.
         for record in self.records.values() {
             loop {
                 // SAFETY: `&mut self` excludes other users of the garbage.

@@ -17,9 +17,9 @@ use core::ptr::{self, NonNull};
 #[derive(Debug)]
 pub struct Entry {
     next: *mut Entry,
-    /// The global epoch when it was sealed; 0 before.
+    /// The global epoch when the entry was sealed; 0 before that.
     tag: u64,
-    /// The number of objects that it stands for.
+    /// The number of objects that the entry stands for.
     weight: u32,
     call: Option<Call>,
 }
@@ -28,7 +28,7 @@ pub struct Entry {
 pub(crate) type Call = unsafe fn(NonNull<Entry>);
 
 impl Entry {
-    /// An entry that does not wait yet.
+    /// An entry that is not waiting for a grace period.
     pub const fn new() -> Entry {
         Entry { next: ptr::null_mut(), tag: 0, weight: 1, call: None }
     }
@@ -92,10 +92,10 @@ impl Queue {
         Some(first)
     }
 
-    /// Appends all entries of `other`, each with `tag`.
+    /// Appends all entries of `other`, and gives each of them `tag`.
     pub(super) fn append(&mut self, other: &mut Queue, tag: u64) {
         while let Some(mut entry) = other.pop() {
-            // SAFETY: `pop` has taken it out of the other queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the other queue, so nothing else accesses it.
             unsafe {
                 entry.as_mut().tag = tag;
                 self.push(entry);
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// Appends all entries of `other`, with their tags.
+    /// Appends all entries of `other`, which keep their tags.
     pub(super) fn concat(&mut self, other: Queue) {
         // SAFETY: entries in the queue belong to it, by the contract of `push`.
         match unsafe { self.last.as_mut() } {
@@ -123,7 +123,7 @@ impl Queue {
             && ready.weight < most
         {
             let Some(entry) = self.pop() else { break };
-            // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
             unsafe { ready.push(entry) };
         }
         ready
@@ -139,10 +139,10 @@ impl Queue {
         impl Rest {
             fn call(&mut self) {
                 while let Some(entry) = self.0.pop() {
-                    // SAFETY: `pop` has taken it out of the queue, so nothing else accesses it.
+                    // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
                     if let Some(call) = unsafe { entry.as_ref() }.call {
-                        // SAFETY: the thread that retired it has guaranteed that it may be called once,
-                        // after its grace period.
+                        // SAFETY: the thread that retired the entry has guaranteed that it may be called
+                        // once, after its grace period.
                         unsafe { call(entry) };
                     }
                 }

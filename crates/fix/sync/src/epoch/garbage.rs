@@ -8,10 +8,10 @@ use alloc::boxed::Box;
 use core::mem;
 use core::ptr::NonNull;
 
-/// The number of open objects at which they are sealed.
+/// Open objects are sealed when there are this many of them.
 const SEALED_AT: usize = 64;
 
-/// Retired objects, youngest last. Open objects have no tag yet.
+/// Retired objects, from the oldest to the newest. Open objects have no tag yet.
 #[derive(Debug)]
 pub(super) struct Garbage {
     open: Queue,
@@ -51,8 +51,8 @@ impl Garbage {
     pub(super) fn seal(&mut self, tag: impl FnOnce() -> u64) {
         #[cfg(feature = "alloc")]
         if let Some(bag) = self.bag.take() {
-            // SAFETY: the entry is the head of a leaked bag, which nothing else refers to until it is
-            // called.
+            // SAFETY: the entry is the head of a leaked bag, and nothing else refers to the bag until the
+            // entry is called.
             unsafe { self.open.push(bag.into_entry()) };
         }
         if !self.open.is_empty() {

@@ -27,7 +27,7 @@ use crate::registry::Node;
 pub struct Handle<'d, P: Platform> {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
-    /// The record of the last section: it is usually free, and in the cache of this CPU.
+    /// The record that the last [`Section`] used. It is usually free and in this CPU's cache.
     #[cfg(feature = "alloc")]
     section: Cell<Option<&'d Node<Record>>>,
     /// Not `Sync`.
@@ -36,15 +36,16 @@ pub struct Handle<'d, P: Platform> {
 
 /// A section, which ends when the guard is dropped: `epoch_enter`, `rcu_read_lock`.
 ///
-/// Objects that were found in shared memory during the section stay until the guard is dropped. Guards nest
-/// and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the thread blocks,
-/// as nothing is freed meanwhile; take a [`Section`](super::Section) instead.
+/// Objects that were found in shared memory during the section stay valid until the guard is dropped.
+/// Guards nest and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the
+/// thread blocks, because nothing is freed meanwhile. To hold a section while the thread blocks, take a
+/// [`Section`](super::Section).
 ///
-/// A guard that is leaked ([`core::mem::forget`]) is a section that never ends: nothing in its domain is
-/// freed any more.
+/// A leaked guard ([`core::mem::forget`]) is a section that never ends: its domain never frees an object
+/// that is unlinked after the section began.
 ///
-/// Entering and leaving are two plain stores to a line of the thread's own. Signal handlers may do both
-/// on threads that have entered a section before.
+/// Entering and leaving are two plain stores to a cache line of the thread's own. A signal handler may
+/// enter and leave sections if its thread has entered one before.
 #[derive(Debug)]
 pub struct Guard<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,
@@ -54,21 +55,21 @@ pub struct Guard<'d, P: Platform> {
 }
 
 impl<P: Platform> Domain<P> {
-    /// A handle for the calling thread, in a free record or in a new one.
+    /// A handle for the calling thread, with a free record or a new one.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
         Handle::new(self, self.record(), true)
     }
 
-    /// A handle that belongs to the calling thread: if the thread is missing in the child of a fork, the
-    /// child takes the record.
+    /// A handle that belongs to the calling thread. If the thread is missing in the child of a fork, the
+    /// child frees the record.
     #[cfg(feature = "std")]
     pub(super) fn register_thread(&self) -> Handle<'_, P> {
         Handle::new(self, self.record(), false)
     }
 
-    /// A handle for the calling thread, in a free record. Returns `None` if there is no free record,
-    /// instead of allocating one. See [`Domain::add_node`].
+    /// Like `register`, but never allocates a record: if none is free, returns `None`. See
+    /// [`Domain::add_node`].
     pub fn try_register(&self) -> Option<Handle<'_, P>> {
         Some(Handle::new(self, self.free_record()?, true))
     }
@@ -89,7 +90,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Enters a section.
     ///
     /// # Panics
-    /// If the handle has 4,095 guards.
+    /// If the handle already has 4,095 guards.
     #[inline]
     pub fn pin(&self) -> Guard<'_, P> {
         self.pin_for_long()
@@ -119,7 +120,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.domain
     }
 
-    /// Enters a section that a call of [`exit`](Handle::exit) ends.
+    /// Enters a section, which [`exit`](Handle::exit) ends.
     pub(super) fn enter(&self) {
         // SAFETY: the handle's thread owns the record.
         unsafe { self.record().reader.enter(self.domain.global_epoch()) };
@@ -128,7 +129,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// # Safety
     /// Must be called once for each [`enter`](Handle::enter).
     pub(super) unsafe fn exit(&self) {
-        // SAFETY: the handle's thread owns the record, and the caller guarantees that it has entered.
+        // SAFETY: the handle's thread owns the record, and the caller guarantees that `enter` was called.
         unsafe { self.record().reader.exit() };
     }
 
@@ -147,9 +148,12 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Waits until all sections that began before the call have ended.
     ///
     /// # Panics
-    /// If this handle is in a section, which would wait for itself.
+    /// If this handle is in a section, because the call would wait for that section.
     pub fn synchronize(&self) {
-        assert!(!self.record().reader.is_inside(), "synchronize in a section waits for itself");
+        assert!(
+            !self.record().reader.is_inside(),
+            "synchronize would wait for the caller's own section"
+        );
         self.domain.synchronize();
     }
 
@@ -178,7 +182,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.reclaim(self.record()) };
     }
 
-    /// Seals, and frees the objects that other threads' scans have found ready.
+    /// Seals the thread's open objects, and frees the objects that other threads' scans have found ready.
     #[cfg(all(test, loom))]
     pub(super) fn seal_and_free(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -213,8 +217,8 @@ impl<'d, P: Platform> Handle<'d, P> {
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
         self.reclaim();
-        // Other threads free the remaining objects, or the next owner of the record does. A leaked guard
-        // keeps the record forever.
+        // Other threads or the next owner of the record free the remaining objects. A leaked guard keeps
+        // the record forever.
         if !self.record().reader.is_inside() {
             self.node.release();
         }
@@ -228,31 +232,33 @@ impl<P: Platform> Guard<'_, P> {
         self.domain
     }
 
-    /// Calls `call` with `entry` when all sections that may have found its object have ended: `epoch_call`,
-    /// `call_rcu`. Nothing is allocated.
+    /// Calls `call` with `entry` when all sections that may have found the entry's object have ended:
+    /// `epoch_call`, `call_rcu`. Nothing is allocated.
     ///
     /// # Safety
-    /// No section that begins from now on can find the object; sections that began before may, also through
-    /// objects that were unlinked earlier. The object has not been retired before. It must stay in place and
-    /// must not be accessed, except by those sections, until `call` is called, once, by any thread. `call`
-    /// must not unwind.
+    /// No section that begins from now on can find the object. Sections that began before may still find
+    /// it, even through objects that were unlinked earlier. The object has not been retired before. Until
+    /// `call` is called, the object must stay in place, and only these earlier sections may access it. When
+    /// these sections have ended, any thread must be allowed to call `call` once. `call` must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
     }
 
-    /// Drops the `Box` that `pointer` came from when all sections that may have found it have ended.
+    /// When all sections that may have found the object have ended, drops the `Box` that `pointer` came
+    /// from.
     ///
     /// The store that unlinked the object may be `Relaxed`: `retire` orders it.
     ///
-    /// This may run destructors of objects that were retired earlier, so the caller must not hold a lock that
-    /// they take. If a destructor panics, so does the thread that reclaims.
+    /// This may run destructors of objects that were retired earlier, so the caller must not hold a lock
+    /// that these destructors take. If a destructor panics, so does the thread that reclaims.
     ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`]; read it from the `AtomicPtr`, as a pointer made from a
-    /// reference must not be freed. No section that begins from now on can find it; sections that began
-    /// before may, also through objects that were unlinked earlier. It is retired once. Everything that `T`
-    /// borrows lives as long as the domain; the domain of the process lives forever.
+    /// The pointer came from [`Box::into_raw`]; read it from the `AtomicPtr`, because a pointer that was
+    /// made from a reference must not be freed. No section that begins from now on can find the object.
+    /// Sections that began before may still find it, even through objects that were unlinked earlier. The
+    /// object is retired only once. Everything that `T` borrows lives as long as the domain; the domain of
+    /// the process lives forever.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn retire<T: Send>(&self, pointer: *mut T) {
@@ -260,14 +266,14 @@ impl<P: Platform> Guard<'_, P> {
         unsafe { retire(self.domain, self.record, pointer) };
     }
 
-    /// Publishes `new`, or null, in `target` and [retires](Guard::retire) the value that it replaces:
-    /// `rcu_replace_pointer` and `kfree_rcu`. Returns the old value, which stays until the guard is dropped.
-    /// This is for a single value. In a list, where the new node links to the old one or to its successors,
+    /// Stores `new`, or null, in `target` and [retires](Guard::retire) the old value: `rcu_replace_pointer`
+    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this
+    /// method for a single value. In a list, where the new node links to the old node or to its successors,
     /// store the link and [retire](Guard::retire) the removed node.
     ///
     /// # Safety
-    /// A pointer in `target` is null or came from [`Box::into_raw`]; readers follow it in sections of this
-    /// domain only, and find it nowhere else. Writers remove it by this method only, or retire it
+    /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow it only in sections of
+    /// this domain, and find it nowhere else. Writers remove it only by this method, or retire it
     /// themselves. As with [`Guard::retire`], everything that `T` borrows lives as long as the domain.
     #[cfg(feature = "alloc")]
     #[inline]
@@ -285,11 +291,11 @@ impl<P: Platform> Guard<'_, P> {
         unsafe { NonNull::new(old).inspect(|_| self.retire(old)).map(|old| old.as_ref()) }
     }
 
-    /// Calls `call` when all sections that began before have ended. It allocates.
+    /// Calls `call` when all sections that have already begun have ended. This function allocates.
     ///
     /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics, the
-    /// reclaiming thread first makes the other calls that are ready, and then panics too. If another of them
-    /// panics as well, the process aborts.
+    /// reclaiming thread first makes the other calls that are ready, and then panics too. If a second call
+    /// panics, the process aborts.
     #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {
@@ -305,8 +311,8 @@ impl<P: Platform> Guard<'_, P> {
         unsafe { add(self.domain, self.record, deferred(call)) };
     }
 
-    /// Ends the section and begins another at once, unless the thread has another guard. The exclusive
-    /// borrow ends all references that were found before.
+    /// Ends the section and begins another at once, unless the thread has another guard. Because of the
+    /// exclusive borrow, references from before the call cannot be used after it.
     #[inline]
     pub fn refresh(&mut self) {
         // SAFETY: the guard is on the thread that owns the record, and that thread is in a section.
@@ -317,7 +323,7 @@ impl<P: Platform> Guard<'_, P> {
 impl<P: Platform> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard is on the thread that owns the record, and has entered once.
+        // SAFETY: the guard is on the thread that owns the record, and `pin_for_long` entered its section.
         unsafe { self.record.reader.exit() };
     }
 }
@@ -330,11 +336,10 @@ unsafe fn retire_entry<P: Platform>(
     mut entry: NonNull<Entry>,
     call: Call,
 ) {
-    // SAFETY: the caller guarantees that only sections that found the object before access it, and they
-    // do not access its entry.
+    // SAFETY: the caller guarantees that only earlier sections access the object, and these do not access
+    // its entry.
     unsafe { entry.as_mut() }.prepare(1, call);
-    // SAFETY: the caller guarantees that the entry stays in place until it is called, and owns the
-    // record.
+    // SAFETY: the caller owns the record, and guarantees that the entry stays in place until it is called.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.add(entry)) };
     if full {
@@ -352,7 +357,7 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
         // SAFETY: the caller of `retire` guarantees that the pointer came from a `Box` of this type.
         drop(unsafe { Box::from_raw(of.cast::<T>()) });
     }
-    // SAFETY: `T` is `Send`, and the caller guarantees that the box is retired once and owns the record.
+    // SAFETY: `T` is `Send`. The caller owns the record, and guarantees that the box is retired once.
     unsafe { add(domain, record, Deferred { call: drop_box::<T>, with: pointer.cast() }) };
 }
 
@@ -361,7 +366,8 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
-    // SAFETY: the caller owns the record, and the call does not use it before its grace period is over.
+    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not use the
+    // lock.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {

@@ -1,4 +1,4 @@
-//! The domain of the process, in which each thread registers at its first use.
+//! The domain of the process. Each thread registers with it at the thread's first use.
 
 use std::ptr::NonNull;
 use std::sync::{LazyLock, OnceLock};
@@ -22,7 +22,7 @@ per_thread!(Member);
 struct Member(NonNull<Handle<'static, System>>);
 
 impl Member {
-    /// Calls `with` with the handle, which must not unregister the thread.
+    /// Calls `with` with the handle. `with` must not unregister the thread.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
         // SAFETY: `register` leaked the handle. Only `unregister` frees it, on this thread, after the
@@ -48,10 +48,10 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // If another destructor of the thread holds a guard, the record is never released.
+        // If a later destructor of the thread or a leaked value has a guard, the record is never released.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
-            // SAFETY: `register` made it from a box, and no copy is used after this.
+            // SAFETY: `register` made the pointer from a box, and no copy of it is used after this.
             unsafe { Box::from_raw(self.0.as_ptr()) }.release_without_reclaim();
         } else {
             self.keep();
@@ -78,24 +78,24 @@ pub fn shared() -> &'static Domain<System> {
 /// If the thread has 4,095 guards.
 ///
 /// # Threads and forks
-/// A thread registers at its first call and unregisters when it exits. A thread that calls it again from
-/// a destructor after that keeps a record until the process ends.
+/// A thread registers at its first call and unregisters when it exits. If a destructor of the thread calls
+/// `pin` after that, the thread's record stays in use until the process ends.
 ///
-/// The child of a fork has only the guards of the thread that forked. Objects that other threads had
-/// retired are freed, except those that a thread was retiring or freeing at that moment, which are
-/// leaked. A [`Section`] or a guard of a [`Handle`] of [`shared`] that began before the fork ends in the
-/// child only if it is dropped there.
+/// The child of a fork has only the guards of the thread that forked. The child frees the objects that other
+/// threads had retired. It leaks objects that another thread was retiring or freeing at the moment of the
+/// fork. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered with
+/// [`shared`], ends in the child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
-/// Waits until all sections of the process's domain that began before the call have ended. It frees nothing;
-/// [`reclaim`] and [`barrier`] do.
+/// Waits until all sections of the process's domain that began before the call have ended. It frees
+/// nothing; for that, call [`reclaim`] or [`barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], which would wait for itself. A [`Section`] is not detected: the call
-/// then waits forever.
+/// If this thread holds a [`Guard`], because the call would wait for that guard. A [`Section`] is not
+/// detected: if this thread holds one, the call waits forever.
 pub fn synchronize() {
     match registered() {
         Some(member) => member.with(Handle::synchronize),
@@ -111,18 +111,18 @@ pub fn section() -> Section<'static, System> {
     }
 }
 
-/// Waits until everything that was retired or deferred in the process's domain before the call has been
-/// freed or called; see [`Domain::barrier`].
+/// Waits for everything that any thread has retired or deferred so far in the process's domain; see
+/// [`Domain::barrier`].
 ///
 /// # Panics
 /// If this thread holds a [`Guard`], as in [`synchronize`].
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
-    assert!(!is_inside, "barrier in a section waits for itself");
+    assert!(!is_inside, "barrier would wait for the caller's own section");
     shared().barrier();
 }
 
-/// Frees the objects of the calling thread that are ready, if a scan is due.
+/// If a scan is due, scans and frees the objects of the calling thread that are ready.
 pub(crate) fn reclaim_if_due() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim_if_due);
@@ -137,7 +137,7 @@ pub fn reclaim() {
     }
 }
 
-/// Registers a thread that is exiting and has unregistered already. It keeps the record forever.
+/// Registers an exiting thread again after it has unregistered. The thread keeps the new record forever.
 #[cold]
 fn stay() -> Member {
     let member = Member::register();

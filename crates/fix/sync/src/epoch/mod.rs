@@ -44,11 +44,11 @@
 //! The algorithm is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
 //! asymmetric fence. A domain has a global epoch. A reader copies it into its own record when it enters a
 //! section, and clears the copy when it leaves. A writer that has unlinked some objects tags them with the
-//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or less,
-//! or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes all stored
-//! epochs visible, and makes readers that store an epoch later see the unlinking. So readers need no fence: a
-//! section costs two plain stores. A scan then frees every object whose tag is below the smallest epoch that
-//! it finds.
+//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or
+//! less, or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes
+//! all stored epochs visible, and makes readers that store an epoch later see the unlinking. So readers
+//! need no fence: a section costs two plain stores. A scan then frees every object whose tag is below the
+//! smallest epoch that the scan finds.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -56,27 +56,27 @@
 //! writer          unlink a │ tag 5 │ scan: 5 ≤ 5, wait   │ scan: no reader, free a
 //! ```
 //!
-//! The write side pays: a fence interrupts every CPU that runs a thread of the process. So a thread collects
-//! garbage until the cost of a fence per object is small, and threads that need a fence at the same time
-//! share one.
+//! The write side pays: a heavy fence interrupts every CPU that runs a thread of the process. So a thread
+//! collects garbage until the cost of a heavy fence per object is small, and threads that need a heavy fence
+//! at the same time share one.
 //!
 //! # What it promises
-//! * A thread frees the objects that it has retired in portions, after about a thousand of them. When it
-//!   exits, it frees the objects that are ready, and other threads free the rest later. [`Domain::barrier`]
-//!   and [`Handle::reclaim`] free at once. While no reader stalls, a thread has a few thousand retired
-//!   objects. Where fences are expensive and the thread retires faster than scans are due
-//!   ([`Domain::set_scan_backoff`]), it has up to 65,536.
-//! * While a reader stays in its section, no object that was unlinked since it entered is freed, so garbage
-//!   grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a thread frees
-//!   sixteen thousand objects for each hundred that it retires. Use hazard pointers where garbage must be
-//!   bounded.
-//! * Destructors and deferred calls run outside of all internal locks, and may retire more objects. They run
-//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. In the last case, the
-//!   thread's own thread locals may be gone.
+//! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
+//!   portions. When it exits, it frees the objects that are ready, and other threads free the rest later.
+//!   [`Domain::barrier`] and [`Handle::reclaim`] free at once. As long as no reader stalls, a thread has at
+//!   most a few thousand retired objects. If fences are expensive and the thread retires objects faster
+//!   than scans become due ([`Domain::set_scan_backoff`]), it has up to 65,536.
+//! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
+//!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
+//!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where
+//!   garbage must be bounded.
+//! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They
+//!   run within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. An exiting thread may
+//!   already have destroyed its thread-local variables.
 //!
 //! # Example: a sorted list
-//! Readers walk it without a lock, and writers exclude each other. Callers bring their guards, so the list
-//! checks that each belongs to its domain.
+//! Readers walk the list without a lock, and writers exclude each other. Callers pass in their own guards,
+//! so the list checks that each guard belongs to the list's domain.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
@@ -103,7 +103,7 @@
 //! impl List {
 //!     /// The first node whose key is not less than `key`, and the link to it.
 //!     fn find<'g>(&'g self, key: u64, guard: &'g impl Protect<System>) -> Place<'g> {
-//!         // A section of another domain would not keep the nodes.
+//!         // A section of another domain would not protect the nodes.
 //!         assert!(guard.is_of(self.domain), "the guard belongs to another domain");
 //!         let mut link = &self.first;
 //!         loop {
@@ -136,7 +136,7 @@
 //!         let (link, found) = self.find(key, guard);
 //!         let Some(node) = found.filter(|node| node.key == key) else { return };
 //!         let removed = link.load(Relaxed);
-//!         // Release: a reader that comes to the next node by this link sees that node's key.
+//!         // Release: a reader that reaches the next node through this link sees that node's key.
 //!         link.store(node.next.load(Relaxed), Release);
 //!         drop(writer);
 //!         // SAFETY: the node came from a `Box` in `insert`. It is not in the list any more, and only the
@@ -149,7 +149,7 @@
 //!     fn drop(&mut self) {
 //!         let mut next = *self.first.get_mut();
 //!         while !next.is_null() {
-//!             // SAFETY: readers borrow the list, so there are none. The nodes in the list are not retired.
+//!             // SAFETY: readers borrow the list, so none exist. No node in the list is retired.
 //!             next = unsafe { Box::from_raw(next) }.next.into_inner();
 //!         }
 //!     }
@@ -166,7 +166,8 @@
 //!
 //! # Without an operating system
 //! A kernel has a handle for each CPU, must not preempt a section, and provides the nodes and entries. An
-//! interrupt handler may enter sections of the CPU that it interrupts, and must not retire anything.
+//! interrupt handler may enter sections with the handle of the CPU that it interrupts, but must not retire
+//! anything.
 //!
 //! ```
 //! use core::ptr::NonNull;
@@ -180,7 +181,7 @@
 //! // SAFETY: both sides execute a full fence.
 //! unsafe impl Platform for Kernel {
 //!     fn is_symmetric(&self) -> bool {
-//!         true // Or an interrupt to all CPUs in `heavy`, and readers without a fence.
+//!         true // Alternatively, `heavy` interrupts all CPUs, and readers execute no fence.
 //!     }
 //!     fn heavy(&self) {
 //!         fence(Ordering::SeqCst);
@@ -189,7 +190,7 @@
 //!         core::hint::spin_loop();
 //!     }
 //!     fn now(&self) -> u64 {
-//!         0 // Its clock, in nanoseconds.
+//!         0 // The kernel's clock, in nanoseconds.
 //!     }
 //!     fn thread(&self) -> u64 {
 //!         0 // The number of this CPU.
@@ -201,7 +202,7 @@
 //!
 //! // At boot: a record for each CPU.
 //! NODES.iter().for_each(|node| DOMAIN.add_node(node));
-//! // At the start of a CPU.
+//! // When a CPU starts:
 //! let cpu = DOMAIN.try_register().expect("there is a record for each CPU");
 //!
 //! /// A retired object has an entry at its beginning.

@@ -19,7 +19,7 @@ use crate::model::{
 use crate::platform::Platform;
 use crate::primitive::AtomicU64;
 
-/// Two objects. Readers find the one with the number `current`.
+/// Two objects. Readers find the object whose number is `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
@@ -36,7 +36,7 @@ fn read(world: &World, times: u32) {
         let _guard = handle.pin();
         let found = world.current.load(Acquire) as usize;
         interrupt();
-        // SAFETY: no thread writes an object that was found in a section, and loom checks that.
+        // SAFETY: no thread writes an object during a section that has found it, and loom checks that.
         world.objects[found].with(|object| unsafe { assert_eq!(*object as usize, found) });
     }
 }
@@ -65,7 +65,7 @@ fn a_grace_period_waits_for_every_reader() {
         });
         let old = world.current.swap(1, AcqRel) as usize;
         world.domain.synchronize();
-        // SAFETY: no thread reads it any more, and loom checks that.
+        // SAFETY: no thread reads the object any more, and loom checks that.
         world.objects[old].with_mut(|object| unsafe { *object = 9 });
         reader.join().unwrap();
     });
@@ -82,7 +82,7 @@ fn a_section_does_not_hide_the_previous_section() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: no thread reads it any more, and loom checks that.
+            // SAFETY: no thread reads the object any more, and loom checks that.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -142,7 +142,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
 }
 
 /// A barrier returns after a deferred call, even while another thread runs `other`.
-fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
+fn a_barrier_returns_after_a_call_during(other: fn(&World)) {
     check_symmetric(2, move || {
         let world = world();
         let handle = world.domain.register();
@@ -164,14 +164,14 @@ fn a_barrier_returns_after_a_call_beside(other: fn(&World)) {
 
 #[test]
 fn a_barrier_acquires_what_the_calls_did() {
-    a_barrier_returns_after_a_call_beside(|world| {
+    a_barrier_returns_after_a_call_during(|world| {
         world.domain.register().reclaim();
     });
 }
 
 #[test]
 fn a_barrier_waits_for_the_calls_of_the_previous_barrier() {
-    a_barrier_returns_after_a_call_beside(|world| world.domain.barrier());
+    a_barrier_returns_after_a_call_during(|world| world.domain.barrier());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
         NonNull::from(Box::leak(Box::new(Entry::new())))
     }
     unsafe fn free(entry: NonNull<Entry>) {
-        // SAFETY: it was made by `Box::leak`, and is called once.
+        // SAFETY: the entry came from `Box::leak`, and `free` is called once.
         drop(unsafe { Box::from_raw(entry.as_ptr()) });
     }
     check(2, || {
@@ -189,7 +189,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
         let owner = thread::spawn({
             let domain = Arc::clone(&domain);
             move || {
-                // Not dropped, as the destructor would use the garbage again while loom panics.
+                // The handle is not dropped when loom panics, because its destructor would use the garbage
+                // again.
                 let handle = ManuallyDrop::new(domain.register());
                 // SAFETY: no other thread has the entry.
                 unsafe { handle.retire_entry(entry(), free) };
@@ -204,10 +205,10 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 }
 
 #[test]
-fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
+fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // Not loom's `Arc`: the deferred call has a reference as well, which may still exist at the end of
-        // the model.
+        // This is not loom's `Arc`, because the deferred call holds a reference that may still exist at the
+        // end of the model.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
@@ -219,7 +220,7 @@ fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
                 let old = world.current.swap(1, AcqRel) as usize;
                 let calls = world.clone();
                 handle.pin().defer(move || {
-                    // SAFETY: no thread reads it any more, and loom checks that.
+                    // SAFETY: no thread reads the object any more, and loom checks that.
                     calls.objects[old].with_mut(|object| unsafe { *object = 9 });
                 });
                 handle.seal_and_free();
@@ -245,7 +246,7 @@ fn objects_found_ready_by_another_scan_are_freed_after_all_reads() {
 }
 
 /// The model's platform with a clock that advances only when a section begins or ends. The clock and the
-/// log are not part of the model: all threads see them at once.
+/// log are not part of the model: all threads see their latest values at once.
 #[derive(Default)]
 struct Clocked {
     model: Model,
@@ -294,7 +295,7 @@ impl Clocked {
     }
 }
 
-/// Enters and leaves a section as the thread of this number.
+/// Enters and leaves a section as the thread with this number.
 fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     let platform = domain.platform();
     platform.thread.store(number, Relaxed);
@@ -307,7 +308,8 @@ fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     handle.release_without_reclaim();
 }
 
-/// Checks that each stall is of a section that exists, and that has existed for as long as the stall reports.
+/// Checks that each stall belongs to a section that exists, and that has existed for as long as the stall
+/// reports.
 fn check_stalls(domain: &Domain<Clocked>) {
     let platform = domain.platform();
     let called = platform.now.load(Relaxed);
@@ -327,7 +329,7 @@ fn check_stalls(domain: &Domain<Clocked>) {
 fn a_stall_is_never_older_than_its_section() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
-        // A record that exists from the beginning leaves fewer orders to try.
+        // With a record that exists from the beginning, loom has fewer executions to explore.
         domain.register().release_without_reclaim();
         let reader = thread::spawn({
             let domain = Arc::clone(&domain);
@@ -344,7 +346,7 @@ fn a_stall_is_never_older_than_its_section() {
 }
 
 #[test]
-fn a_stall_is_of_one_section_and_names_its_thread() {
+fn a_stall_belongs_to_one_section_and_names_its_thread() {
     fn model() {
         let domain = Clocked::domain();
         let reader = thread::spawn({
@@ -359,7 +361,7 @@ fn a_stall_is_of_one_section_and_names_its_thread() {
         }
         reader.join().unwrap();
     }
-    // A section begins when it loads the global epoch. On a symmetric platform loom lets that load return
+    // A section begins when it loads the global epoch. On a symmetric platform, loom lets that load return
     // an arbitrarily old value, which no CPU does.
     check_latest(3, model);
     check_interrupted(3, model);

@@ -10,8 +10,7 @@ use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 
-/// Evidence that a section is entered: a [`Guard`], a [`Section`] or a
-/// [`QsbrHandle`](super::QsbrHandle).
+/// Evidence of a current section: a [`Guard`], a [`Section`] or a [`QsbrHandle`](super::QsbrHandle).
 ///
 /// # Safety
 /// [`domain`](Protect::domain) always returns the same domain, and the provided methods keep their default
@@ -22,7 +21,7 @@ pub unsafe trait Protect<P> {
     fn domain(&self) -> &Domain<P>;
 
     /// Whether this is a section of `domain`. A section of another domain protects nothing that is retired
-    /// to `domain`, so a safe function that accepts guards from its callers must check it:
+    /// to `domain`, so a safe function that accepts guards from its callers must check this:
     ///
     /// ```should_panic
     /// use knee_sync::System;
@@ -48,29 +47,30 @@ pub unsafe trait Protect<P> {
         ptr::eq(self.domain(), domain)
     }
 
-    /// Loads a pointer that writers may replace at any time; `None` if it is null: `rcu_dereference`.
+    /// Loads a pointer that writers may replace at any time: `rcu_dereference`. Returns `None` if it is
+    /// null.
     ///
     /// The reference stays valid until the guard is dropped or refreshed, even if a writer unlinks the
     /// value meanwhile.
     ///
-    /// The load is `Acquire`, so a writer publishes a value with a `Release` store.
+    /// The load is `Acquire`; writers must publish a value with a `Release` store.
     ///
     /// # Safety
     /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomics
     ///   while a section can find it.
-    /// * The `T` is freed only after it was unlinked, so that no section that begins later can find it, and
-    ///   after a grace period that follows. [`Guard::retire`], [`Guard::replace`] and similar methods ensure
-    ///   that, on a guard of the same domain as `self`. A structure that accepts guards from its callers
-    ///   checks the domain with [`is_of`](Protect::is_of).
-    /// * The links of an unlinked object stay as they are: a reader that found the object before follows
-    ///   them, and may thus find an object that has been retired in the meantime. The reader's section began
-    ///   before that.
-    /// * No thread frees the `T` without a grace period. If the destructor of a structure does so, `'g` must
-    ///   not outlive a borrow of the structure.
+    /// * Before the `T` is freed, it is unlinked, so that no section that begins later can find it, and
+    ///   then a grace period passes. [`Guard::retire`], [`Guard::replace`] and similar methods wait for the
+    ///   grace period, if their guard has the same domain as `self`. A structure that accepts guards from
+    ///   its callers checks the domain with [`is_of`](Protect::is_of).
+    /// * The links of an unlinked object stay as they are. A reader that found the object before it was
+    ///   unlinked may follow them, and so may find another object that has been retired in the meantime.
+    ///   The reader's section began before that other object was retired.
+    /// * No thread frees the `T` without a grace period, with one exception: the destructor of a structure
+    ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]
     unsafe fn load<'g, T: Sync>(&'g self, source: &AtomicPtr<T>) -> Option<&'g T> {
-        // Acquire: with the Release of the writer that stored the pointer, the value is seen as it was
-        // when it was published.
+        // Acquire: with the Release of the writer that stored the pointer, this thread sees the value as the
+        // writer published it.
         let found = source.load(order!(Acquire, "epoch_load"));
         // SAFETY: the caller guarantees that the pointer is null or points to a `T`, and that a writer
         // waits for the sections that may have found it. The section of `self` began before the load,
@@ -79,7 +79,8 @@ pub unsafe trait Protect<P> {
     }
 }
 
-// SAFETY: a guard's section ends when the guard is dropped, and `refresh` borrows it exclusively.
+// SAFETY: a guard's section ends only when the guard is dropped, or in `refresh`, which borrows the guard
+// exclusively.
 unsafe impl<P: Platform> Protect<P> for Guard<'_, P> {
     #[inline]
     fn domain(&self) -> &Domain<P> {
@@ -87,7 +88,7 @@ unsafe impl<P: Platform> Protect<P> for Guard<'_, P> {
     }
 }
 
-// SAFETY: a section ends when it is dropped, and `refresh` borrows it exclusively.
+// SAFETY: a section ends only when it is dropped, or in `refresh`, which borrows it exclusively.
 unsafe impl<P: Platform> Protect<P> for Section<'_, P> {
     #[inline]
     fn domain(&self) -> &Domain<P> {

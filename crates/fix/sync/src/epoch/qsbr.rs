@@ -8,9 +8,9 @@ use crate::platform::Platform;
 /// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
 /// and liburcu.
 ///
-/// Reading costs nothing at all. In exchange the thread must report regularly that it holds nothing, between
-/// two iterations of its event loop or two packets, and before it sleeps. A thread that does not report
-/// blocks all reclamation ([`Domain::stalls`] shows the thread).
+/// Reading costs nothing at all. In exchange, the thread must report regularly that it holds nothing, for
+/// example between two packets or two iterations of its event loop, and before it sleeps. A thread that
+/// does not report blocks all reclamation ([`Domain::stalls`] shows the thread).
 ///
 /// ```
 /// use knee_sync::{System, epoch::{Domain, QsbrHandle}};
@@ -43,26 +43,27 @@ impl<'d, P: Platform> QsbrHandle<'d, P> {
 
     /// Puts the thread offline while it calls `with`, which may block.
     pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
-        /// Goes online again, also when `with` panics.
+        /// Goes online again, even if `with` panics.
         struct Return<'h, 'd, P: Platform>(&'h Handle<'d, P>);
         impl<P: Platform> Drop for Return<'_, '_, P> {
             fn drop(&mut self) {
                 self.0.enter();
             }
         }
-        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        // SAFETY: `new` or `Return` has entered the section, and no call has ended it since.
         unsafe { self.handle.exit() };
         let _return = Return(&self.handle);
         with()
     }
 
-    /// A guard, to retire objects with.
+    /// A guard, for example to retire objects.
     pub fn pin(&self) -> Guard<'_, P> {
         self.handle.pin()
     }
 }
 
-// SAFETY: the section ends only in methods that borrow the handle exclusively, and when it is dropped.
+// SAFETY: the section ends only in methods that borrow the handle exclusively, and when the handle is
+// dropped.
 unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
     #[inline]
     fn domain(&self) -> &Domain<P> {
@@ -72,7 +73,7 @@ unsafe impl<P: Platform> Protect<P> for QsbrHandle<'_, P> {
 
 impl<P: Platform> Drop for QsbrHandle<'_, P> {
     fn drop(&mut self) {
-        // SAFETY: `new` or `Return` has entered, and nothing has exited since.
+        // SAFETY: `new` or `Return` has entered the section, and no call has ended it since.
         unsafe { self.handle.exit() };
     }
 }

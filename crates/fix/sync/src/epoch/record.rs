@@ -1,4 +1,4 @@
-//! Records: the state of a thread or a section that scans read.
+//! Records: the state of a thread or a section, which scans read.
 
 use core::cell::Cell;
 use core::ptr;
@@ -13,7 +13,7 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
-/// The step of the global epoch. The bits below count the nested guards of one thread.
+/// The step of the global epoch. The bits below it count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
 /// The bits below [`ONE`]. The epoch has the other 52 bits. They last for 142 years at one step per
 /// microsecond, and threads seal garbage more slowly than that.
@@ -23,13 +23,14 @@ const NESTING: u64 = ONE - 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// Its thread, by the platform's number; for a [`Section`](super::Section), the thread that began it.
+    /// The platform's number for the section's thread. For a [`Section`](super::Section), this is the thread
+    /// that began it.
     pub thread: u64,
-    /// The time since a scan first saw it.
+    /// The time since a scan first saw the section.
     pub since: Duration,
 }
 
-/// A thread or a section that may read.
+/// The state of a thread or a section that may read.
 #[derive(Debug)]
 pub struct Record {
     pub(super) reader: Padded<Reader>,
@@ -37,38 +38,39 @@ pub struct Record {
     pub(super) watch: Padded<Watch>,
 }
 
-/// The line that its owner writes and scans read.
+/// The cache line that the owner writes and that scans read.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// 0 outside of sections. Inside, the global epoch at its start, with the depth of nesting in the low
-    /// bits. It is one word, so that a signal handler between any two instructions leaves it as it was.
+    /// 0 outside of sections. In a section, the global epoch at the section's start, with the nesting depth
+    /// in the low bits. Because this is a single word, a signal handler may enter and leave a section
+    /// between any two instructions: afterwards, the word is unchanged.
     word: AtomicU64,
-    /// A copy of `Platform::is_symmetric`, so that readers load no other line for it.
+    /// A copy of `Platform::is_symmetric`, so that readers load no other cache line for it.
     is_symmetric: Cell<bool>,
 }
 
-/// The lines that scans and waits write.
+/// The cache lines that scans and waits write.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// Its owner is a section, or a handle that the user registered: a value that any thread may hold, so the
-    /// child of a fork must keep the record.
+    /// Whether the owner is a section or a handle that the user registered. Any thread may hold such an
+    /// owner, so the child of a fork must keep the record.
     pub(super) is_kept: AtomicBool,
-    /// The record of the thread that has adopted this one and is freeing its objects.
+    /// The record of the thread that has adopted this record and is freeing its objects.
     pub(super) adopter: AtomicPtr<Record>,
-    /// The epoch of the section that a scan saw last; 0 before the first one.
+    /// The epoch of the section that a scan saw last; 0 until a scan sees one.
     seen: AtomicU64,
-    /// The platform's time when `seen` was stored, or a later one. It never moves back.
+    /// The platform's time when `seen` was stored, or a later time. It never moves back.
     since: AtomicU64,
-    /// The number of objects in its garbage, as of the owner's last update.
+    /// The number of objects in the record's garbage, as of the owner's last update.
     pub(super) weight: AtomicU64,
     /// The owner's calls of destructors and deferred functions.
     pub(super) calls: Calls,
 }
 
-// SAFETY: only the record's one owner uses the cells. It became the owner when it took the node, which
-// acquires what the last owner did before it released the node.
+// SAFETY: only the record's one owner uses the cells. When the owner took the node, it acquired what the
+// previous owner had done before it released the node.
 unsafe impl Sync for Record {}
 
 impl Record {
@@ -94,7 +96,8 @@ impl Record {
         }
     }
 
-    /// Assigns it to the calling thread, or to a value that the child of a fork keeps.
+    /// Assigns the record to the calling thread. If `is_kept` is true, the owner is a section or a handle
+    /// that the child of a fork keeps.
     pub(super) fn begin(&self, platform: &impl Platform, is_kept: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));
@@ -106,33 +109,32 @@ impl Record {
     pub(super) fn stall(&self, now: u64) -> Option<Stall> {
         let watch = &self.watch;
         let there = epoch_of(self.reader.word())?;
-        // Acquire: with the Release in `Watch::observe`, `since` is that of this section or of a later
-        // one.
+        // Acquire: with the Release in `Watch::observe`, `since` belongs to this section or to a later one.
         if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-        // Acquire, with the Release in `begin`: if the record has a new owner, the word that is loaded next
-        // shows that the last owner's section has ended. So `thread` ran the section that the first word
-        // shows or the one that the second shows. If both have this epoch, the argument of `Watch::observe`
-        // covers either.
+        // Acquire, with the Release in `begin`: if the record has a new owner, the next load of the word
+        // sees that the last owner's section has ended. So `thread` is the thread of the section that the
+        // first load saw, or of the section that the second load sees. If both sections have this epoch, the
+        // argument at `Watch::observe` covers either of them.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
         (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }
 }
 
 impl Watch {
-    /// Records that a section with this epoch exists, unless another scan has. `now` is called after the
-    /// section was seen.
+    /// Records that a section with this epoch exists, unless another scan has recorded it. `now` is called
+    /// after the scan has seen the section.
     ///
-    /// The scan's heavy fence came after the global epoch had advanced beyond `epoch`: after that fence
-    /// no thread loads `epoch` from it. So all sections of this record with this epoch began before
-    /// `now`, whichever owner they belong to, and a section that is seen later with the same epoch has
-    /// existed since.
+    /// The scan's heavy fence came after the global epoch had advanced beyond `epoch`. After that fence, no
+    /// thread finds `epoch` in the global epoch. So all sections of this record with this epoch began
+    /// before `now`, whichever owner they belong to, and a section that a scan sees later with the same
+    /// epoch has existed since then.
     ///
-    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so it
-    /// is not the time of an earlier section. It may be the time of a later section: then the stall is
-    /// reported as shorter than it is.
+    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so
+    /// it is not the time of an earlier section. It may be the time of a later section; in that case, the
+    /// stall is reported as shorter than it is.
     pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != epoch {
             self.since.fetch_max(now(), Relaxed);
@@ -156,18 +158,19 @@ impl Reader {
     pub(super) unsafe fn enter(&self, global: &AtomicU64) {
         let word = self.word.load(Relaxed);
         if word != 0 {
-            assert!(word & NESTING != NESTING, "{NESTING} guards of one thread at once");
+            assert!(word & NESTING != NESTING, "a thread has at most {NESTING} guards at once");
             self.word.store(word + 1, Relaxed);
             return;
         }
-        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked. Release: a
-        // scan that sees this word, and missed the 0 before it, must not free before the reads of the
-        // previous section. In one mutant, readers enter a future epoch.
+        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked. Release:
+        // if a scan sees this word but missed the 0 before it, the reads of the previous section must still
+        // come before the scan's frees. In one mutant, readers enter a future epoch.
         let future = if is_mutant!("future") { ONE } else { 0 };
         let now = global.load(order!(Acquire, "epoch_enter_clock")) + future;
         self.word.store(now | 1, order!(Release, "epoch_enter"));
-        // With the heavy fence before `Domain::scan`: either the scan sees the word, and waits for this
-        // reader, or the reader's loads from here on see everything unlinked before that fence.
+        // This pairs with the heavy fence before `Domain::scan`: either the scan sees the word and waits
+        // for this reader, or the reader's loads from here on see everything that was unlinked before that
+        // fence.
         light(self.is_symmetric.get());
     }
 
@@ -179,11 +182,11 @@ impl Reader {
     pub(super) unsafe fn exit(&self) {
         let word = self.word.load(Relaxed);
         let left = if word & NESTING == 1 { 0 } else { word - 1 };
-        // Release: the reads of the section come before the scan that sees this store.
+        // Release: the reads of the section come before any scan that sees this store.
         self.word.store(left, order!(Release, "epoch_leave"));
     }
 
-    /// Leaves a section and enters another at once, unless sections are nested.
+    /// Leaves the section and enters another at once, unless sections are nested.
     ///
     /// # Safety
     /// Must be called by the owner.
@@ -206,7 +209,7 @@ impl Reader {
         self.word.load(order!(Acquire, "epoch_look"))
     }
 
-    /// Leaves all sections, in the child of a fork where the owner is missing.
+    /// Leaves all sections of an owner that is missing in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn abandon(&self) {
         self.word.store(0, Relaxed);

@@ -10,7 +10,7 @@ use crate::primitive::AtomicU64;
 
 const OBJECTS: usize = 16;
 
-/// Objects. Readers find the one with the number `current`.
+/// Objects. Readers find the object whose number is `current`.
 struct World {
     domain: Domain<Model>,
     current: AtomicU64,
@@ -40,7 +40,7 @@ impl World {
         found
     }
 
-    /// Checks a found object, after other threads have had time to free it.
+    /// Gives other threads time to free a found object, and checks that none has.
     fn check(&self, found: u64) {
         thread::yield_now();
         assert!(!self.is_freed(found), "an object was freed during a section that found it");
@@ -96,7 +96,7 @@ fn write(world: &Arc<World>) {
 }
 
 #[test]
-fn short_threads_find_live_objects_and_leave_nothing_behind() {
+fn short_lived_threads_find_live_objects_and_leave_nothing_behind() {
     check(|| {
         let world = World::new();
         let all = [read, read, read, write, write].map(|does| in_thread(&world, does));
@@ -156,7 +156,7 @@ fn a_barrier_returns_after_all_earlier_calls() {
         before.release_without_reclaim();
         let frees = in_thread(&world, |world| world.domain.register().reclaim());
         world.domain.barrier();
-        assert!(world.is_freed(0), "it was deferred before the barrier");
+        assert!(world.is_freed(0), "the call was deferred before the barrier");
         others.into_iter().chain([frees]).for_each(|thread| thread.join().unwrap());
         world.check_end();
     });

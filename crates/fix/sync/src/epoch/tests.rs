@@ -189,7 +189,8 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
             go.send(()).unwrap();
             domain.wait(cookie);
             assert!(left.load(SeqCst));
-            // The thread may begin to wait after the late section has begun.
+            // The waiter may call `synchronize` after the late section has begun. It then waits for that
+            // section as well.
             drop(late);
             waiter.join().unwrap();
         });
@@ -197,7 +198,7 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
 }
 
 #[test]
-#[should_panic(expected = "waits for itself")]
+#[should_panic(expected = "would wait for the caller's own section")]
 fn synchronize_in_a_section_panics() {
     let domain = Domain::new(System::detect());
     let handle = domain.register();
@@ -207,7 +208,7 @@ fn synchronize_in_a_section_panics() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the number of waiting objects depends on the cost of a fence")]
-fn after_a_stall_all_is_freed_within_ten_thousand_further_operations() {
+fn after_a_stall_all_garbage_is_freed_within_ten_thousand_operations() {
     let (garbage, operations) = (1_000_000, 10_000);
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
@@ -323,8 +324,8 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // The sleeps are usually long enough for the first barrier to wait for the call before the call
-        // defers others, which the second barrier finds. If a sleep is too short, the test checks less.
+        // The first sleep is usually so long that the first barrier begins to wait before the call defers
+        // more calls. The second barrier finds these calls. If a sleep is too short, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -339,7 +340,7 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
 /// The CPU time that the calling thread has used.
 #[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
-    // SAFETY: zeroes are a valid `rusage`, which is integers.
+    // SAFETY: the fields of `rusage` are integers, so zeroes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the `rusage` is alive during the call.
     assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) }, 0);
@@ -349,7 +350,7 @@ fn cpu_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// The CPU time that `wait` uses while a section lasts for 200 ms, and the elapsed time.
+/// The CPU time and the elapsed time of a `wait` for a section that lasts 200 ms.
 #[cfg(target_os = "linux")]
 fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Duration, Duration) {
     let section = domain.section();
@@ -369,7 +370,8 @@ fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Durati
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
-    /// Several, because a heavy fence waits for virtual CPUs that do not run, and uses CPU time meanwhile.
+    /// The test makes several attempts, because a heavy fence also waits for virtual CPUs that the host is
+    /// not running, and uses CPU time meanwhile.
     const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {
@@ -406,7 +408,7 @@ fn objects_of_an_exited_thread_are_freed_by_other_threads() {
 }
 
 #[test]
-fn a_deferred_call_may_defer_more() {
+fn a_deferred_call_may_defer_more_calls() {
     fn chain(length: usize, live: Arc<AtomicUsize>) {
         if length > 0 {
             live.fetch_add(1, Relaxed);
@@ -449,8 +451,9 @@ fn a_stall_is_reported_without_writers() {
     assert_eq!(domain.stalls(long).count(), 1, "nested guards are one section");
     drop((inner, guard));
     let _guard = handle.pin();
-    // The second section is younger by `long`, which outlasts any preemption before the call.
-    assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "it is another section");
+    // The second section began at least `long` after `begun`, and no preemption between `elapsed` and the
+    // scan lasts that long.
+    assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "the second section is another stall");
 }
 
 #[test]
@@ -462,7 +465,7 @@ fn an_entry_within_an_object_is_called_once() {
         value: usize,
     }
     unsafe fn call(entry: std::ptr::NonNull<Entry>) {
-        // SAFETY: it is the first field of an object from `Box::into_raw`.
+        // SAFETY: the entry is the first field of an object from `Box::leak`.
         let object = unsafe { Box::from_raw(entry.cast::<Object>().as_ptr()) };
         CALLED.fetch_add(object.value, Relaxed);
     }
@@ -478,7 +481,7 @@ fn an_entry_within_an_object_is_called_once() {
 }
 
 #[test]
-fn a_found_object_stays_unchanged_while_writers_free() {
+fn a_found_object_stays_unchanged_while_writers_free_objects() {
     const READERS: usize = 2;
     let rounds = if cfg!(miri) { 100 } else { 100_000 };
     both(|domain| {
@@ -499,7 +502,7 @@ fn a_found_object_stays_unchanged_while_writers_free() {
             let handle = domain.register();
             for round in 0..rounds {
                 let old = shared.swap(Box::into_raw(Box::new([round; 4])), SeqCst);
-                // SAFETY: the exchange has unlinked it.
+                // SAFETY: the exchange has unlinked the object.
                 unsafe { handle.retire(old) };
             }
             stop.store(true, Relaxed);

@@ -12,12 +12,12 @@ use super::{Guard, protect, retire};
 
 /// An optional boxed value that is replaced as a whole while other threads read it.
 ///
-/// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared line.
-/// Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader may keep a
-/// loaded value for any time, which delays the free of that one object only.
+/// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared
+/// cache line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader
+/// may keep a loaded value for any length of time; this delays only the freeing of that value.
 ///
-/// Use it for configurations, routes and tables. Put values that must agree into one box. For a value that
-/// fits into a machine word, use an atomic.
+/// Use it for configurations, routes and tables. Put values that must be consistent with each other into
+/// one box. For a value that fits into a machine word, use an atomic.
 pub struct AtomicBox<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
     owns: PhantomData<Box<T>>,
@@ -25,15 +25,14 @@ pub struct AtomicBox<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> AtomicBox<T> {
     /// All zero-sized objects share one address: a guard of one object would protect all of them.
-    const HAS_SIZE: () =
-        assert!(size_of::<T>() != 0, "an AtomicBox is for values that have a size");
+    const HAS_SIZE: () = assert!(size_of::<T>() != 0, "an AtomicBox cannot hold zero-sized values");
 
-    /// A box with a value, whose type must not be zero-sized.
+    /// A box with a value. `T` must not be zero-sized.
     pub fn new(value: T) -> AtomicBox<T> {
         AtomicBox::from(Some(Box::new(value)))
     }
 
-    /// No value.
+    /// A box without a value.
     pub const fn empty() -> AtomicBox<T> {
         let () = Self::HAS_SIZE;
         AtomicBox { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
@@ -42,25 +41,25 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     /// The current value. It stays unchanged while the guard exists, whatever other threads store.
     #[inline]
     pub fn load(&self) -> Option<Guard<'static, T>> {
-        // SAFETY: the pointer came from a `Box` of a `Send` and `Sync` type. The thread whose exchange
-        // removes it, and no other, retires it to the process's domain, and it is never stored again.
+        // SAFETY: the pointer came from a `Box` of a `Send` and `Sync` type. Only the thread whose exchange
+        // removes the pointer retires it to the process's domain, and no thread stores it again.
         unsafe { protect(&self.pointer) }
     }
 
     /// Replaces the value.
     pub fn store(&self, new: Option<Box<T>>) {
         let old = self.exchange(new);
-        // SAFETY: the exchange removed it, so no other thread retires it.
+        // SAFETY: the exchange removed `old`, so no other thread retires it.
         unsafe { retire_any(old) };
     }
 
-    /// Replaces the value and returns the old one, which stays until the guard is dropped.
+    /// Replaces the value and returns the old one, which stays valid until the guard is dropped.
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Guard<'static, T>> {
         let old = self.exchange(new);
-        // SAFETY: the exchange removed it, and it is retired below: it is alive as long as only this
-        // function has it.
+        // SAFETY: the exchange removed `old`, and only this function has it until it is retired below, so
+        // the object is alive.
         let guard = unsafe { protect(&AtomicPtr::new(old)) };
-        // SAFETY: the exchange removed it, so no other thread retires it.
+        // SAFETY: the exchange removed `old`, so no other thread retires it.
         unsafe { retire_any(old) };
         guard
     }
@@ -71,9 +70,10 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         self.pointer.swap(into_raw(new), order!(Release, "box_store"))
     }
 
-    /// Replaces the value if it is still the one that the caller has loaded.
+    /// Replaces the value if it is still `current`, which the caller has loaded.
     ///
-    /// The guard keeps `current` from being freed, so no other value can have its address (no "ABA").
+    /// The guard keeps `current` from being freed, so no other value can have its address, and there is no
+    /// ABA problem.
     ///
     /// # Errors
     /// Returns `new` if the box has another value now.
@@ -88,11 +88,11 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         let release = order!(Release, "box_exchange");
         match self.pointer.compare_exchange(current, new, release, Relaxed) {
             Ok(old) => {
-                // SAFETY: the exchange removed it, so no other thread retires it.
+                // SAFETY: the exchange removed `old`, so no other thread retires it.
                 unsafe { retire_any(old) };
                 Ok(())
             }
-            // SAFETY: it came from the caller's box, and the failed exchange has not published it.
+            // SAFETY: `new` came from the caller's box, and the failed exchange has not published it.
             Err(_) => Err((!new.is_null()).then(|| unsafe { Box::from_raw(new) })),
         }
     }

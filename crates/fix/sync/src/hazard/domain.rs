@@ -16,9 +16,9 @@ use crate::system::System;
 use super::garbage::{Garbage, Retired};
 use super::guard::{Record, SLOTS};
 
-/// The number of retired objects at which a thread scans. A scan costs an interrupt on each CPU that runs the
-/// process, about 10 microseconds, or 10 nanoseconds for each of 1024 objects. folly and haphazard scan at
-/// 1000.
+/// The number of retired objects at which a thread scans. A scan costs an interrupt on each CPU that runs
+/// the process. This takes about 10 microseconds, or 10 nanoseconds for each of 1024 objects. folly and
+/// haphazard scan at 1000 objects.
 const BATCH: usize = 1024;
 
 /// A set of objects, and the threads that protect and retire them.
@@ -30,8 +30,8 @@ pub struct Domain<
 > {
     platform: P,
     records: Registry<Record>,
-    /// Separate from the slots, because a guard may keep its record of slots after its thread has
-    /// unregistered.
+    /// The records of retired objects. They are separate from the records of slots, because a guard may
+    /// keep its record of slots in use after its thread has unregistered.
     garbage: Registry<Garbage>,
     barriers: Padded<BarrierLock>,
     batch: usize,
@@ -81,9 +81,9 @@ impl<P: Platform> Domain<P> {
         self.garbage.take_or_make(Garbage::new)
     }
 
-    /// Repairs the records in the child of a fork, whose only thread has the records of `is_own` and
-    /// `own_garbage`. Other threads protect nothing, and the objects that they were retiring or freeing are
-    /// leaked.
+    /// Repairs the records in the child of a fork. The child's only thread has the record `own_garbage` and
+    /// the records for which `is_own` is true. The missing threads protect nothing, and the objects that
+    /// they were retiring or freeing are leaked.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(
         &self,
@@ -95,8 +95,8 @@ impl<P: Platform> Domain<P> {
             node.release();
         }
         for node in self.garbage.nodes() {
-            // SAFETY: this is the only thread. It was not inside the lock, as nothing under that lock calls
-            // fork(2).
+            // SAFETY: this is the only thread. It did not have the lock, because no code that has this lock
+            // calls fork(2).
             unsafe { node.value.list.forked(Vec::new()) };
         }
         for node in self.garbage.others(own_garbage) {
@@ -107,8 +107,8 @@ impl<P: Platform> Domain<P> {
         self.barriers.forked();
     }
 
-    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and the unprotected
-    /// ones. Unprotected objects stay unprotected, because they were unlinked before the call.
+    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and its unprotected
+    /// objects. Unprotected objects stay unprotected, because they were unlinked before the call.
     pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
         // Pairs with the light fence in `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
@@ -126,7 +126,7 @@ impl<P: Platform> Domain<P> {
         (slots, kept, free)
     }
 
-    /// Takes the objects that threads have left when they unregistered.
+    /// Adds to `list` the objects that threads left behind when they unregistered.
     pub(super) fn adopt_orphans(&self, list: &mut Vec<Retired>) {
         let orphaned = |node: &&Node<Garbage>| {
             node.value.is_orphaned.load(Relaxed) && !is_mutant!("hazard_adopts_none")
@@ -141,13 +141,13 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until every object that any thread retired before the call has been freed, unless a guard
-    /// protects it. It does not wait for guards: an object that a guard protects at the call may be freed
-    /// later. Must not be called by the destructor of a retired object.
+    /// Waits until every object that any thread has retired so far is freed, unless a guard protects it. It
+    /// does not wait for guards: an object that a guard protects during the call may be freed later. Must
+    /// not be called by the destructor of a retired object.
     ///
-    /// It frees the objects that it finds, and executes three heavy fences, however many threads there are.
-    /// Barriers of one domain run one after the other. It sleeps while it waits for destructors that other
-    /// threads call.
+    /// A barrier frees the objects that it finds, and executes three heavy fences, however many threads
+    /// there are. Barriers of one domain run one after the other. A barrier sleeps while it waits for
+    /// destructors that other threads call.
     ///
     /// ```
     /// use knee_sync::hazard::Domain;
@@ -164,10 +164,10 @@ impl<P: Platform> Domain<P> {
     /// If a destructor panics. Objects that were not freed by then are leaked.
     pub fn barrier(&self) {
         let _locked = self.barriers.lock(&self.platform);
-        // A thread that reclaims may have scanned before the call, and may keep an object whose guard was
-        // dropped since. This fence pairs with the heavy fence of that scan: either the loads of `calls`
-        // below see that the thread reclaims, or its scan sees that the guard was dropped. When the thread's
-        // calls have ended, the objects that it keeps are in its list.
+        // Another thread that reclaims may have scanned before this call, and may keep an object whose
+        // guard has been dropped since. This fence pairs with the heavy fence of that scan: either the
+        // loads of `calls` below see that the other thread is reclaiming, or its scan sees that the guard
+        // was dropped. When the other thread's calls have ended, the objects that it keeps are in its list.
         if !is_mutant!("hazard_barrier_no_fence") {
             self.platform.heavy();
         }
@@ -182,7 +182,7 @@ impl<P: Platform> Domain<P> {
             node.value.is_orphaned.store(true, Relaxed);
             node.release();
         }
-        // SAFETY: `scan` has found no guard that protects it.
+        // SAFETY: `scan` has found no guard that protects the object.
         free.into_iter().for_each(|object| unsafe { object.free() });
         // Threads may still be freeing objects that they took before `take_all`.
         if !is_mutant!("hazard_barrier_no_last_wait") {
@@ -194,9 +194,9 @@ impl<P: Platform> Domain<P> {
         self.garbage.values().for_each(|garbage| garbage.calls.wait(&self.platform));
     }
 
-    /// Takes the retired objects of all threads, with one fence. A thread that uses its list meanwhile waits
-    /// from the request until its own lock is released. Only barriers call this function, one at a time, so
-    /// no two threads request locks in different orders.
+    /// Takes the retired objects of all threads, with one fence. Meanwhile, a thread that needs its list
+    /// waits for the lock. Only barriers call this function, and they run one at a time, so no two threads
+    /// request locks in different orders.
     fn take_all(&self) -> Vec<Retired> {
         // A record that is added later has no objects from before the call.
         let records = self.garbage.snapshot();
@@ -220,7 +220,8 @@ impl<P: Platform> Drop for Domain<P> {
         for garbage in self.garbage.values() {
             // SAFETY: `&mut self` excludes other users of the list.
             let list = unsafe { garbage.list.unguarded(mem::take) };
-            // SAFETY: guards borrow the domain, so none is left, and a leaked guard is not used.
+            // SAFETY: guards borrow the domain, so none is left except leaked guards, which no thread can
+            // use.
             list.into_iter().for_each(|object| unsafe { object.free() });
         }
     }

@@ -7,34 +7,35 @@ use crate::calls::Calls;
 use crate::padded::Padded;
 use crate::primitive::AtomicBool;
 
-/// An object that is unlinked.
+/// An unlinked object, and the function that frees it.
 pub(super) struct Retired {
     pub(super) pointer: *mut (),
     pub(super) free: unsafe fn(*mut ()),
 }
 
-// SAFETY: the contract of `Handle::retire` allows any thread to free it.
+// SAFETY: the contract of `Handle::retire` allows any thread to free the object.
 unsafe impl Send for Retired {}
 
 impl Retired {
     /// # Safety
     /// The object is unlinked, and no guard protects it.
     pub(super) unsafe fn free(self) {
-        // SAFETY: `retire_with` was given a `free` for this pointer, and the caller guarantees that no
-        // guard protects it. As it is unlinked, no later guard does.
+        // SAFETY: the caller of `retire_with` guarantees that `free` may free this pointer. The caller of
+        // this function guarantees that the object is unlinked and that no guard protects it, so no later
+        // guard can protect it.
         unsafe { (self.free)(self.pointer) };
     }
 }
 
-/// The retired objects of a thread, which other threads' barriers may take. In cache lines of its own, apart
-/// from the link to the next record, which scans read.
+/// The retired objects of a thread. Barriers of other threads may take them. This struct and the link to
+/// the next record are in different cache lines, because all threads that reclaim read the link.
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,
     /// The owner's calls of destructors.
     pub(super) calls: Calls,
-    /// The record has no owner, and its list may have objects. On a line of its own, because all threads that
-    /// reclaim read it.
+    /// Whether the record has no owner and its list may have objects. This flag is on a cache line of its
+    /// own, because all threads that reclaim read it.
     pub(super) is_orphaned: Padded<AtomicBool>,
 }
 

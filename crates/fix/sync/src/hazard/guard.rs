@@ -1,4 +1,4 @@
-//! Slots, and the guards that hold a pointer in a slot.
+//! Slots, and guards, each of which keeps a pointer in a slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr};
 use crate::registry::Node;
 
-/// The number of slots of a record. With this number, a record fills two cache lines. A thread with more
-/// guards takes another record.
+/// The number of slots in a record, which fills two cache lines. A thread with more guards takes another
+/// record.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
 /// One slot keeps loom's models small, and makes threads run out of slots in shuttle's schedules.
@@ -22,11 +22,12 @@ pub(super) const SLOTS: usize = 1;
 /// The slots of a thread.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Null if free. Only the thread that owns the record writes to them.
+    /// A free slot is null. Only the thread that owns the record writes to the slots.
     slots: [AtomicPtr<()>; SLOTS],
-    /// The thread has unregistered and some of its guards remain: the last of them releases the record.
+    /// Whether the thread has unregistered although some of its guards remain. The last of these guards
+    /// releases the record.
     left: AtomicBool,
-    /// A copy of `Platform::is_symmetric`, in a line that readers load anyway.
+    /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     symmetric: bool,
 }
 
@@ -42,12 +43,12 @@ impl Record {
     /// A free slot, for the thread that owns the record.
     #[inline]
     pub(super) fn free(&self) -> Option<&AtomicPtr<()>> {
-        // Usually the first one is free. With a bit mask of free slots, each guard would depend on the mask
-        // that the guard before it has stored.
+        // Usually the first slot is free. A bit mask of free slots would be slower, because each guard
+        // would depend on the mask that the previous guard has stored.
         self.slots.iter().find(|slot| slot.load(Relaxed).is_null())
     }
 
-    /// Clears all slots, in the child of a fork where the thread is missing.
+    /// Clears all slots of a thread that is missing in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         self.slots.iter().for_each(clear);
@@ -98,13 +99,14 @@ pub(super) unsafe fn protect<'d, T>(
     let mut pointer = source.load(Relaxed);
     while let Some(found) = NonNull::new(pointer) {
         // Release, though nothing is published: a scan that finds this pointer concludes that the slot's
-        // previous object is not used any more, so the scan must acquire its uses.
+        // previous object is not used any more, so the scan must acquire the uses of that object.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
-        // The scanning thread has removed the pointer from `source`, executed `heavy`, and then loads the
-        // slot. If it loads too early to see this store, the load below comes late enough to see the removal.
-        // If the load below still finds the pointer, the scan finds it in the slot.
+        // Before a scan that may free the object, a writer removed the pointer from `source`, and then the
+        // scanning thread executed `heavy`. If the scan loads the slot too early to see the store above, the
+        // load below comes late enough to see the removal. So if the load below still finds the pointer, the
+        // scan finds it in the slot.
         light(node.value.symmetric);
-        // Acquire: the object is seen as it was when it was published.
+        // Acquire: this thread sees the object as its writer published it.
         let again = source.load(order!(Acquire, "hazard_again"));
         if again == pointer || is_mutant!("hazard_no_recheck") {
             return Some(Guard { pointer: found, node, slot, thread: PhantomData });
@@ -115,7 +117,8 @@ pub(super) unsafe fn protect<'d, T>(
     None
 }
 
-/// Empties a slot. Release, with the Acquire of a scan: the uses of the object come before it is freed.
+/// Empties a slot. Release, with the Acquire of a scan: the uses of the object come before the object is
+/// freed.
 #[inline]
 fn clear(slot: &AtomicPtr<()>) {
     slot.store(ptr::null_mut(), order!(Release, "hazard_clear"));

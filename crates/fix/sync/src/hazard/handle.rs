@@ -20,9 +20,10 @@ use super::domain::Domain;
 use super::garbage::{Garbage, Retired};
 use super::guard::{Guard, Record, leave, protect};
 
-/// A thread's registration in a [`Domain`]: its slots and its retired objects.
+/// A thread's registration in a [`Domain`]: the thread's slots and its retired objects.
 ///
-/// When it is dropped, it frees the objects that it can and leaves the rest to other threads.
+/// When the handle is dropped, it frees the objects that no guard protects, and leaves the rest to other
+/// threads.
 pub struct Handle<
     'd,
     #[cfg(feature = "std")] P: Platform = System,
@@ -32,7 +33,7 @@ pub struct Handle<
     node: &'d Node<Record>,
     /// Records for guards that found no free slot in the first record.
     more: RefCell<Vec<&'d Node<Record>>>,
-    /// The record of its retired objects; `None` before the first one.
+    /// The record of the thread's retired objects; `None` before its first use.
     garbage: Cell<Option<&'d Node<Garbage>>>,
     /// The number of retired objects at which to scan.
     limit: Cell<usize>,
@@ -41,7 +42,7 @@ pub struct Handle<
 }
 
 impl<P: Platform> Domain<P> {
-    /// A handle for the calling thread, in a free record or in a new one. A thread should keep its handle.
+    /// A handle for the calling thread, with a free record or a new one. A thread should keep its handle.
     pub fn register(&self) -> Handle<'_, P> {
         Handle {
             domain: self,
@@ -57,18 +58,18 @@ impl<P: Platform> Domain<P> {
 impl<'d, P: Platform> Handle<'d, P> {
     /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
-    /// It retries when `source` changes meanwhile, so it is lock-free but not wait-free: for each failed
-    /// attempt, an update has succeeded.
+    /// It retries if `source` changes meanwhile, so it is lock-free but not wait-free: an attempt fails
+    /// only if a writer has changed `source`.
     ///
     /// # Safety
-    /// A pointer in `source` is null or points to a live `T` that threads may share. A writer that
-    /// removes it from `source` retires it to this domain before it is freed, and nobody stores it in
-    /// `source` again after that.
+    /// A pointer in `source` is null or points to a live `T` that threads may share. The `T` is freed only
+    /// after the writer that removed the pointer from `source` has retired it to this domain. After the
+    /// removal, no thread stores the pointer in `source` again.
     ///
-    /// If `source` is a field of another object, `source` must change before the `T` is retired even if that
-    /// object is unlinked already: a reader that protects the object may follow it at any time. A list
-    /// therefore points the link of a removed node elsewhere, for example to the node itself, and a reader
-    /// that finds such a link starts again.
+    /// If `source` is a field of another object, `source` must change before the `T` is retired, even if
+    /// that other object is already unlinked, because a reader that protects the other object may load
+    /// `source` at any time. A list therefore makes the link of a removed node point elsewhere, for example
+    /// to the node itself, and a reader that finds such a link starts again.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         let (node, slot) = match self.node.value.free() {
@@ -92,7 +93,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         })
     }
 
-    /// Whether the handle has this record.
+    /// Whether the record belongs to this handle.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn has(&self, node: &Node<Record>) -> bool {
         ptr::eq(self.node, node) || self.more.borrow().iter().any(|more| ptr::eq(*more, node))
@@ -113,9 +114,9 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
     ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that protect it
-    /// already can hold it, and it is retired once. `T` is not zero-sized, as all zero-sized objects share
-    /// one address. Everything that `T` borrows lives as long as the domain.
+    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that protect
+    /// it already can hold it, and it is retired once. `T` is not zero-sized, because all zero-sized
+    /// objects share one address. Everything that `T` borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         unsafe fn free<T>(pointer: *mut ()) {
             // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
@@ -128,8 +129,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Like [`retire`](Handle::retire), for objects that do not come from a `Box`.
     ///
     /// # Safety
-    /// The contract of `retire`, except that the pointer need not come from a `Box`: any thread may free it
-    /// with `free` as long as the domain exists.
+    /// The contract of `retire`, except that the pointer need not come from a `Box`. Instead, any thread
+    /// may free it with `free` as long as the domain exists.
     pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
         let count = self.with_list(self.own_garbage(), |list| {
             list.push(Retired { pointer, free });
@@ -140,8 +141,8 @@ impl<'d, P: Platform> Handle<'d, P> {
         }
     }
 
-    /// Scans once and frees the objects that no guard protects, of this thread and of threads that have
-    /// unregistered. It costs a heavy fence and a load of each slot.
+    /// Scans, and frees the unprotected objects of this thread and of threads that have unregistered. A
+    /// scan costs a heavy fence and a load of each slot.
     #[cold]
     pub fn reclaim(&self) {
         // A destructor may retire objects, and so call this function again. If a destructor panics, the
@@ -160,7 +161,7 @@ impl<'d, P: Platform> Handle<'d, P> {
                 self.with_list(garbage, |list| list.extend(kept));
             }
             let none = free.is_empty();
-            // SAFETY: `scan` has found no guard that protects it.
+            // SAFETY: `scan` has found no guard that protects the object.
             free.into_iter().for_each(|object| unsafe { object.free() });
             if none || self.garbage() < self.limit.get() {
                 return;

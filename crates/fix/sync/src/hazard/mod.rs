@@ -4,17 +4,17 @@
 //! use knee_sync::hazard::AtomicBox;
 //!
 //! let limit = AtomicBox::new(10);
-//! let old = limit.load().unwrap(); // protected until it is dropped
+//! let old = limit.load().unwrap(); // protected until `old` is dropped
 //! limit.store(Some(Box::new(20)));
 //! assert_eq!((*old, *limit.load().unwrap()), (10, 20));
 //! ```
 //!
 //! # The algorithm
-//! A thread has slots, each of which holds a pointer to an object that no thread may free. To protect the
-//! object that a shared pointer points to, a reader stores the pointer in a slot and loads the shared pointer
-//! again. If the shared pointer has not changed, the object had not yet been retired when the slot held it. A
-//! writer that has unlinked an object *retires* it to its own list. When the list is long, the writer scans
-//! all slots and frees the objects that are in none of them.
+//! A thread has slots, in which it publishes pointers to the objects that it protects. To protect the object
+//! that a shared pointer points to, a reader stores the pointer in a slot and loads the shared pointer
+//! again. If the shared pointer has not changed, the object had not yet been retired when the reader stored
+//! the pointer in the slot. A writer that has unlinked an object *retires* it to its own list. When the list
+//! is long enough, the writer scans all slots and frees the objects that are in no slot.
 //!
 //! ```text
 //! reader                           writer
@@ -25,24 +25,24 @@
 //!     no:  try the new one
 //! ```
 //!
-//! A full fence is needed between a reader's store of the slot and its second load of the pointer, and
-//! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light), which
-//! executes no instruction on an asymmetric platform. The writer's half is [`heavy`](crate::Platform::heavy),
-//! once for a whole list.
+//! A full fence is needed between a reader's store to the slot and its second load of the pointer, and
+//! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light),
+//! which executes no instruction on an asymmetric platform. The writer's half is
+//! [`heavy`](crate::Platform::heavy), which the writer executes once for a whole list.
 //!
-//! A slot keeps at most one object, and an object is retired once. So a scan of `s` slots leaves at most `s`
-//! objects. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at least half of them:
-//! each object costs constant time, and the garbage of each thread stays below that number, even if a reader
-//! sleeps with its guard for a day.
+//! A slot protects at most one object, and an object is retired once. So a scan of `s` slots leaves at most
+//! `s` objects in the list. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at
+//! least half of them. Each scan therefore frees many objects, and the garbage of each thread stays below
+//! this limit, even if a reader sleeps with its guard for a day.
 //!
-//! A thread that unregisters leaves to other threads the objects that are still protected. [`barrier`] frees
-//! the retired objects of all threads, except those that a guard protects.
+//! When a thread unregisters, other threads take over those of its objects that are still protected.
+//! [`barrier`] frees the retired objects of all threads, except those that a guard protects.
 //!
 //! # When to use them
-//! For objects that are held for long (across a system call, for a whole request), for structures in which a
-//! reader visits few objects at a time (a configuration, the head of a queue), and wherever memory must stay
-//! bounded. For walks along long lists an epoch is cheaper: a hazard pointer costs two stores for each
-//! object, an epoch costs two for the whole walk.
+//! Use hazard pointers for objects that readers hold for long (across a system call, for a whole request),
+//! for structures in which a reader visits few objects at a time (a configuration, the head of a queue), and
+//! wherever memory must stay bounded. For walks along long lists, an epoch is cheaper: a hazard pointer
+//! costs two stores for each object, and an epoch costs two stores for the whole walk.
 //!
 //! # Which interface
 //! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.

@@ -1,4 +1,4 @@
-//! Models of a reader, of threads that replace what it reads, and of barriers.
+//! Models of a reader, of threads that replace the object that it reads, and of barriers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const FREED: u32 = 0xdead;
 
 /// "Frees" by writing, so that loom detects a concurrent read.
 unsafe fn free(pointer: *mut ()) {
-    // SAFETY: it is an object of the model, which leaks its objects.
+    // SAFETY: `pointer` came from `object`, which leaks its objects.
     unsafe { &*pointer.cast::<Object>() }.with(|value| {
         // SAFETY: loom panics on a concurrent access.
         let before = unsafe { value.replace(FREED) };
@@ -29,7 +29,7 @@ unsafe fn free(pointer: *mut ()) {
 struct Shared {
     domain: Domain<Model>,
     source: AtomicPtr<Object>,
-    /// The first object of `source` was retired.
+    /// Whether the first object of `source` has been retired.
     is_retired: AtomicBool,
 }
 
@@ -68,12 +68,12 @@ fn replace(shared: &Shared, new: *mut Object) {
 fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     let old = shared.source.swap(new, AcqRel);
     if !old.is_null() {
-        // SAFETY: the exchange took it out, and `free` may be called by any thread.
+        // SAFETY: the exchange removed `old`, and any thread may call `free`.
         unsafe { handle.retire_with(old.cast(), free) };
     }
 }
 
-/// Asserts that the object is freed, and that the caller has acquired the free.
+/// Asserts that the object was freed, and that loom orders the free before this load.
 fn assert_freed(object: &Object) {
     // SAFETY: loom panics on a concurrent write.
     object.with(|value| assert_eq!(unsafe { *value }, FREED));
@@ -110,7 +110,7 @@ fn a_reused_slot_releases_its_last_object() {
 }
 
 #[test]
-fn orphans_of_one_thread_are_freed_by_another_and_only_once() {
+fn orphans_of_one_thread_are_freed_once_by_another_thread() {
     check(2, || {
         let shared = shared();
         let reader = thread::spawn({
@@ -141,10 +141,10 @@ fn the_thread_that_frees_an_orphan_acquires_its_uses() {
             let shared = Arc::clone(&shared);
             move || {
                 let old = shared.source.swap(ptr::null_mut(), AcqRel);
-                // SAFETY: it is not freed, and loom panics on a concurrent access.
+                // SAFETY: the object is not freed, and loom panics on a concurrent access.
                 unsafe { &*old }.with(|value| unsafe { *value += 1 });
                 let handle = shared.domain.register();
-                // SAFETY: as in `replace`.
+                // SAFETY: as in `retire`.
                 unsafe { handle.retire_with(old.cast(), free) };
             }
         });
@@ -170,7 +170,7 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
                 retire(&shared, &handle, ptr::null_mut());
                 shared.is_retired.store(true, Release);
                 handle.reclaim();
-                // The handle is not dropped, as its destructor would reclaim again.
+                // The handle is not dropped, because its destructor would reclaim again.
                 mem::forget(handle);
             }
         });
@@ -184,8 +184,9 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
     });
 }
 
-/// A barrier frees an object that an unregistered thread has left, even while another thread runs `other`.
-fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
+/// A barrier frees an object that an unregistered thread has left behind, even while another thread runs
+/// `other`.
+fn a_barrier_frees_an_orphan_during(other: fn(&Shared)) {
     check_symmetric(2, move || {
         let shared = shared();
         let handle = shared.domain.register();
@@ -207,12 +208,12 @@ fn a_barrier_frees_an_orphan_beside(other: fn(&Shared)) {
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_an_adopting_thread() {
-    a_barrier_frees_an_orphan_beside(|shared| shared.domain.register().reclaim());
+    a_barrier_frees_an_orphan_during(|shared| shared.domain.register().reclaim());
 }
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_the_previous_barrier() {
-    a_barrier_frees_an_orphan_beside(|shared| shared.domain.barrier());
+    a_barrier_frees_an_orphan_during(|shared| shared.domain.barrier());
 }
 
 #[test]

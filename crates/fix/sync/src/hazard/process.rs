@@ -1,4 +1,4 @@
-//! The domain of the process, in which each thread registers at its first use.
+//! The domain of the process. Each thread registers with it at the thread's first use.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -18,9 +18,9 @@ per_thread!(Member, in_child: forked);
 /// A registered thread.
 #[derive(Clone, Copy)]
 struct Member {
-    /// From a `Box`, which `unregister` takes back.
+    /// It comes from a `Box`, which `unregister` drops.
     handle: NonNull<Handle<'static>>,
-    /// The handle's first record, all that a reader needs.
+    /// The handle's first record. A reader usually needs nothing else.
     node: &'static Node<Record>,
 }
 
@@ -31,7 +31,7 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // SAFETY: `register` made it from a box, and no copy is used after this.
+        // SAFETY: `register` made the pointer from a box, and no copy of it is used after this.
         drop(unsafe { Box::from_raw(self.handle.as_ptr()) });
         true
     }
@@ -89,21 +89,21 @@ pub unsafe fn retire<T: Send + 'static>(object: *mut T) {
     with_handle(|handle| unsafe { handle.retire(object) });
 }
 
-/// Frees the objects that this thread has retired to the process's domain, unless a guard protects them. A
-/// call is never required; before a long sleep, it returns memory early.
+/// Frees the objects that this thread has retired to the process's domain, unless a guard protects them. It
+/// is never necessary to call this function, but a call before a long sleep frees memory early.
 pub fn reclaim() {
     with_handle(Handle::reclaim);
 }
 
-/// Waits until every object that any thread retired to the process's domain before the call has been freed,
-/// unless a guard protects it; see [`Domain::barrier`].
+/// Waits until every object that any thread has retired to the process's domain so far is freed, unless a
+/// guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics
-/// If it is called by the destructor of a retired object, which would wait for itself.
+/// If the destructor of a retired object calls this function, because the destructor would wait for itself.
 pub fn barrier() {
     // SAFETY: as in `with_handle`.
     let is_calling =
         registered().is_some_and(|member| unsafe { member.handle.as_ref() }.is_calling());
-    assert!(!is_calling, "barrier in a destructor waits for itself");
+    assert!(!is_calling, "barrier would wait for the destructor that calls it");
     DOMAIN.get_or_init(Domain::default).barrier();
 }

@@ -15,7 +15,7 @@ struct Object {
 }
 
 unsafe fn free(object: *mut ()) {
-    // SAFETY: it is an object of the world, which lives as long as the domain.
+    // SAFETY: `object` is an object of the world, which lives as long as the domain.
     let freed = &unsafe { &*object.cast::<Object>() }.freed;
     assert!(!freed.swap(true, Relaxed), "freed twice");
 }
@@ -59,7 +59,7 @@ impl World {
         thread::yield_now();
         let new = std::ptr::from_ref(&self.objects[object]).cast_mut();
         let old = self.sources[source].swap(new, Relaxed);
-        // SAFETY: the exchange has unlinked it, and objects live as long as the domain.
+        // SAFETY: the exchange has unlinked `old`, and objects live as long as the domain.
         unsafe { handle.retire_with(old.cast(), free) };
     }
 
@@ -93,7 +93,7 @@ fn objects_are_freed_once_and_not_under_a_guard() {
         };
         let replace_first = |world: &World| {
             for object in 2..6 {
-                // The thread leaves the objects that it cannot free to other threads.
+                // If the handle cannot free an object, it leaves the object to other threads.
                 world.replace(&world.domain.register(), 0, object);
             }
         };
@@ -126,7 +126,8 @@ fn a_barrier_returns_after_all_earlier_objects_are_freed() {
                 for new in [2 + source, 4 + source] {
                     // SAFETY: the thread that removes an object from its source retires it.
                     let guard = unsafe { reader.protect(&world.sources[source]) };
-                    // The guard keeps the object, so this handle leaves it to other threads.
+                    // The guard protects the object, so the temporary handle leaves the object to other
+                    // threads.
                     world.replace_with(&world.domain.register(), source, new, free_slowly);
                     drop(guard);
                     world.domain.barrier();

@@ -37,14 +37,15 @@ impl Drop for Counted {
 }
 
 fn protect<'d>(handle: &Handle<'d>, source: &AtomicPtr<Counted>) -> Option<Guard<'d, Counted>> {
-    // SAFETY: a source of these tests points to a live object or is null, and only `replace` removes objects.
+    // SAFETY: in these tests, a source is null or points to a live object, and only `replace` removes
+    // objects.
     unsafe { handle.protect(source) }
 }
 
 fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
     let old = source.swap(new, AcqRel);
     if !old.is_null() {
-        // SAFETY: the exchange removed it.
+        // SAFETY: the exchange removed `old`, so it is retired once.
         unsafe { handle.retire(old) };
     }
 }
@@ -119,7 +120,7 @@ fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
     for value in 1..ROUNDS.min(2_000) {
         replace(&writer, &source, Counted::boxed(&live, value));
         assert!(writer.garbage() < batch);
-        // The garbage, and the object in the source.
+        // Only the garbage and the object in the source are alive.
         assert!(live.load(SeqCst) <= batch, "{}", live.load(SeqCst));
     }
     assert_eq!(guard.value, 0);
@@ -130,7 +131,7 @@ fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
 }
 
 #[test]
-fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
+fn threads_read_only_live_objects_and_all_are_freed_at_the_end() {
     const THREADS: usize = 4;
     const SOURCES: usize = 3;
     let live = Arc::default();
@@ -163,8 +164,8 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
             });
         }
     });
-    // The garbage, the objects in the sources, and those between allocation and exchange. A thread that waits
-    // for its heavy fence has one batch.
+    // These objects may be alive: the garbage, the objects in the sources, and objects that a thread has
+    // allocated and not yet exchanged. A thread that waits for its heavy fence has one batch of garbage.
     let bound = THREADS * batch + SOURCES + THREADS;
     assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
     let last = domain.register();
@@ -175,7 +176,7 @@ fn threads_read_live_objects_only_and_all_are_freed_at_the_end() {
 }
 
 #[test]
-fn objects_that_a_thread_leaves_are_freed_by_another() {
+fn objects_that_a_thread_leaves_behind_are_freed_by_another_thread() {
     let live = Arc::default();
     let domain = Domain::default();
     let source = AtomicPtr::new(Counted::boxed(&live, 0));
@@ -186,7 +187,7 @@ fn objects_that_a_thread_leaves_are_freed_by_another() {
     });
     assert_eq!(live.load(SeqCst), 1);
     reader.reclaim();
-    assert_eq!((live.load(SeqCst), reader.garbage()), (1, 1), "it is adopted and still protected");
+    assert_eq!((live.load(SeqCst), reader.garbage()), (1, 1), "the object is still protected");
     drop(guard);
     drop(reader);
     assert_eq!(live.load(SeqCst), 0);
@@ -207,7 +208,7 @@ fn a_domain_frees_unadopted_orphans() {
 }
 
 #[test]
-fn a_barrier_frees_the_objects_of_all_threads_except_protected_ones() {
+fn a_barrier_frees_the_objects_of_all_threads_except_protected_objects() {
     let live = Arc::default();
     let domain = Domain::default();
     let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
@@ -223,7 +224,7 @@ fn a_barrier_frees_the_objects_of_all_threads_except_protected_ones() {
 }
 
 #[test]
-fn objects_of_a_thread_whose_guard_was_leaked_are_freed_by_another() {
+fn objects_of_a_thread_that_leaked_a_guard_are_freed_by_another_thread() {
     let live = Arc::default();
     let domain = Domain::default();
     let sources = [7, 8].map(|value| AtomicPtr::new(Counted::boxed(&live, value)));
@@ -244,7 +245,7 @@ fn objects_of_a_thread_whose_guard_was_leaked_are_freed_by_another() {
 }
 
 #[test]
-fn a_destructor_may_retire_more() {
+fn a_destructor_may_retire_more_objects() {
     struct Link<'d> {
         next: *mut Link<'d>,
         handle: *const Handle<'d>,
@@ -339,7 +340,7 @@ fn increments_of_a_box_are_not_lost() {
 }
 
 #[test]
-fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
+fn a_guard_may_outlive_the_box_and_the_handle_of_its_thread() {
     thread_local! {
         // Initialised before the handle, and so destroyed after it.
         static KEPT: RefCell<Vec<Guard<'static, Counted>>> = const { RefCell::new(Vec::new()) };
@@ -358,7 +359,7 @@ fn a_guard_may_outlive_the_box_and_the_thread_s_own_handle() {
             });
         });
     });
-    // A thread of another test may have adopted the value, and then frees it at its next scan.
+    // A thread of another test may have adopted the value; it then frees the value at its next scan.
     while live.load(SeqCst) != 0 {
         reclaim();
         thread::yield_now();
@@ -375,7 +376,7 @@ fn zero_sized_objects_do_not_block_a_thread() {
     // SAFETY: the object exists, and is retired below.
     let guard = unsafe { handle.protect(&source) };
     for _ in 0..100 {
-        // SAFETY: the exchange has unlinked it, and it is retired once.
+        // SAFETY: the exchange has unlinked the object, which is retired once.
         unsafe { handle.retire(source.swap(Box::into_raw(Box::new(Nothing)), AcqRel)) };
     }
     drop(guard);

@@ -13,11 +13,11 @@ struct Place {
     stamp: Stamp,
     /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// The sections' later work. loom panics if a thread reads it without having waited.
+    /// What each section does after its mark. loom panics if a thread reads it without having waited.
     flushed: [Guarded<bool>; 2],
 }
 
-// SAFETY: waits guard the cells, and loom checks that.
+// SAFETY: waits order the accesses to the cells, and loom checks that.
 unsafe impl Sync for Place {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Place {}
@@ -33,8 +33,8 @@ fn place() -> Arc<Place> {
 }
 
 impl Place {
-    /// Runs a section for each element of `marks`: a section marks the page if the element is true, and
-    /// otherwise the other page.
+    /// Runs a section for each element of `marks`: a section marks the page if its element is true, and
+    /// marks the other page if it is false.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.register();
         for mark in marks {
@@ -79,7 +79,7 @@ fn one_marks(marks: &'static [bool]) {
 }
 
 #[test]
-fn a_wait_covers_a_section_that_has_marked() {
+fn a_wait_covers_a_section_that_has_marked_the_page() {
     one_marks(&[true]);
 }
 
@@ -94,7 +94,7 @@ fn a_wait_covers_the_sections_of_two_slots() {
     check(3, both_mark);
 }
 
-/// This thread and another run a section each, and this thread waits for both.
+/// This thread and another each run a section, and this thread waits for both sections.
 fn both_mark() {
     let place = place();
     let marker = {

@@ -1,4 +1,4 @@
-//! Schedules of threads that mark pages and of others that wait for them.
+//! Schedules of threads that mark pages and of threads that wait for the marked pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// Not part of the model: each access sees the latest value.
+    /// Whether each section is over, in atomics of `std`, which are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
@@ -60,7 +60,7 @@ impl World {
 
 /// Three threads mark, and three wait.
 #[test]
-fn a_wait_covers_the_slots_that_have_marked() {
+fn a_wait_covers_all_slots_that_have_marked_the_page() {
     check(|| {
         let tracker = Tracker::on(Model);
         let world =

@@ -1,12 +1,12 @@
-//! Slots: a line for each thread, with the marks of its current section.
+//! Slots: a cache line for each thread, with the marks of its current section.
 //!
-//! Each thread numbers its own sections, and keeps the set of the stamps that its current section has marked,
-//! as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for those that are in a
-//! section and have the waiter's stamp in their set.
+//! Each thread numbers its own sections, and keeps the set of the stamps that its current section has
+//! marked, as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for each thread
+//! that is in a section and whose set contains the waiter's stamp.
 //!
-//! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The marking
-//! thread stored its number and its set before it released the lock, and the waiter has taken the lock
-//! since. So the waiter sees these stores or later ones.
+//! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The
+//! marking thread stored its section number and its set before it released the lock, and the waiter has
+//! taken the lock since then. So the waiter sees these stores or later ones.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -14,7 +14,7 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The record of the sections that marked a page, or a bucket of pages: eight bytes.
+/// Represents a page, or a bucket of pages, in the sets of marked pages. A stamp takes eight bytes.
 #[derive(Debug)]
 pub struct Stamp(AtomicU64);
 
@@ -35,7 +35,8 @@ impl Stamp {
     fn mark(&self) -> u64 {
         match self.bit() {
             0 => {
-                // Fibonacci hashing of the address: the highest bits of the product depend on all others.
+                // Fibonacci hashing of the address: the highest bits of the product depend on all bits of
+                // the address.
                 let address = core::ptr::from_ref(self).addr() as u64;
                 let bit = 1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58);
                 self.0.store(bit, Relaxed);
@@ -54,8 +55,8 @@ impl Default for Stamp {
 
 /// The sections of one thread or CPU: the building block of a [`Tracker`](super::Tracker).
 ///
-/// An embedder with per-CPU data has a slot for each CPU, in a line of its own, and passes the slots of all
-/// CPUs to [`wait`](Slot::wait).
+/// An embedder with per-CPU data has a slot for each CPU, in a cache line of its own, and passes the slots
+/// of all CPUs to [`wait`](Slot::wait).
 ///
 /// ```
 /// use knee_sync::System;
@@ -86,21 +87,22 @@ impl Slot {
         }
     }
 
-    // All stores are Release, not only the store in `finish`. A waiter for a section that has ended may load
-    // any later store of the thread from the slot, and must then see what the section did.
+    // All stores are Release, not only the store in `finish`. From any later store to the slot, a waiter may
+    // learn that a section has ended, and it must then see what the section did.
 
     /// Begins a section.
     ///
     /// # Safety
-    /// No other thread calls `begin`, `mark` or `finish` of this slot meanwhile, and the slot is outside of
-    /// any section.
+    /// During the call, no other thread calls `begin`, `mark` or `finish` of this slot. The slot is outside
+    /// of any section.
     #[inline]
     pub unsafe fn begin(&self) {
         self.marked.store(0, order!(Release, "slots_empty"));
         self.section.store(self.section.load(Relaxed) + 1, order!(Release, "slots_begin"));
     }
 
-    /// Records that the section has removed something from the object of `stamp`, whose lock the caller has.
+    /// Records that the section has removed something from the object that `stamp` belongs to. The caller
+    /// holds the lock of that object.
     ///
     /// # Safety
     /// The contract of [`begin`](Slot::begin), except that the slot is in a section.
@@ -109,7 +111,7 @@ impl Slot {
         if is_mutant!("slots_mark_once") && self.marked.load(Relaxed) != 0 {
             return;
         }
-        // The stores of `begin` and this one come before the release of the page's lock.
+        // The stores in `begin` and the store below come before the release of the page's lock.
         let marked = self.marked.load(Relaxed) | stamp.mark();
         self.marked.store(marked, order!(Release, "slots_mark"));
     }
@@ -123,15 +125,16 @@ impl Slot {
         self.section.store(self.section.load(Relaxed) + 1, order!(Release, "slots_finish"));
     }
 
-    /// Waits until every section of `slots` that has marked the stamp has ended; see the
+    /// Waits for the end of every section in `slots` that has marked the stamp; see the
     /// [rules](super#rules). `slots` must contain the slots of all threads.
     pub fn wait<'a>(
         slots: impl Iterator<Item = &'a Slot>,
         stamp: &Stamp,
         platform: &impl Platform,
     ) {
-        // The caller has taken the page's lock after the threads that marked the page. So it sees the stamp's
-        // bit here, and `slots` contains each thread that registered before it marked the page.
+        // The caller has taken the page's lock after the threads that marked the page had released it. So
+        // the caller sees the stamp's bit here, and `slots` contains the slots of these threads, because a
+        // thread registers before it marks.
         let bit = stamp.bit();
         if bit == 0 {
             return;
@@ -139,7 +142,7 @@ impl Slot {
         for slot in slots {
             // Suppose that section n has marked the page. This load returns n or a larger number. A larger
             // number means that the section has ended. If it returns n, the set has the stamp's bit, unless
-            // the next section has cleared the set: then section n has ended, too.
+            // the next section has already cleared the set. In that case, section n has ended, too.
             let section = slot.section.load(order!(Acquire, "slots_look"));
             if section % 2 == 0 || slot.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;

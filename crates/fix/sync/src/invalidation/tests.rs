@@ -20,10 +20,10 @@ struct Page {
 }
 
 /// Threads mark pages, and set a flag at the end of each section. Another thread reads which sections have
-/// marked a page, waits for the page, and must find the flags of these sections set. The flags are relaxed:
-/// the wait alone orders them.
+/// marked a page, waits for the page, and must find the flags of these sections set. The accesses to the
+/// flags are relaxed: only the wait orders them.
 #[test]
-fn a_wait_covers_each_section_that_has_marked() {
+fn a_wait_covers_each_section_that_has_marked_the_page() {
     let tracker = Tracker::new();
     let pages: [Page; PAGES] = Default::default();
     let over: Vec<_> = (0..THREADS * SECTIONS).map(|_| AtomicBool::new(false)).collect();
@@ -37,7 +37,7 @@ fn a_wait_covers_each_section_that_has_marked() {
                 guard.mark(&page.stamp);
             }
             if section % 16 == 0 {
-                // Lets waiters run, also on one CPU.
+                // Lets waiters run, even on a single CPU.
                 thread::yield_now();
             }
             is_over.store(true, Relaxed);
@@ -63,12 +63,12 @@ fn a_wait_covers_each_section_that_has_marked() {
             }
         }
     });
-    eprintln!("{waited_for} sections were not over when a wait for them began");
+    eprintln!("{waited_for} sections had not ended when a wait for them began");
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait for a page does not wait for sections that have not marked it, whether they began before or after
-/// the section that has.
+/// A wait for a page covers the section that has marked the page, but ignores a section that began later and
+/// has not marked the page.
 #[test]
 fn a_wait_ignores_younger_sections() {
     let (tracker, stamps) = (Tracker::new(), [Stamp::new(), Stamp::new()]);
@@ -85,9 +85,9 @@ fn a_wait_ignores_younger_sections() {
     tracker.wait(&stamps[0]);
 }
 
-/// A wait returns only after both sections that have marked the page.
+/// A wait returns only after both sections that have marked the page have ended.
 #[test]
-fn a_wait_covers_both_sections_that_have_marked() {
+fn a_wait_covers_both_sections_that_have_marked_the_page() {
     let (tracker, stamp) = (Tracker::new(), Stamp::new());
     let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
@@ -118,7 +118,8 @@ fn a_wait_ignores_older_sections_that_marked_another_page() {
     let (mut first, mut second) = (tracker.register(), tracker.register());
     let older = first.begin();
     older.mark(&stamps[0]);
-    // Each stamp has one of 64 bits. One of the 31 others has a different bit than the first.
+    // Each stamp has one of 64 bits. At least one of the other 31 stamps almost certainly has a bit that the
+    // first stamp does not have.
     let other = stamps[1..].iter().find(|stamp| {
         second.begin().mark(stamp);
         stamp.bit() != stamps[0].bit()
@@ -144,7 +145,7 @@ fn a_wait_for_a_stamp_that_moved_waits_for_the_sections_that_marked_it() {
 }
 
 #[test]
-fn a_member_with_a_forgotten_section_begins_no_other() {
+fn a_member_with_a_forgotten_section_cannot_begin_another() {
     let tracker = Tracker::new();
     let mut member = tracker.register();
     mem::forget(member.begin());

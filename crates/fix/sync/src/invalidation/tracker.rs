@@ -1,4 +1,4 @@
-//! Sections that begin and end in slots of a registry.
+//! A registry of slots, in which threads begin and end sections.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use crate::registry::{Node, Registry};
 #[cfg(all(feature = "std", not(loom)))]
 use crate::system::System;
 
-/// The threads that invalidate something: the TLBs of an address space, or a cache. Other threads wait for
-/// their sections.
+/// A set of threads that invalidate the same TLBs or the same cache. Other threads wait for the sections of
+/// these threads.
 pub struct Tracker<P: Platform> {
     platform: P,
     slots: Registry<Slot>,
@@ -17,7 +17,7 @@ pub struct Tracker<P: Platform> {
 
 #[cfg(all(feature = "std", not(loom)))]
 impl Tracker<System> {
-    /// A tracker on this process's operating system.
+    /// A tracker on the operating system of this process.
     pub fn new() -> Tracker<System> {
         Tracker::on(System::detect())
     }
@@ -37,32 +37,34 @@ impl<P: Platform> Tracker<P> {
     }
 
     /// Registers the calling thread, until the member is dropped. Allocates if more threads are registered
-    /// than ever before. A thread should keep its member, as `register` searches the slots of all threads.
+    /// than ever before. A thread should keep its member, because `register` searches the slots of all
+    /// threads.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Member<'_> {
         Member::new(self.slots.take_or_make(Slot::new))
     }
 
-    /// Registers the calling thread with a free slot. Returns `None` if there is none, instead of allocating
-    /// one. See [`Tracker::add_node`].
+    /// Like `register`, but never allocates a slot: if none is free, returns `None`. See
+    /// [`Tracker::add_node`].
     pub fn try_register(&self) -> Option<Member<'_>> {
         Some(Member::new(self.slots.take()?))
     }
 
-    /// Adds a free slot. An embedder without an allocator adds one for each thread or CPU. A slot is free again
-    /// when its member is dropped.
+    /// Adds a free slot. An embedder without an allocator adds one slot for each thread or CPU. A slot is
+    /// free again when its member is dropped.
     ///
     /// # Panics
-    /// If the node was added before, here or elsewhere.
+    /// If the node was added before, to this tracker or to another.
     pub fn add_node(&self, node: &'static Node<Slot>) {
         self.slots.add_free(node);
     }
 
-    /// Waits until all sections that marked this stamp before the caller took the lock of the stamp's object
-    /// have ended. By chance it may wait for other sections, too. The caller sees what the sections did.
+    /// Waits for the end of all sections that marked this stamp before the caller took the lock of the
+    /// stamp's object. The caller then sees what these sections did. The call may happen to wait for other
+    /// sections, too.
     ///
-    /// It spins first, and [sleeps](Platform::sleep_while) later where the platform can sleep. Such waits are
-    /// rare: FreeBSD counted six while 32 threads built its sources.
+    /// It spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Such waits
+    /// are rare: FreeBSD counted six while 32 threads built its sources.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         Slot::wait(self.slots.values(), stamp, &self.platform);
@@ -95,7 +97,8 @@ impl<'a> Member<'a> {
     pub fn begin(&mut self) -> Section<'_, 'a> {
         assert!(!self.is_inside, "the member's last section was forgotten and never ends");
         self.is_inside = true;
-        // SAFETY: the registry gave the slot to this member alone, and its flag shows that it is in no section.
+        // SAFETY: the registry gave the slot to this member alone, and `is_inside` shows that the slot is
+        // in no section.
         unsafe { self.node.value.begin() };
         Section { member: self }
     }
@@ -118,8 +121,8 @@ pub struct Section<'m, 'a> {
 
 impl Section<'_, '_> {
     /// Records that the section has removed something from the object that `stamp` belongs to. The caller
-    /// must hold the object's lock. A thread that takes the lock later and waits for the stamp waits for this
-    /// section.
+    /// must hold the object's lock. If a thread takes the lock later and then waits for the stamp, it waits
+    /// for this section.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
         // SAFETY: only this member has the slot, which is in the section that `Member::begin` began.

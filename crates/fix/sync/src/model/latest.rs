@@ -1,6 +1,6 @@
-//! loom's atomics. On one of the model's platforms their loads see the latest store.
+//! Wrappers of loom's atomics. On one of the model platforms, every load sees the latest store.
 
-// The documentation of the language's atomics applies.
+// Documented in `core::sync::atomic`.
 #![allow(missing_docs, unreachable_pub)]
 
 use core::ops::Deref;
@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering;
 
 use super::orders::loads_see_the_latest;
 
-/// Wraps one of loom's atomics, with a different load and a default. `$never` is a value that the atomic
-/// never has.
+/// Wraps one of loom's atomics: replaces `load` and implements `Default`. `$never` is a value that the
+/// atomic never has.
 macro_rules! atomic {
     ($name:ident $(<$T:ident>)?, $value:ty, $default:expr, $never:expr) => {
         #[derive(Debug)]
@@ -31,9 +31,10 @@ macro_rules! atomic {
                 if !loads_see_the_latest() {
                     return self.0.load(order);
                 }
-                // An exchange sees the latest store. This one fails, and so stores nothing.
+                // A compare-exchange sees the latest store. This one always fails, so it stores
+                // nothing.
                 match self.0.compare_exchange($never, $never, order, order) {
-                    Ok(_) => unreachable!("it never has that value"),
+                    Ok(_) => unreachable!("the atomic never has this value"),
                     Err(value) => value,
                 }
             }
@@ -54,7 +55,7 @@ atomic!(AtomicU32, u32, 0, 0xbad0_cafe);
 atomic!(AtomicU64, u64, 0, 0xbad0_cafe_bad0_cafe);
 atomic!(AtomicPtr<T>, *mut T, ptr::null_mut(), ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
 
-/// A flag in a number, because the load needs a value that the atomic never has.
+/// A flag in an `AtomicU8`, because `load` needs a value that the atomic never has.
 #[derive(Debug, Default)]
 pub struct AtomicBool(AtomicU8);
 

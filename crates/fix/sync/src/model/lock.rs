@@ -1,4 +1,4 @@
-//! A lock of a model.
+//! The lock that models use.
 
 use std::cell::Cell;
 use std::mem;
@@ -11,11 +11,12 @@ use shuttle::sync::{Mutex, MutexGuard};
 
 use lock_api::{GuardNoSend, RawMutex};
 
-/// The model's mutex as a lock of lock_api.
+/// The mutex of loom or shuttle, as a raw lock for lock_api.
 pub struct RawLock {
-    /// The guard of the thread that has the lock. It is dropped before the mutex.
+    /// The guard of the thread that holds the lock. This field is dropped before `mutex`.
     guard: Cell<Option<MutexGuard<'static, ()>>>,
-    /// Created at the first use, as `INIT` is a constant and loom's mutexes cannot be.
+    /// Created at the first use: `INIT` must be a constant, and loom's mutexes have no `const`
+    /// constructor.
     mutex: OnceLock<Mutex<()>>,
 }
 
@@ -30,8 +31,8 @@ impl RawLock {
     }
 
     fn keep(&self, guard: MutexGuard<'_, ()>) {
-        // SAFETY: the field is declared before the mutex, so the guard is dropped first. The lock does not
-        // move while it is taken.
+        // SAFETY: `guard` is declared before `mutex`, so the guard is dropped first. The lock does not
+        // move while it is held.
         let guard = unsafe { mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
         self.guard.set(Some(guard));
     }
@@ -39,7 +40,7 @@ impl RawLock {
 
 // SAFETY: the model's mutex excludes other threads.
 unsafe impl RawMutex for RawLock {
-    #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
+    #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawLock = RawLock { guard: Cell::new(None), mutex: OnceLock::new() };
 
     type GuardMarker = GuardNoSend;

@@ -1,8 +1,9 @@
-//! The platforms of models: those in `modelled.rs` run on loom, those in `scheduled.rs` on shuttle.
+//! The platforms on which models run: loom for the models in `modelled.rs`, shuttle for those in
+//! `scheduled.rs`.
 //!
-//! loom tries every order of a few accesses of two or three threads. shuttle tries some thousand schedules of
-//! many accesses of up to six threads. In its schedules each access sees the latest store, so shuttle finds
-//! errors of logic but no missing memory orders.
+//! loom tries every order of a few accesses of two or three threads. shuttle tries a few thousand schedules
+//! of many accesses of up to six threads. In these schedules each access sees the latest store, so shuttle
+//! finds errors in the logic, but not missing memory orderings.
 
 #[cfg(loom)]
 mod latest;

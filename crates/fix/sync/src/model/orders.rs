@@ -1,16 +1,17 @@
-//! The platforms of loom's models, and threads that they can interrupt.
+//! The platforms of the loom models, and threads that these platforms can interrupt.
 //!
-//! loom models full fences and nothing like membarrier(2). So each model runs on a symmetric platform, and on
-//! one whose heavy fence makes each other thread execute a full fence before it returns. loom chooses where a
-//! thread does so, among the places where it executes a light fence, waits or ends. Real interrupts come in
-//! more places. So every execution of a model is possible on a system, but not the other way round.
+//! loom models full fences, but nothing like membarrier(2). So each model runs on two platforms. One is
+//! symmetric: both sides execute a full fence. On the other platform, a heavy fence returns only after every
+//! other thread has executed a full fence. loom chooses where a thread executes its fence: at a light fence,
+//! in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a model
+//! is possible on a real system, but a real system has more executions.
 //!
-//! loom's full fences order more than the language's: a thread that executes a full fence acquires everything
-//! that came before any earlier full fence. In the language, two full fences guarantee only that a load after
-//! the later fence does not miss a store before the earlier one. The load must be an Acquire to make what
-//! came before that store visible too. So each model runs a third time, with full fences that only acquire
-//! and release, and with loads that see the latest store. This run fails if loom's full fences hide a missing
-//! order.
+//! loom's full fences order more than the language's full fences: in loom, a thread that executes a full
+//! fence acquires everything that came before any earlier full fence. In the language, two full fences
+//! guarantee only that a load after the later fence does not miss a store before the earlier one. Only an
+//! Acquire load also makes visible what came before that store. So each model runs a third time, with full
+//! fences that only acquire and release, and with loads that see the latest store. This run fails if loom's
+//! full fences hide a missing ordering.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
@@ -31,7 +32,7 @@ const AWAY: usize = usize::MAX;
 enum Kind {
     /// Both sides execute loom's full fence.
     Symmetric,
-    /// The heavy fence interrupts.
+    /// The heavy fence interrupts the other threads.
     Interrupts,
     /// Both sides execute a full fence that orders no more than the language guarantees.
     Language,
@@ -40,20 +41,20 @@ enum Kind {
 std::thread_local! {
     // loom runs all threads of a model on one OS thread.
     static KIND: Cell<Kind> = const { Cell::new(Kind::Symmetric) };
-    /// Threads that have begun.
+    /// The number of threads that have started.
     static BEGUN: Cell<usize> = const { Cell::new(0) };
 }
 
 loom::lazy_static! {
     /// The number of heavy fences that have begun.
     static ref ASKED: AtomicUsize = AtomicUsize::new(0);
-    /// For each thread, the last heavy fence for which it has executed a fence.
+    /// For each thread, the number of the last heavy fence that the thread has answered with a full fence.
     static ref DONE: [AtomicUsize; THREADS] = core::array::from_fn(|_| AtomicUsize::new(AWAY));
 }
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(0);
-    /// The last heavy fence that the thread has answered.
+    /// The number of the last heavy fence that the thread has answered.
     static SEEN: Cell<usize> = Cell::new(0);
 }
 
@@ -61,7 +62,8 @@ loom::thread_local! {
 #[derive(Debug, Default)]
 pub struct Model;
 
-// SAFETY: it is symmetric, and its fence is a full fence; or it waits for a fence of each thread.
+// SAFETY: on a symmetric platform, `heavy` executes a full fence. On the other platform, `heavy` waits until
+// each other thread has executed a full fence.
 unsafe impl Platform for Model {
     fn is_symmetric(&self) -> bool {
         !interrupts()
@@ -76,7 +78,7 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Two threads that execute heavy fences answer each other.
+                // Another thread may wait in `heavy` for an answer of this thread, which `yield_now` gives.
                 thread::yield_now();
             }
         }
@@ -111,21 +113,21 @@ fn interrupts() -> bool {
     KIND.get() == Kind::Interrupts
 }
 
-/// A light fence, where an interrupt may come.
+/// A light fence, at which an interrupt may come.
 pub fn interrupt() {
     if interrupts() {
         execute(ASKED.load(Relaxed));
     }
 }
 
-/// A wait, during which all interrupts come.
+/// A wait, during which the thread handles all pending interrupts.
 fn wait() {
     if interrupts() {
         execute(ASKED.fetch_add(0, Relaxed));
     }
 }
 
-/// Executes a full fence if there are new heavy fences, and answers them.
+/// If new heavy fences have begun, executes a full fence and answers them.
 fn execute(asked: usize) {
     if SEEN.with(|seen| seen.replace(asked)) != asked {
         fence(SeqCst);
@@ -140,7 +142,8 @@ fn come() {
     }
     DONE[ME.with(Cell::get)].store(0, Relaxed);
     SEEN.with(|seen| seen.set(0));
-    // An earlier heavy fence comes before everything that the thread does. A later one waits for the thread.
+    // An earlier heavy fence comes before everything that the thread does. A later heavy fence waits for the
+    // thread.
     fence(SeqCst);
 }
 
@@ -191,14 +194,15 @@ pub mod thread {
     }
 }
 
-/// Tries all orders of `threads` with at most `preemptions` involuntary switches, on all platforms.
+/// Tries all interleavings of `threads` with at most `preemptions` involuntary context switches, on all
+/// platforms.
 pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_symmetric(preemptions, threads.clone());
     check_interrupted(preemptions, threads);
 }
 
-/// Like [`check`], but only on the platforms where both sides execute a fence. loom takes too long for more
-/// than two threads that also interrupt each other.
+/// Like [`check`], but only on the platforms where both sides execute a fence. With more than two threads,
+/// loom takes too long on the platform that interrupts.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
@@ -219,12 +223,12 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    // Enough for the models of knee-vm. A model that never ends panics here.
+    // Enough for the models of knee-vm. A model that never ends panics at this limit.
     builder.max_branches = 20_000;
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {
-            // The first use of loom's static orders threads, so it comes before they start.
+            // The first use of a loom static orders the threads, so it must come before they start.
             ASKED.load(Relaxed);
         }
         come();

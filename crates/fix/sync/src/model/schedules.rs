@@ -1,8 +1,8 @@
-//! The platform of shuttle's models, which are schedules of many threads.
+//! The platform of the shuttle models, which run many threads in random schedules.
 //!
-//! All threads see an access at once, as if every access were sequentially consistent. So a heavy fence has
-//! nothing to order and does nothing. A fence that waited for other threads, as in loom's models, would
-//! exclude schedules. The two kinds of platform differ only in `is_symmetric`.
+//! All threads see each access at once, as if every access were sequentially consistent. So a heavy fence
+//! has nothing to order and does nothing. If it waited for other threads, as in the loom models, some
+//! schedules would not be tried. The two kinds of platform differ only in `is_symmetric`.
 
 use std::cell::Cell;
 
@@ -43,17 +43,18 @@ unsafe impl Platform for Model {
     }
 }
 
-/// The number of schedules of each kind, unless `KNEE_SCHEDULES` sets it.
+/// The number of schedules of each kind, unless `KNEE_SCHEDULES` sets another number.
 const SCHEDULES: usize = 2000;
 
-/// The seed of the schedules, unless `KNEE_SEED` sets it.
+/// The seed of the schedules, unless `KNEE_SEED` sets another seed.
 const SEED: u64 = 1;
 
-/// Points at which the priority-based scheduler lowers a thread's priority: Burckhardt and others, "A
-/// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010. Most errors need two.
+/// The bug depth for which the priority-based scheduler searches: it lowers a thread's priority at `DEPTH - 1`
+/// points. Most bugs have a depth of at most two. Source: S. Burckhardt and others, "A Randomized Scheduler
+/// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.
 const DEPTH: usize = 3;
 
-/// Tries schedules of `threads` on both platforms: random ones, and ones by random priorities.
+/// Tries schedules of `threads` on both platforms: random schedules, and schedules by random priorities.
 pub fn check(threads: impl Fn() + Sync + Send + Clone + 'static) {
     let schedules = number_in("KNEE_SCHEDULES").map_or(SCHEDULES, |number| number as usize);
     let seed = number_in("KNEE_SEED").unwrap_or(SEED);
@@ -73,7 +74,7 @@ fn number_in(name: &str) -> Option<u64> {
 
 fn run(scheduler: impl Scheduler + 'static, threads: impl Fn() + Sync + Send + 'static) {
     let mut config = Config::new();
-    // shuttle warns that it treats every order as sequentially consistent, as described above.
+    // shuttle warns that it treats every ordering as sequentially consistent (see the module).
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(threads);
 }

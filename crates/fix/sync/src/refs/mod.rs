@@ -1,13 +1,13 @@
 //! Reference counts that scale: threads that take and drop references do not contend for a cache line.
 //!
-//! | | a reference costs | "is it zero?" | memory |
+//! | | cost of a reference | when the count is known to be zero | memory |
 //! | --- | --- | --- | --- |
 //! | `Arc` | an atomic add on a shared line | at once | 16 bytes |
-//! | [`PerCpuRef`] | two plain stores | after the owner has killed it | 128 bytes for each thread |
+//! | [`PerCpuRef`] | two plain stores | after the owner has killed the count | 128 bytes for each thread |
 //! | [`Snzi`] | two atomic exchanges on a line that few threads share; the first arrival also updates the path to the root | at any time, one load | 128 bytes for each leaf |
 //! | [`refcache`] | two plain stores | a few ticks later | some words, and 4 KiB for each thread |
 //!
-//! - For objects that an owner ends (a service, a device, a mount): [`PerCpuRef`].
+//! - For objects whose owner ends them (a service, a device, a mount): [`PerCpuRef`].
 //! - For many hot objects that end with their last reference (pages, cache entries, nodes of a tree):
 //!   [`refcache`].
 //! - To query whether the count is zero, but never its value: [`Snzi`].

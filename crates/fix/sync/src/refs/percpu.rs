@@ -12,21 +12,21 @@ use crate::system::System;
 use crate::table::Table;
 
 // The values of `mode`.
-/// Threads count in counters of their own.
+/// Each thread counts in a counter of its own.
 const LIVE: u64 = 0;
 /// The owner is folding the threads' counters into the common count, which threads use from now on.
 const DYING: u64 = 1;
-/// All counters are folded.
+/// All counters have been folded.
 const DEAD: u64 = 2;
 
 /// The lowest bit of a thread's counter. The thread sets it before it loads the mode, and clears it when it
-/// stores the new count. The other bits count the references that the thread has taken minus the references
-/// that it has put.
+/// stores the new count. The other bits are the number of references that the thread has taken minus the
+/// number that it has put.
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
-/// More references than can exist. It is part of the common count until the threads' counters are folded, so
-/// that the count cannot reach zero before.
+/// A number that is larger than any number of references. It is part of the common count until the threads'
+/// counters are folded, so that the common count cannot reach zero before that.
 const BIAS: u64 = 1 << 62;
 
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
@@ -41,11 +41,11 @@ const BIAS: u64 = 1 << 62;
 /// stops, a device, a mounted file system, a generation of a configuration. Do not use it for objects that
 /// end with their last user, because nothing notices the last `put` while the count is live; use
 /// [`refcache`](super::refcache) for them. Do not use it for thousands of small objects: it needs 384 bytes,
-/// and 1 KiB for 8 threads as soon as a thread has used it, then 128 bytes for each thread that runs at the
-/// same time (in chunks of 16, 32, 64). Linux's count needs 8 bytes for each CPU, because all counters of a
-/// CPU share its lines.
+/// plus 128 bytes for each thread that runs at the same time. The first use allocates 1 KiB for 8 threads,
+/// and further threads need chunks for 16, 32 or 64 threads. Linux's count needs only 8 bytes for each CPU,
+/// because a CPU's counters of different objects share cache lines.
 ///
-/// References are not bound to threads: one thread may put the reference that another got. A thread's
+/// References are not bound to threads: one thread may put a reference that another thread got. A thread's
 /// counter stays when the thread exits.
 ///
 /// # How it works
@@ -57,14 +57,14 @@ const BIAS: u64 = 1 << 62;
 ///          no:  the common count     add the counters to the common count
 /// ```
 ///
-/// A user marks its counter, executes [`light`](Platform::light) and loads the mode. If that is live, it
-/// stores the new count, which also clears the mark. The owner stores the mode, executes
+/// A user marks its counter, executes [`light`](Platform::light) and loads the mode. If the mode is live, the
+/// user stores the new count, which also clears the mark. The owner stores the mode, executes
 /// [`heavy`](Platform::heavy) once, and waits until no counter is marked. If the user's load came too early
-/// to see the mode, the owner sees the mark, waits, and folds the count. Otherwise the user sees the mode,
-/// and uses the common count.
+/// to see the owner's store, the owner sees the mark, waits, and folds the new count. Otherwise the user sees
+/// the owner's store, and uses the common count.
 ///
-/// Signal handlers must not use it: a change that a handler makes while its thread is between mark and store
-/// is lost.
+/// Signal handlers must not use it: if a handler interrupts its thread between the mark and the store, the
+/// handler's change is lost.
 ///
 /// ```
 /// use knee_sync::refs::PerCpuRef;
@@ -72,8 +72,8 @@ const BIAS: u64 = 1 << 62;
 /// let users = PerCpuRef::default();
 /// assert!(users.tryget_live());
 /// assert!(!users.kill(), "there is a user");
-/// assert!(!users.tryget_live(), "no new ones");
-/// assert!(users.put(), "it was the last");
+/// assert!(!users.tryget_live(), "no new users");
+/// assert!(users.put(), "it was the last reference");
 /// ```
 ///
 /// Source: Linux, lib/percpu-refcount.c (Tejun Heo and Kent Overstreet, 2013), with an asymmetric fence
@@ -85,10 +85,10 @@ pub struct PerCpuRef<
     mode: AtomicU64,
     platform: P,
     counters: Table<AtomicU64>,
-    /// The common count, biased while it is live.
+    /// The common count. It includes [`BIAS`] until the threads' counters are folded.
     common: Padded<AtomicU64>,
-    /// The sum of the counters at the last kill. Counters are not reset, as their owners may be about to
-    /// store an older count.
+    /// The sum of the counters at the last kill. Counters are not reset, because a thread may be about to
+    /// store its counter's old value.
     folded: AtomicU64,
 }
 
@@ -110,14 +110,14 @@ impl<P: Platform> PerCpuRef<P> {
         let counter = self.counters.get(thread);
         let word = counter.load(Relaxed);
         counter.store(word | INSIDE, Relaxed);
-        // `kill` stores the mode, executes `heavy` and then loads the counter. If the load in `kill` comes
-        // before this store, the load below sees the mode. If the load below misses the mode, `kill` sees the
-        // mark and waits for the store at the end.
+        // `kill` stores the mode, executes `heavy` and then loads the counter. If the load in `kill` misses
+        // this store, the load below sees the new mode. If the load below misses the new mode, `kill` sees
+        // the mark and waits for the store at the end.
         self.platform.light();
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: the thread's uses of its reference come before `light`, which comes before the sum in
-        // `kill`, which comes before the last put.
+        // Relaxed: the thread's uses of its reference come before `light`. `light` comes before the sum in
+        // `kill`, and the sum comes before the last put.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -127,12 +127,12 @@ impl<P: Platform> PerCpuRef<P> {
     ///
     /// # Safety
     /// No other thread uses the number at the same time, and each user of the number has acquired what its
-    /// previous user did. The number belongs to a CPU that the thread cannot leave meanwhile, or to the
-    /// thread.
+    /// previous user did. The number belongs to the thread, or to a CPU that the thread cannot leave during
+    /// the call.
     #[inline]
     pub unsafe fn get_as(&self, thread: usize) {
         if !self.count(thread, ONE) {
-            // Relaxed: the caller has a reference, so no thread waits for this one.
+            // Relaxed, as in `Arc`: the caller already has a reference, so the count is not zero.
             self.common.fetch_add(1, Relaxed);
         }
     }
@@ -158,8 +158,8 @@ impl<P: Platform> PerCpuRef<P> {
 
     #[cold]
     fn put_common(&self) -> bool {
-        // As in `Arc`: a Release, and an Acquire fence in the last `put` alone, which then sees what all
-        // others did with the object.
+        // As in `Arc`, each `put` is a Release. Only the last `put` executes an Acquire fence, and then sees
+        // what all other users did with the object.
         let last = self.common.fetch_sub(1, order!(Release, "percpu_put")) == 1;
         if last && !is_mutant!("percpu_last") {
             fence(Acquire);
@@ -171,20 +171,22 @@ impl<P: Platform> PerCpuRef<P> {
     /// if that was the last reference; then the caller must release the counted object. Otherwise exactly one
     /// of the later [`put`](PerCpuRef::put)s returns true.
     ///
-    /// When it returns, every thread sees that the count is dead (Linux calls a *confirmation* callback
-    /// then): [`tryget_live`](PerCpuRef::tryget_live) fails everywhere. If another thread has killed the
-    /// count before, the call waits for that kill to take effect and returns false. It costs one heavy fence.
+    /// When `kill` returns, every thread sees that the count is dead, so
+    /// [`tryget_live`](PerCpuRef::tryget_live) fails in every thread. (At this point Linux calls a
+    /// *confirmation* callback.) If another thread has already killed the count, the call waits for that kill
+    /// to take effect and returns false. A kill costs one heavy fence.
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn kill(&self) -> bool {
-        // Acquire, with the Release of `reinit`: this thread sees the sum that the last kill has stored.
+        // Acquire, with the Release in `begin_again`: this thread sees the sum that the last kill stored.
         // Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
         if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
-            // Relaxed: a thread that learns of this return cannot find an older mode any more.
+            // Relaxed: a thread that learns that this call has returned cannot load an older mode any more.
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
-        // See `count`. A thread whose counter is allocated after this walk of the table sees the mode, too.
+        // The other side is `light` in `count`. A thread whose counter is allocated too late for the loop
+        // below sees the new mode.
         if !is_mutant!("percpu_no_fence") {
             self.platform.heavy();
         }
@@ -192,10 +194,10 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                // Acquire, with the thread's `light`: where both sides execute a fence, the language requires
-                // it, because this side's fence came before this load. Where `heavy` interrupts the thread
-                // instead, it makes visible what it did with its references before the interrupt, and its
-                // later changes go to the common count.
+                // Acquire, with the thread's `light`: if both sides execute a fence, the language requires
+                // the Acquire, because this side's fence came before this load. If `heavy` interrupts the
+                // thread instead, the interrupt makes visible what the thread did with its references before,
+                // and the thread's later changes go to the common count.
                 word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
@@ -212,28 +214,29 @@ impl<P: Platform> PerCpuRef<P> {
         self.put_common()
     }
 
-    /// Whether it was killed. A result of false may be out of date. If the result is true, the caller sees
-    /// everything that the owner did before the kill.
+    /// Whether the count was killed. A result of false may be out of date. If the result is true, the caller
+    /// sees everything that the owner did before the kill.
     pub fn is_dead(&self) -> bool {
         self.mode.load(order!(Acquire, "percpu_is_dead")) != LIVE
     }
 
-    /// Whether no references are left. Once true, it stays true until [`reinit`](PerCpuRef::reinit).
+    /// Whether no references are left. Once the result is true, it stays true until
+    /// [`reinit`](PerCpuRef::reinit).
     pub fn is_zero(&self) -> bool {
         self.common.load(order!(Acquire, "percpu_is_zero")) == 0
     }
 
-    /// Makes it live again, with one reference, the caller's.
+    /// Makes the count live again, with one reference, the caller's.
     ///
     /// # Panics
-    /// If there are references, or it was not killed.
+    /// If there are references, or the count was not killed.
     pub fn reinit(&self) {
-        assert!(self.begin_again(), "it is still referenced");
+        assert!(self.begin_again(), "the count is live or still referenced");
     }
 
     fn begin_again(&self) -> bool {
-        // The common count is biased while it is live or being folded, so zero means dead. Acquire: the
-        // caller sees everything that former users did, even if it has not called `is_zero`.
+        // The common count includes `BIAS` until the counters are folded, so zero means dead. Acquire: the
+        // caller sees everything that former users did, even if the caller has not called `is_zero`.
         let acquire = order!(Acquire, "percpu_reinit");
         let begun = self.common.compare_exchange(0, BIAS + 1, acquire, Relaxed).is_ok();
         if begun {
@@ -252,10 +255,10 @@ impl PerCpuRef {
         crate::number::with_number(|thread| unsafe { self.get_as(thread) });
     }
 
-    /// Takes a reference if it is live. The caller needs no reference, but must know that the `PerCpuRef`
-    /// itself still exists.
+    /// Takes a reference if the count is live. The caller needs no reference, but must know that the
+    /// `PerCpuRef` itself still exists.
     #[inline]
-    #[must_use = "there may be no reference"]
+    #[must_use = "the call takes no reference if the count is dead"]
     pub fn tryget_live(&self) -> bool {
         // SAFETY: `with_number` passes a number that no other running thread has.
         crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_released_once_and_only_without_references() {
+    fn an_object_is_released_once_after_its_last_put() {
         const THREADS: usize = 4;
         let count = PerCpuRef::default();
         for _ in 0..ROUNDS {
@@ -442,7 +445,7 @@ mod modelled {
             let shared = Shared::new();
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: the number is this thread's.
+                // SAFETY: only this thread uses the number.
                 move || unsafe {
                     if shared.count.tryget_live_as(1) {
                         shared.use_it();
@@ -460,11 +463,11 @@ mod modelled {
     fn a_reference_is_put_while_the_count_is_killed() {
         check(3, || {
             let shared = Shared::new();
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: the number is this thread's, and the other thread has taken the reference.
+                // SAFETY: only this thread uses the number, and the main thread has taken the reference.
                 move || unsafe {
                     shared.count.get_as(1);
                     shared.release_if(shared.count.put_as(1));
@@ -477,19 +480,19 @@ mod modelled {
         });
     }
 
-    /// The querying thread executes no fence, as a fence in loom also acquires from stores that other threads
-    /// have read.
+    /// The querying thread executes no fence: in loom, a fence would also synchronize with stores that only
+    /// other threads have read.
     #[test]
     fn is_zero_acquires_what_a_folded_user_did() {
         check_symmetric(2, || {
             let shared = Shared::new();
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
                 move || {
                     shared.use_it();
-                    // SAFETY: the number is this thread's, and the other thread has taken the reference.
+                    // SAFETY: only this thread uses the number, and the main thread has taken the reference.
                     let _ = unsafe { shared.count.put_as(1) };
                 }
             });
@@ -507,11 +510,11 @@ mod modelled {
     fn is_zero_acquires_what_its_users_did() {
         check(3, || {
             let shared = Shared::new();
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: the number is this thread's, and the other thread has taken the reference.
+                // SAFETY: only this thread uses the number, and the main thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);
@@ -526,12 +529,12 @@ mod modelled {
     }
 
     #[test]
-    fn a_user_of_the_next_life_sees_its_beginning() {
+    fn a_user_after_reinit_sees_what_came_before_reinit() {
         check(3, || {
             let shared = Shared::new();
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: the number is this thread's.
+                // SAFETY: only this thread uses the number.
                 move || unsafe {
                     for _ in 0..2 {
                         if shared.count.tryget_live_as(1) {
@@ -543,7 +546,7 @@ mod modelled {
             });
             if shared.count.kill() {
                 shared.release_if(true);
-                // SAFETY: no reference is left, and loom checks that.
+                // SAFETY: no reference is left, and loom panics on a concurrent access.
                 shared.object.with(|alive| unsafe { *alive = true });
                 shared.count.reinit();
             }
@@ -555,11 +558,11 @@ mod modelled {
     fn reinit_sees_what_former_users_did() {
         check(3, || {
             let shared = Shared::new();
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             unsafe { shared.count.get_as(0) };
             let user = thread::spawn({
                 let shared = Arc::clone(&shared);
-                // SAFETY: the number is this thread's, and the other thread has taken the reference.
+                // SAFETY: only this thread uses the number, and the main thread has taken the reference.
                 move || unsafe {
                     shared.use_it();
                     let _ = shared.count.put_as(1);

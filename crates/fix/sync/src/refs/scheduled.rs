@@ -1,4 +1,4 @@
-//! Schedules of threads that get, put, kill and query counts.
+//! Models for shuttle: threads get, put, kill and query counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use super::{PerCpuRef, Snzi};
 use crate::model::{Model, check, thread};
 
-/// A count with its true state. That state is not part of the model: each access sees the latest value.
+/// A count with its true state. The true state is in atomics of `std`, which are not part of the model.
 struct Counted {
     count: PerCpuRef<Model>,
     references: AtomicI64,
-    /// The number of lives that have begun.
+    /// The number of lives that have begun. A life begins with `new` or `reinit`.
     begun: AtomicUsize,
     ended: AtomicUsize,
 }
@@ -30,11 +30,11 @@ impl Counted {
         assert!(self.ended.load(Relaxed) < self.begun.load(Relaxed), "used after its release");
     }
 
-    /// Puts a reference that any thread has taken.
+    /// Puts a reference. Any thread may have taken it.
     fn put(&self, thread: usize) {
         self.use_it();
         self.references.fetch_sub(1, Relaxed);
-        // SAFETY: the number is the caller's.
+        // SAFETY: the caller passes a number that no other thread uses.
         self.release_if(unsafe { self.count.put_as(thread) });
     }
 
@@ -55,11 +55,11 @@ fn each_life_of_a_count_ends_once() {
         let users = (0..USERS).map(|user| {
             let counted = Arc::clone(&counted);
             thread::spawn(move || {
-                // SAFETY: the number is this thread's.
+                // SAFETY: only this thread uses the number.
                 while unsafe { counted.count.tryget_live_as(user) } {
                     counted.references.fetch_add(1, Relaxed);
                     counted.use_it();
-                    // SAFETY: the number is this thread's.
+                    // SAFETY: only this thread uses the number.
                     unsafe { counted.count.get_as(user) };
                     counted.references.fetch_add(1, Relaxed);
                     counted.put(user);
@@ -76,7 +76,7 @@ fn each_life_of_a_count_ends_once() {
                 for life in 1..=3 {
                     counted.references.fetch_sub(1, Relaxed);
                     counted.release_if(counted.count.kill());
-                    // SAFETY: the number is this thread's.
+                    // SAFETY: only this thread uses the number.
                     assert!(
                         !unsafe { counted.count.tryget_live_as(2 * USERS) },
                         "a dead count took a user"
@@ -87,7 +87,8 @@ fn each_life_of_a_count_ends_once() {
                     if life == 3 {
                         return;
                     }
-                    // The thread that put the last reference is about to report it.
+                    // The thread that put the last reference may not have counted the end of this life
+                    // yet.
                     while counted.ended.load(Relaxed) < life {
                         thread::yield_now();
                     }
@@ -110,11 +111,11 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
             let counted = Arc::clone(&counted);
             thread::spawn(move || does(&counted, thread))
         };
-        // SAFETY: the number is this thread's.
+        // SAFETY: only this thread uses the number.
         unsafe { counted.count.get_as(0) };
         counted.references.fetch_add(1, Relaxed);
         let uses = |counted: &Counted, thread: usize| {
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             if unsafe { counted.count.tryget_live_as(thread) } {
                 counted.references.fetch_add(1, Relaxed);
                 counted.put(thread);
@@ -123,7 +124,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
         let kills = |counted: &Counted, thread: usize| {
             let is_last = counted.count.kill();
             assert!(counted.count.is_dead());
-            // SAFETY: the number is this thread's.
+            // SAFETY: only this thread uses the number.
             assert!(!unsafe { counted.count.tryget_live_as(thread) }, "a dead count took a user");
             // The main thread still has its reference.
             assert!(!is_last, "released with references");
@@ -141,7 +142,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
 #[test]
 fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
     check(|| {
-        // Nine leaves have a node between some of them and the root.
+        // With nine leaves, some of them have a node between them and the root.
         let snzi = Arc::new(Snzi::new(9));
         let there = Arc::new(AtomicI64::new(0));
         let all = [0, 0, 1, 7, 8].map(|leaf| {
@@ -160,7 +161,7 @@ fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
             // A query during which all threads are present must be true.
             let before = there.load(Relaxed);
             let is_there = snzi.query();
-            assert!(is_there || before < all.len() as i64, "all have arrived");
+            assert!(is_there || before < all.len() as i64, "all threads have arrived");
         }
         all.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(!snzi.query(), "all have departed");

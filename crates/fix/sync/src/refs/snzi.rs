@@ -1,4 +1,4 @@
-//! A scalable non-zero indicator: whether a count is zero, but never its value.
+//! A scalable non-zero indicator, which tells whether a count is zero, but not its value.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,15 +8,16 @@ use crate::mutant::{is_mutant, order};
 use crate::padded::Padded;
 use crate::primitive::AtomicU64;
 
-/// Children of a node. More of them shorten the path to the root, and increase the contention on it.
+/// The number of children of a node. More children shorten the path to the root, but increase the contention
+/// on each node.
 const FAN_OUT: usize = 8;
 
 /// A word with a count, a flag and a version. A compare-exchange replaces all three together.
 ///
 /// In a node the flag is the paper's "one half": the count is zero, and the first arrival is on its way to
 /// the parent. In the root the flag is the paper's announcement: the indicator may not be set yet. In the
-/// indicator the flag is the answer to a query. 32 bits of version suffice, as a thread would have to sleep
-/// through exactly 2^32 changes to be misled.
+/// indicator the flag is the answer to a query. 32 bits of version suffice: only a thread that sleeps
+/// through exactly 2^32 changes could be misled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
     count: u32,
@@ -49,8 +50,8 @@ impl AtomicWord {
         Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
-    /// AcqRel everywhere: a thread that finds a non-zero count does not arrive at the parent, as the thread
-    /// that made the count non-zero has arrived there. The exchanges make that arrival visible.
+    /// AcqRel everywhere: a thread that finds a non-zero count does not arrive at the parent, because the
+    /// thread that made the count non-zero has arrived there. The exchanges make that arrival visible.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
@@ -58,19 +59,21 @@ impl AtomicWord {
     }
 }
 
-/// Threads arrive at an indicator and depart from it. It shows whether any thread has arrived and not yet
-/// departed.
+/// Threads arrive at an indicator and depart from it. The indicator shows whether any thread has arrived and
+/// not yet departed.
 ///
 /// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. Arriving and
-/// departing cost two atomic exchanges on a leaf; a thread that finds its leaf in use does not touch the
-/// parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
+/// departing together cost two atomic exchanges on a leaf. A thread that finds its leaf in use does not
+/// touch the parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
-/// Use it where the answer must be true *now* and is needed often: the readers of a lock, transactions in
-/// flight. If a query may cost an interrupt, marking a line of the thread's own is ten times as fast. If the
-/// answer may be late, [`refcache`](super::refcache) is five times as fast.
+/// Use it where the answer must be true *now* and is needed often: whether a lock has readers, or whether
+/// transactions are in flight. If a query may cost an interrupt, let each thread mark a cache line of its
+/// own instead, which is ten times as fast. If the answer may be late, [`refcache`](super::refcache) is five
+/// times as fast.
 ///
-/// A query is true if it begins after an arrival has returned and ends before the departure is called. It
-/// is false if it begins after all departures have returned and ends before another arrival is called.
+/// A query returns true if it begins after an arrival has returned and ends before the departure is called.
+/// It returns false if it begins after all departures have returned and ends before another arrival is
+/// called.
 ///
 /// Each leaf and each inner node takes 128 bytes.
 ///
@@ -89,22 +92,23 @@ impl AtomicWord {
 /// indicator   true
 /// root        2              counts the nodes below that are in use
 ///           ┌─┴───┐
-/// nodes     1  0  3          each arrives at its parent when its count leaves zero
+/// nodes     1  0  3          each arrives at its parent when its count rises from zero
 ///           │     │
 /// leaves    1     1 0 2      threads arrive and depart here
 /// ```
 ///
-/// A node counts its arrivals. It arrives at its parent when its count leaves zero, and departs from it
-/// when its count is zero again. The first arrival cannot change the node and the parent at once. If it
-/// changed the parent first, each of many simultaneous arrivals would do so; if it changed the node
-/// first, the second arrival would assume that the root is set. So it first sets the count to *one half*.
-/// Every thread that finds one half arrives at the parent as well and then tries to set the count to one;
-/// a thread that fails has arrived at the parent once too often and departs again.
+/// A node counts its arrivals. It arrives at its parent when its count rises from zero, and departs from the
+/// parent when its count is zero again. The first arrival cannot change the node and the parent in one step.
+/// If it changed the parent first, each of many simultaneous arrivals would change the parent. If it changed
+/// the node first, the second arrival would wrongly assume that the root is set. So the first arrival sets
+/// the node's count to *one half*. Every thread that finds one half also arrives at the parent, and then
+/// tries to set the count to one. A thread that fails to set it has arrived at the parent once too often, and
+/// departs from the parent again.
 ///
-/// The indicator is a separate word, so that queries do not touch the root's count. The thread that made the
-/// root's count leave zero then sets the indicator; threads that arrive at the root before it is set help.
-/// The thread that made the root's count reach zero then clears the indicator, unless the root's version
-/// shows another arrival since.
+/// The indicator is a separate word, so that queries do not touch the root's count. A thread that raises the
+/// root's count from zero then sets the indicator. Threads that arrive at the root before the indicator is
+/// set also set it. A thread that lowers the root's count to zero then clears the indicator, unless the
+/// root's version shows that a thread has arrived since.
 ///
 /// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007,
 /// with a versioned exchange of the indicator instead of load-linked and store-conditional.
@@ -112,8 +116,8 @@ impl AtomicWord {
 pub struct Snzi {
     indicator: Padded<AtomicWord>,
     root: Padded<AtomicWord>,
-    /// A heap: the children of index `i` are at `FAN_OUT * i + 1` and following, the root has index 0,
-    /// and index `i` is `nodes[i - 1]`.
+    /// A heap: the root has index 0, and the children of index `i` have the `FAN_OUT` indices that follow
+    /// `FAN_OUT * i`. The node with index `i` is `nodes[i - 1]`.
     nodes: Box<[Padded<AtomicWord>]>,
     /// The index of the first leaf; all later nodes are leaves.
     first_leaf: usize,
@@ -147,8 +151,8 @@ impl Snzi {
         self.indicator.load().flag
     }
 
-    /// Arrives at the leaf with this number, modulo the number of leaves. Any thread may drop the arrival,
-    /// which departs then.
+    /// Arrives at the leaf with this number, modulo the number of leaves. Dropping the returned [`Arrival`]
+    /// departs. Any thread may drop it.
     pub fn arrive_at(&self, leaf: usize) -> Arrival<'_> {
         let place = self.first_leaf + leaf % self.leaves();
         self.arrive_at_node(place);
@@ -229,7 +233,7 @@ impl Snzi {
             }
         };
         if new.flag && (new.count == 1 || !is_mutant!("snzi_no_help")) {
-            // The thread that made the count leave zero may not have set the indicator yet.
+            // The thread that raised the count from zero may not have set the indicator yet.
             loop {
                 let word = self.indicator.load();
                 let set = Word { flag: true, version: word.version.wrapping_add(1), ..word };
@@ -237,8 +241,8 @@ impl Snzi {
                     break;
                 }
             }
-            // If the root has changed meanwhile, the thread that changed it has seen the flag, and has
-            // set the indicator or will.
+            // If the root has changed meanwhile, the thread that changed it has seen the flag. That thread
+            // has set the indicator, or will set it.
             self.root.replace(new, Word { flag: false, ..new });
         }
     }
@@ -271,8 +275,8 @@ impl Snzi {
     }
 }
 
-/// An arrival, which departs when it is dropped.
-#[must_use = "it departs when it is dropped"]
+/// An arrival at an indicator. Dropping it departs.
+#[must_use = "the arrival departs when it is dropped"]
 pub struct Arrival<'a> {
     snzi: &'a Snzi,
     place: usize,
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_right_after_any_sequence_of_arrivals() {
+    fn a_query_is_correct_after_any_sequence_of_arrivals() {
         let snzi = Snzi::new(70);
         let mut there = Vec::new();
         let mut random = numbers(7);
@@ -330,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Numbers for a test: a linear congruential generator, Knuth's MMIX.
+    /// Random numbers for a test, from Knuth's linear congruential generator for MMIX.
     fn numbers(seed: u64) -> impl FnMut() -> usize {
         let mut state = seed;
         move || {
@@ -342,11 +346,12 @@ mod tests {
     #[test]
     fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
-        // All threads on few leaves, and on leaves below an inner node.
+        // With so few leaves that threads share them, and with leaves below an inner node.
         for leaves in [1, 2, 9] {
             let snzi = Snzi::new(leaves);
             let all = Barrier::new(THREADS);
-            // Arrivals that returned minus departures that were called.
+            // The number of arrivals that have returned minus the number of departures that have been
+            // called.
             let there = AtomicUsize::new(0);
             thread::scope(|scope| {
                 for thread in 0..THREADS {

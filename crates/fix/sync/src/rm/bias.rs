@@ -1,10 +1,10 @@
 //! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
-//! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If
-//! it is, the reader has the lock, and has written no line that other threads write or often read. A
+//! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If it
+//! is, the reader has the lock, and has written no cache line that other threads write or often read. A
 //! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
-//! Readers of a shut lock take the underlying lock, and one of them opens the lock again after a while.
-//! So a lock that is written all the time costs the underlying lock and one load.
+//! Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path again.
+//! So a lock that is written all the time costs as much as the underlying lock and one load.
 //!
 //! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
 //! freed, and another lock may be created at its address.
@@ -33,24 +33,26 @@ use crate::primitive::{AtomicU32, AtomicU64, constant};
 /// most 1 / (`INHIBIT_FACTOR` + 1) of the time. It is BRAVO's inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
-/// Reads of a shut lock between two checks of the time. Reading the clock costs more than taking a lock.
+/// Readers of a shut lock check the time once in this many reads, because reading the clock costs more than
+/// taking a lock.
 const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The value of `open` in a shut lock.
 const SHUT: u64 = 0;
 
-/// The step between lock numbers: the lowest bits belong to slots.
+/// The step between lock numbers. Slots use the bits below it as flags.
 const STEP: u64 = 4;
 
-/// A lock over the lock `below`.
+/// A lock with a fast path for readers, over the underlying lock `below`.
 #[derive(Debug)]
 pub(super) struct Bias<R> {
-    /// The lock's number in slots; 0 until the first read.
+    /// The number that stands for this lock in slots; 0 until the first read.
     number: AtomicU64,
     /// The lock's number while the lock is open, that is, while a slot is enough for readers; otherwise
-    /// [`SHUT`]. Any holder of the underlying lock may set it, and an exclusive holder may clear it.
+    /// [`SHUT`]. Any holder of the underlying lock may open the lock; only an exclusive holder may shut it.
     open: AtomicU64,
-    /// Reads that took the underlying lock since the lock was shut. Some may be missing.
+    /// The number of reads that took the underlying lock since the lock was shut. Some reads may not be
+    /// counted.
     reads: AtomicU32,
     /// When a reader may open the lock again, by the platform's clock.
     shut_until: AtomicU64,
@@ -100,11 +102,11 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         slot.set(number);
         fence();
-        // The fences order this thread's store of the slot before its load of `open`, and a writer's store of
-        // `open` before its load of the slot. If this load misses the writer's store, the writer sees the
-        // slot and waits. If the load sees the store, this thread does not have the lock. The load may also
-        // see that a reader opened the lock after that writer. That reader had the underlying lock, so its
-        // Release and this Acquire make the writer's stores visible.
+        // The fences order this thread's store of the slot before its load of `open`, and a writer's store
+        // of `open` before its load of the slot. If this load misses the writer's store, the writer sees
+        // the slot and waits. If the load sees the store, this thread does not have the lock. The load may
+        // also see that another reader has opened the lock again after that writer. The other reader had the
+        // underlying lock, so its Release and this Acquire make the writer's stores visible.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -116,10 +118,10 @@ impl<R: RawRwLockRecursive> Bias<R> {
     #[inline]
     fn leave(&self, slot: &Slot) {
         slot.clear();
-        // A writer that waits for the slot shut the lock before it loaded the slot. On an asymmetric
-        // platform, the fence of `shut` ensures that either the writer sees the slot empty, or this load sees
-        // that the lock is shut. A symmetric platform would need a full fence here, which would cost more
-        // than it gains. So there is none, and the writer may wake up late.
+        // A writer shuts the lock before it loads the slot and waits for it. On an asymmetric platform, the
+        // fence in `shut` ensures that either the writer sees the slot empty, or the load below sees that
+        // the lock is shut. A symmetric platform would need a full fence here, which would cost more than it
+        // gains. Without that fence, the writer may wake up late on such a platform.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
@@ -182,7 +184,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         locked
     }
 
-    /// Takes the lock again if the thread has it; otherwise takes it through any free slot.
+    /// Tries to take the lock without the underlying lock. This succeeds if the thread already has a slot
+    /// for the lock, or if the lock is open and the thread has a free slot.
     fn enter_any(&self, slots: Option<&Slots>) -> bool {
         let Some(slots) = slots else { return false };
         if let Some(slot) = slots.of(self.name()) {
@@ -193,7 +196,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         slots.free().is_some_and(|slot| self.enter(slot, || slots.light()))
     }
 
-    /// Records that the thread has the underlying lock, and opens the fast path if it is time.
+    /// Records that the thread has the underlying lock, and opens the fast path if it has been shut for long
+    /// enough.
     fn locked_below(&self, slots: Option<&Slots>, platform: &impl Platform) {
         if let Some(slots) = slots {
             match slots.free() {
@@ -201,14 +205,14 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.count_unrecorded(),
             }
         }
-        // Concurrent readers may lose counts, which need not be exact.
+        // Concurrent readers may lose counts, but the number need not be exact.
         let reads = self.reads.load(Relaxed);
         self.reads.store(reads.wrapping_add(1), Relaxed);
         if reads.is_multiple_of(READS)
             && self.open.load(Relaxed) == SHUT
             && platform.now() >= self.shut_until.load(Relaxed)
         {
-            // This thread has the underlying lock, so no writer has it, and the next one will shut the
+            // This thread has the underlying lock, so no writer has it, and the next writer will shut the
             // lock. Release: see `enter`.
             self.open.store(self.name(), order!(Release, "rm_open"));
         }
@@ -259,7 +263,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// Takes the lock for a writer if it is free. It may cost a heavy fence, and does not wait for
+    /// Takes the lock for a writer if it is free. The call may cost a heavy fence, and does not wait for
     /// readers.
     #[inline]
     pub(super) fn try_lock_exclusive<P: Platform>(
@@ -277,12 +281,12 @@ impl<R: RawRwLockRecursive> Bias<R> {
         let number = self.number.load(Relaxed);
         let began = platform.now();
         self.open.store(SHUT, Relaxed);
-        // The other side is `enter`. If the loop below misses a thread that registers or stores its slot at
-        // the same time, that thread sees that the lock is shut.
+        // This fence pairs with the one in `enter`. If the loop below misses a thread that registers or
+        // stores its slot at the same time, that thread sees that the lock is shut.
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
-        // One pass suffices: a shut lock can be entered only by threads that have it already.
+        // One pass suffices: only a thread that already has a shut lock can enter it.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }
@@ -319,14 +323,14 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// The thread has the lock.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller guarantees that the thread has the lock, and a writer has the underlying
+        // SAFETY: the caller guarantees that the thread has the lock as a writer, so it has the underlying
         // lock.
         unsafe { self.below.unlock_exclusive() };
     }
 }
 
-/// Whether it is certain that a thread without a slot for the lock does not have the lock. If it had the
-/// lock, a non-recursive read of the underlying lock could deadlock with a waiting writer.
+/// Whether it is certain that a thread without a slot for a lock does not have that lock. If the thread had
+/// the lock, a non-recursive read of the underlying lock could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

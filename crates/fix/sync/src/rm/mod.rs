@@ -10,15 +10,15 @@
 //! ```
 //!
 //! Readers of a reader-writer lock slow each other down even without a writer: each of them writes to the
-//! lock, whose cache line then moves from CPU to CPU. Readers of an [`RmLock`] write to a line of their
-//! own thread and execute no atomic read-modify-write and no fence. Writers pay for that: the first write
-//! after reads interrupts all CPUs that run a thread of the process (some microseconds, see
-//! [`System`](crate::System)), and loads a line of each thread.
+//! lock, whose cache line then moves from CPU to CPU. Readers of an [`RmLock`] write to a cache line of
+//! their own thread and execute no atomic read-modify-write and no fence. Writers pay for that: the first
+//! write after reads interrupts all CPUs that run a thread of the process (some microseconds, see
+//! [`System`](crate::System)), and loads a cache line of each thread.
 //!
-//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in tables,
-//! mount tables. *Do not use it* where more than one access in some hundred is a write: the lock adapts and
-//! then costs little more than the underlying lock, but gains nothing. Where readers may use the old version
-//! while a new one is written, take RCU: its readers never wait for writers.
+//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in
+//! tables, mount tables. *Do not use it* if more than one in a few hundred accesses is a write: the lock
+//! adapts and then costs little more than the underlying lock, but gains nothing. If readers may use the
+//! old version while a new version is written, use RCU: its readers never wait for writers.
 //!
 //! ```text
 //! reader                          writer
@@ -33,26 +33,27 @@
 //! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers
 //!   wrote, and a writer sees the end of all earlier reads.
 //! - A thread that has the lock for reading may read-lock it again, even while a writer waits for the lock.
-//!   It must not write-lock it meanwhile: as with other locks, it would wait for itself.
-//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for that lock,
-//!   which decides the order.
+//!   It must not lock it for writing in the meantime: as with other locks, it would wait for itself.
+//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for the
+//!   underlying lock, and the underlying lock decides the order.
 //! - A panic unlocks the lock and does not poison it.
-//! - A thread may read more than four locks at a time. From the fifth on, a read costs as much as the
+//! - A thread may hold more than four read locks at a time. From the fifth on, each costs as much as the
 //!   underlying lock.
 //!
 //! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!
 //! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
 //! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (256 bytes)
-//! is not reused. In the child of a fork, read locks that other threads held through slots are released. As
-//! with any lock, the child cannot release their other reads and their writes. Signal handlers must not read.
+//! is not reused. In the child of a fork, read locks that other threads held through slots are released. The
+//! write locks that these threads held, and the read locks that they took through the underlying lock, stay
+//! held in the child, as with any lock. Signal handlers must not use the lock.
 //!
 //! # Source
 //! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose
-//! writers send interrupts; and D. Dice and A. Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX
-//! ATC 2019, which puts a fast path in front of any lock and disables it adaptively. Here slots belong to
-//! threads and not to a hash table, so two locks or threads never share one, and readers execute no fence
-//! (see [`Platform`](crate::Platform)).
+//! writers send interrupts; and D. Dice and A. Kogan, "BRAVO: Biased Locking for Reader-Writer Locks",
+//! USENIX ATC 2019, which puts a fast path in front of any lock and disables it adaptively. In this crate,
+//! slots belong to threads and not to a hash table, so two locks or two threads never share a slot, and
+//! readers execute no fence (see [`Platform`](crate::Platform)).
 
 mod bias;
 // lock_api requires a constant `INIT`, which a lock of a loom model cannot have.

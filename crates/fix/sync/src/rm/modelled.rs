@@ -143,7 +143,7 @@ fn a_writer_excludes_a_reader_that_registers() {
 }
 
 #[test]
-fn a_reader_locks_twice_while_a_writer_locks_twice() {
+fn two_reads_of_a_thread_see_two_writes_in_order() {
     check(3, || {
         let place = Place::new();
         let reader = in_thread(&place, |place| {
@@ -222,7 +222,7 @@ fn a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read(
 }
 
 #[test]
-fn a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read() {
+fn a_writer_that_finds_the_below_flag_in_a_slot_sees_the_end_of_the_previous_read() {
     check(3, || {
         let (first, second) = (Place::new(), Place::new());
         let slots = first.slots();

@@ -23,9 +23,9 @@ pub type RmReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRmLock, T>;
 #[cfg(feature = "std")]
 pub type RmWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRmLock, T>;
 
-/// The lock of an `RmLock`, without a value. `R` is the underlying lock, for writers and for readers after a
-/// write. Readers may lock it recursively, so it is a [`RawRwLockRecursive`]. `T` is the set of threads, by
-/// default those of the process.
+/// The lock of an `RmLock`, without a value. `R` is the underlying lock. Writers take it, and so do readers
+/// for a while after a write. Readers may lock it recursively, so it is a [`RawRwLockRecursive`]. `T` is
+/// the set of threads, by default the threads of the process.
 #[derive(Debug)]
 pub struct RawRmLock<
     #[cfg(feature = "std")] R = parking_lot::RawRwLock,
@@ -45,7 +45,7 @@ fn with_slots<T: Threads, R>(with: impl FnOnce(Option<&Slots>) -> R) -> R {
 // SAFETY: while a writer has the lock, `Bias` excludes all other threads, as argued at its fences. Guards are
 // not `Send`, so a thread's slots record what the thread holds.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
-    #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
+    #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawRmLock<R, T> = RawRmLock { bias: Bias::new(R::INIT), threads: PhantomData };
 
     type GuardMarker = GuardNoSend;
@@ -83,8 +83,7 @@ unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
     }
 }
 
-// SAFETY: a nested read is counted in the slot of the first one, or takes the underlying lock
-// recursively.
+// SAFETY: a nested read is counted in the slot of the first read, or takes the underlying lock recursively.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLockRecursive for RawRmLock<R, T> {
     #[inline]
     fn lock_shared_recursive(&self) {

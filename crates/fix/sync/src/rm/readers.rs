@@ -15,8 +15,8 @@ pub struct Readers(Registry<Slots>);
 
 /// A thread's registration in [`Readers`]. One thread uses it at a time.
 ///
-/// When it is dropped, the thread unregisters. If the thread still reads a lock, for example after a leaked
-/// guard, the registration stays forever.
+/// When it is dropped, the thread unregisters. If the thread still has a lock, for example because of a
+/// leaked guard, the registration stays forever.
 #[derive(Debug)]
 pub struct Reader<'a> {
     node: &'a Node<Slots>,
@@ -26,29 +26,29 @@ pub struct Reader<'a> {
 
 impl Readers {
     constant! {
-        /// No threads.
+        /// A set without threads.
         pub fn new() -> Readers {
             Readers(Registry::new())
         }
     }
 
-    /// Registers the calling thread, in a free node or in a new one. All calls must pass equal platforms.
+    /// Registers the calling thread, with a free node or a new one. All calls must pass equal platforms.
     #[cfg(feature = "alloc")]
     pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
         Reader::new(self.0.take_or_make(|| Slots::new(platform)))
     }
 
-    /// Registers the calling thread, in a free node. Returns `None` if there is no free node, instead of
-    /// allocating one. See [`Readers::add_node`].
+    /// Like `register`, but never allocates a node: if none is free, returns `None`. See
+    /// [`Readers::add_node`].
     pub fn try_register(&self) -> Option<Reader<'_>> {
         self.0.take().map(Reader::new)
     }
 
-    /// Adds a free node. An embedder without an allocator adds one for each thread or CPU. All nodes must be
-    /// made for equal platforms.
+    /// Adds a free node. An embedder without an allocator adds one node for each thread or CPU. All nodes
+    /// must be made for equal platforms.
     ///
     /// # Panics
-    /// If the node was added before, here or elsewhere.
+    /// If the node was added before, to this set or to another.
     pub fn add_node(&self, node: &'static Node<Slots>) {
         self.0.add_free(node);
     }
@@ -116,15 +116,16 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// The threads of a process or a kernel that use locks of one kind.
+/// The threads that use one kind of lock in a process or a kernel.
 ///
 /// # Safety
 /// * [`readers`](Threads::readers) always returns the same reference, and
-///   [`with_reader`](Threads::with_reader) passes a reader that was registered with it. Nothing else uses
-///   that reader during the call.
-/// * As long as the thread holds a lock that it has read with a reader, `with_reader` passes that reader.
+///   [`with_reader`](Threads::with_reader) passes a reader that was registered with these readers. Nothing
+///   else uses that reader during the call.
+/// * As long as the calling thread holds a lock that it took with a reader, `with_reader` passes that
+///   reader.
 /// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for
-///   them, and their heavy fence reaches all threads that may read.
+///   these platforms, whose heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
     /// The platform of the threads.
     type Platform: Platform;
@@ -135,7 +136,7 @@ pub unsafe trait Threads {
     /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// Calls `with` with the calling thread's reader. A thread for which it passes `None` uses the underlying
+    /// Calls `with` with the calling thread's reader. If it passes `None`, the thread uses the underlying
     /// locks.
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R;
 }

@@ -23,7 +23,7 @@ const WRITER: u32 = 1 << 31;
 
 // SAFETY: a compare-exchange takes the lock, and a writer needs a count of 0.
 unsafe impl RawRwLock for Below {
-    #[allow(clippy::declare_interior_mutable_const)] // The trait wants it.
+    #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: Below = Below { word: AtomicU32::new(0), waiting: AtomicU32::new(0) };
 
     type GuardMarker = lock_api::GuardNoSend;
@@ -75,8 +75,8 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, and the number of readers that have it, or -1 for a writer. The number is not part of the model:
-/// each access sees the latest value.
+/// A lock, and the number of readers that have it, or -1 if a writer has it. The number is not part of the
+/// model: each access sees the latest value.
 struct Place {
     lock: Bias<Below>,
     inside: AtomicI64,

@@ -1,4 +1,4 @@
-//! The locks that a thread currently has for reading.
+//! The locks that a thread currently holds for reading.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -6,14 +6,15 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64};
 
-/// The number of locks that a thread can read at the same time without writing to the locks themselves.
-/// Reading more costs as much as the underlying lock. Four slots fill one line.
+/// The number of read locks that a thread can hold at the same time without writing to the locks
+/// themselves. Further read locks cost as much as the underlying lock. Four slots fill one cache line.
 const SLOTS: usize = 4;
 
-/// Set if the thread has the slot's lock through the underlying lock: writers need not wait for the slot.
+/// This bit is set if the thread has the slot's lock through the underlying lock. Writers need not wait for
+/// such a slot.
 const BELOW: u64 = 1;
 
-/// Set if the thread reads the slot's lock more than once.
+/// This bit is set if the thread has the slot's lock more than once.
 const NESTED: u64 = 2;
 
 /// The permanent value of a thread's first slot on symmetric platforms: the slot is not free, but has no
@@ -26,16 +27,16 @@ pub struct Slots {
     slots: [Slot; SLOTS],
     /// The number of current reads that found no free slot.
     unrecorded: AtomicU32,
-    /// A copy of `Platform::is_symmetric`, in a line that readers load anyway.
+    /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     is_symmetric: bool,
 }
 
-/// A lock that the thread reads.
+/// A lock that the thread holds for reading.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The lock's number with [`BELOW`] and [`NESTED`]; 0 for none.
+    /// The lock's number, with the bits [`BELOW`] and [`NESTED`]; 0 in a free slot.
     lock: AtomicU64,
-    /// The number of times that the thread reads the lock, minus one.
+    /// The number of times that the thread has the lock, minus one.
     nested: AtomicU32,
 }
 
@@ -48,7 +49,7 @@ impl Slots {
         Slots { slots: core::array::from_fn(slot), unrecorded: AtomicU32::new(0), is_symmetric }
     }
 
-    /// The slot that a reader tries first. It needs no fence to take it.
+    /// The slot that a reader tries first. The reader needs no fence to take this slot.
     #[inline]
     pub(super) fn first(&self) -> &Slot {
         &self.slots[0]
@@ -63,7 +64,7 @@ impl Slots {
         self.slots.iter().find(|slot| slot.is_free())
     }
 
-    /// The slot that has this lock, with or without the underlying lock.
+    /// The slot that has this lock, whether or not the thread has it through the underlying lock.
     pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
     }
@@ -72,7 +73,7 @@ impl Slots {
         self.slots.iter()
     }
 
-    /// Whether the thread reads no lock.
+    /// Whether the thread holds no read lock.
     pub(super) fn is_idle(&self) -> bool {
         self.slots.iter().all(Slot::is_idle) && !self.has_unrecorded()
     }
@@ -85,7 +86,7 @@ impl Slots {
         self.unrecorded.store(one_more(self.unrecorded.load(Relaxed)), Relaxed);
     }
 
-    /// Frees all slots, in the child of a fork where the thread is missing.
+    /// Frees all slots of a thread that is missing in the child of a fork.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         for slot in self.slots.iter().filter(|slot| !slot.is_idle()) {
@@ -118,14 +119,14 @@ impl Slot {
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
-    /// Whether the thread reads this lock once, without the underlying lock.
+    /// Whether the thread has this lock exactly once, and not through the underlying lock.
     #[inline]
     pub(super) fn is_single(&self, lock: u64) -> bool {
         self.lock.load(Relaxed) == lock
     }
 
-    /// Takes the slot. Release: a writer that finds another lock in the slot must see what the thread did
-    /// while it read the writer's lock.
+    /// Takes the slot. Release: a writer that waits for one lock and finds another lock in the slot must see
+    /// what the thread did while it held the first lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));
@@ -145,7 +146,7 @@ impl Slot {
         self.lock.load(Relaxed) & BELOW != 0
     }
 
-    /// Adds a read of the slot's lock.
+    /// Counts one more read of the slot's lock.
     pub(super) fn nest(&self) {
         self.nested.store(one_more(self.nested.load(Relaxed)), Relaxed);
         self.set(self.lock.load(Relaxed) | NESTED);

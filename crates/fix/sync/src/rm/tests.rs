@@ -59,7 +59,7 @@ fn a_writer_excludes_readers_and_writers() {
 }
 
 #[test]
-fn try_write_fails_beside_a_reader_and_try_read_beside_a_writer() {
+fn try_write_fails_during_a_read_and_try_read_during_a_write() {
     let lock = open(1);
     let reader = lock.read();
     assert!(lock.try_write().is_none());
@@ -75,14 +75,14 @@ fn try_write_fails_beside_a_reader_and_try_read_beside_a_writer() {
 
 #[test]
 fn a_reader_may_read_again_while_a_writer_waits() {
-    // The first read of a lock takes the underlying lock, and later ones a slot. The writer waits for the
-    // first read in both cases.
+    // A lock's first read takes the underlying lock, and later reads take a slot. In both cases, the writer
+    // waits for the guard `first`.
     for is_open in [false, true] {
         let lock = if is_open { open(0) } else { RmLock::new(0) };
         let first = lock.read();
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
-            // The writer waits as soon as no new reader gets the underlying lock.
+            // When new readers no longer get the underlying lock, the writer is waiting.
             // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
@@ -127,7 +127,7 @@ fn a_panic_unlocks() {
 }
 
 #[test]
-fn a_forgotten_guard_locks_its_lock_and_no_other_at_the_same_address() {
+fn a_forgotten_guard_does_not_lock_a_later_lock_at_the_same_address() {
     let mut place = open(0);
     mem::forget(place.read());
     assert!(place.try_write().is_none());
@@ -139,7 +139,7 @@ fn a_forgotten_guard_locks_its_lock_and_no_other_at_the_same_address() {
         let place = &place;
         scope.spawn(move || inside.send(place.try_read().is_some()).unwrap());
         assert!(!is_inside.recv().unwrap());
-        assert!(place.try_read().is_none(), "the forgotten guard is of another lock");
+        assert!(place.try_read().is_none(), "the forgotten guard belongs to another lock");
         drop(writer);
     });
     assert!(place.try_write().is_some());
@@ -216,12 +216,12 @@ fn a_guard_in_thread_local_storage_locks_until_it_is_dropped() {
 }
 
 #[test]
-fn a_writer_sleeps_while_a_reader_sleeps_and_is_woken() {
+fn a_writer_that_sleeps_is_woken_when_the_reader_leaves() {
     let lock = open(0);
     let guard = lock.read();
     thread::scope(|scope| {
         let writer = scope.spawn(|| *lock.write() = 1);
-        // Usually longer than a writer spins. If the sleep is shorter, the result is the same.
+        // The sleep is usually longer than a writer spins. If it is shorter, the test still passes.
         thread::sleep(std::time::Duration::from_millis(20));
         assert!(!writer.is_finished());
         assert_eq!(*guard, 0);

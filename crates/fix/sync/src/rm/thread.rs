@@ -1,4 +1,4 @@
-//! The readers of the process, in which each thread registers at its first use.
+//! The readers of the process. Each thread registers with them at the thread's first use.
 
 use std::mem::ManuallyDrop;
 
@@ -12,8 +12,8 @@ static READERS: Readers = Readers::new();
 
 per_thread!(Member, in_child: forked);
 
-/// A registered thread, as the node of its `Reader`. A reference to the node is `Copy`, so that a `Cell` can
-/// hold it.
+/// A registered thread, represented by the node of its `Reader`. A reference to the node is `Copy`, so a
+/// `Cell` can hold it.
 #[derive(Clone, Copy)]
 struct Member(&'static Node<Slots>);
 
@@ -26,7 +26,7 @@ impl Part for Member {
         // A leaked guard, or a guard that a later destructor of the thread holds, keeps the registration.
         let is_idle = self.0.value.is_idle();
         if is_idle {
-            // SAFETY: `register` took the reader apart, and no copy of the node is used after this.
+            // SAFETY: the node came from `into_node` in `register`, and no copy of it is used after this.
             drop(unsafe { Reader::from_node(self.0) });
         }
         is_idle
@@ -38,8 +38,8 @@ impl Part for Member {
 pub struct ThisProcess(());
 
 // SAFETY: a thread's reader stays in its thread-local storage until the thread exits, or forever if the
-// thread still has a lock then. Signal handlers must not use the locks. membarrier(2) reaches all threads of
-// the process.
+// thread still has a lock at its exit. Signal handlers must not use the locks. membarrier(2) reaches all
+// threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 
@@ -53,8 +53,8 @@ unsafe impl Threads for ThisProcess {
 
     #[inline]
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R {
-        // SAFETY: `register` took the reader apart, and only its thread has copies of the node. The new
-        // reader is not dropped.
+        // SAFETY: the node came from `into_node` in `register`, and only its thread has copies of it. The
+        // new reader is not dropped.
         let reader =
             part().map(|Member(node)| ManuallyDrop::new(unsafe { Reader::from_node(node) }));
         with(reader.as_deref())

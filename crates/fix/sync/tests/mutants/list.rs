@@ -5,7 +5,7 @@ use knee_models::Detector::{self, Loom, Miri, Shuttle, Torture, Unit};
 /// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
-    // The heavy fence is missing, late, or only the caller's own.
+    // The heavy fence is missing, comes too late, or is executed only by the caller.
     ("own_fence", Torture("epoch", &[])),
     ("own_fence", Torture("hazard", &[])),
     ("own_fence", Torture("percpu", &[])),
@@ -30,12 +30,12 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("biased_crowd", Loom("biased::modelled::remote_threads_exclude_each_other")),
 
-    ("combiner_end", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_give", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_no_fence", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_over", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("combiner_take", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
-    ("joins_late", Loom("combiner::modelled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
 
     ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
     ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
@@ -56,9 +56,9 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_note", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
     ("epoch_seen", Loom("epoch::modelled::a_stall_is_never_older_than_its_section")),
 
-    ("epoch_note_any", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_stall", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
-    ("epoch_thread", Loom("epoch::modelled::a_stall_is_of_one_section_and_names_its_thread")),
+    ("epoch_note_any", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_stall", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
+    ("epoch_thread", Loom("epoch::modelled::a_stall_belongs_to_one_section_and_names_its_thread")),
 
     ("barrier_unlock", Loom("epoch::modelled::a_barrier_waits_for_the_calls_of_the_previous_barrier")),
 
@@ -67,7 +67,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("epoch_end_calls", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
     ("epoch_ended", Loom("epoch::modelled::a_barrier_acquires_what_the_calls_did")),
 
-    ("epoch_free", Loom("epoch::modelled::objects_found_ready_by_another_scan_are_freed_after_all_reads")),
+    ("epoch_free", Loom("epoch::modelled::objects_that_another_scan_found_ready_are_freed_after_all_reads")),
 
     ("event_sleep_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
     ("event_wake_no_fence", Loom("event::modelled::a_sleeper_is_woken")),
@@ -104,8 +104,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_no_mark", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
     ("table_iter", Loom("refs::percpu::modelled::a_new_user_comes_before_the_kill_or_is_refused")),
 
-    ("percpu_begin", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
-    ("percpu_mode", Loom("refs::percpu::modelled::a_user_of_the_next_life_sees_its_beginning")),
+    ("percpu_begin", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
+    ("percpu_mode", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
 
     ("percpu_reinit", Loom("refs::percpu::modelled::reinit_sees_what_former_users_did")),
 
@@ -117,8 +117,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_is_zero", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
     ("percpu_put", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
 
-    ("epoch_load", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
-    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_a_value_as_published_and_not_its_drop")),
+    ("epoch_load", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
+    ("epoch_replace", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
 
     ("rcu_update", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
     ("rcu_update_again", Loom("rcu::modelled::no_update_of_two_threads_is_lost")),
@@ -154,7 +154,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("rm_try_no_fence", Loom("rm::modelled::a_try_write_excludes_readers_or_fails")),
 
-    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_a_slot_marked_below_sees_the_end_of_the_previous_read")),
+    ("rm_set_below", Loom("rm::modelled::a_writer_that_finds_the_below_flag_in_a_slot_sees_the_end_of_the_previous_read")),
 
     ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read")),
 
@@ -168,14 +168,14 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 
-    ("pi_give", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
-    ("pi_take", Miri("lock::tests::an_owner_acquires_what_the_last_one_did")),
+    ("pi_give", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
+    ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
     // Mistakes of logic, in schedules of more threads than loom can explore.
-    ("joins_late", Shuttle("combiner::scheduled::a_caller_returns_after_a_barrier_has_seen_its_store")),
+    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
 
-    ("epoch_adopts_all", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
-    ("future", Shuttle("epoch::scheduled::short_threads_find_live_objects_and_leave_nothing_behind")),
+    ("epoch_adopts_all", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
+    ("future", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
 
     ("early", Shuttle("epoch::scheduled::a_wait_covers_guards_and_migrating_sections")),
 
@@ -186,8 +186,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("hazard_adopts_none", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
     ("hazard_no_recheck", Shuttle("hazard::scheduled::objects_are_freed_once_and_not_under_a_guard")),
 
-    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
-    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_the_slots_that_have_marked")),
+    ("registry_gives_twice", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
+    ("slots_mark_once", Shuttle("invalidation::scheduled::a_wait_covers_all_slots_that_have_marked_the_page")),
 
     ("percpu_adds_twice", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
     ("percpu_no_mark", Shuttle("refs::scheduled::each_life_of_a_count_ends_once")),
@@ -197,8 +197,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("snzi_stays", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
     ("snzi_unsets", Shuttle("refs::scheduled::the_indicator_is_set_while_any_of_five_threads_has_arrived")),
 
-    ("refcache_early", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
-    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::objects_live_as_long_as_references_and_three_ticks")),
+    ("refcache_early", Shuttle("refs::refcache::scheduled::an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick")),
+    ("refcache_skips_zero", Shuttle("refs::refcache::scheduled::an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick")),
 
     ("rm_nested", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),
     ("rm_no_recheck", Shuttle("rm::scheduled::writers_exclude_three_nesting_readers")),

@@ -27,14 +27,14 @@ fn unit_tests_pass_and_notice_each_mutant() {
     SUITE.check_units();
 }
 
-/// `KNEE_TORTURE=long` takes minutes.
+/// With `KNEE_TORTURE=long`, this test takes minutes.
 #[test]
 fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
 /// Memory orderings of state that the process's threads share, which loom does not model. `scripts/sanitize
-/// sync miri` runs this.
+/// sync miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

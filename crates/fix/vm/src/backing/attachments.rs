@@ -1,13 +1,14 @@
 //! The reverse mapping: where an object is mapped.
 //!
-//! An *attachment* stands for one mapping, not for each of its pages. The page of a space that maps page
-//! `n` of the object is computed. The PTE there may be absent or may map another frame by now, so callers
-//! must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
+//! An *attachment* describes a whole mapping, not a single page. With it, a caller converts a page number of
+//! the object to a page of the space. The PTE of that page may be absent by now, or may map another frame, so
+//! callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
 //!
-//! Attachments are in *shards*, one per CPU up to a limit, so that CPUs that map the same object share no
-//! cache line. A shard is a treap ordered by first page, augmented with the largest end of each subtree
-//! (Seidel and Aragon, "Randomized search trees", 1996; interval trees as in Cormen et al., 14.3), so
-//! that a lookup skips attachments of other parts. The treap is intrusive and allocates nothing.
+//! The attachments of an object are divided among *shards*, one per CPU up to a limit, so that CPUs that map
+//! the same object write to different cache lines. A shard is a treap ordered by first page (Seidel and
+//! Aragon, "Randomized search trees", 1996). Each subtree stores the largest end of its attachments, so that
+//! a lookup skips subtrees that do not overlap its range (interval trees as in Cormen et al., 14.3). The
+//! treap is intrusive and allocates nothing.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -24,15 +25,15 @@ use crate::page::{Page, Pages};
 use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
-/// [`Attachments::visit_all`] throttles forks after this many passes that concurrent forks have outdated.
+/// [`Attachments::visit_all`] throttles forks after this many passes during which forks attached copies.
 const PASSES: u32 = 4;
 
-/// Each time after this many visits of a pass, [`Attachments::visit_all`] checks for concurrent forks, and
-/// throttles them if there were any. Otherwise a pass might never end: if the allocator returns ascending
-/// addresses, copies are attached ahead of the cursor.
+/// After every `VISITS` visits of a pass, [`Attachments::visit_all`] checks whether forks have attached
+/// copies, and if so throttles forks. Without this check a pass might never end: if the allocator returns
+/// ascending addresses, forks attach copies ahead of the cursor.
 const VISITS: usize = 32;
 
-/// Beyond this many shards, walks take longer and contention hardly drops.
+/// More shards than this would make walks longer and hardly reduce contention.
 const MOST_SHARDS: usize = 16;
 
 /// A run of an object's pages, mapped at consecutive pages of a space.
@@ -40,7 +41,7 @@ const MOST_SHARDS: usize = 16;
 pub(crate) struct Attachment {
     /// Pages of the object.
     indexes: Range<u64>,
-    /// The page of the space that maps the first of them.
+    /// The page of the space at which the first of `indexes` is mapped.
     page: Page,
     tree: NonNull<Tree>,
     shard: Cell<usize>,
@@ -54,7 +55,7 @@ type Link = Option<NonNull<Attachment>>;
 struct Links {
     left: Link,
     right: Link,
-    /// The largest end in this subtree.
+    /// The largest end of an attachment in this subtree.
     end: u64,
 }
 
@@ -62,11 +63,12 @@ struct Links {
 #[derive(Debug)]
 pub(crate) struct Attachments {
     shards: Box<[Padded<Shard>]>,
-    /// The object's handle is gone: the object lives only as long as it is mapped.
+    /// The object's handle was dropped, so the object lives only as long as it is mapped.
     is_closed: AtomicBool,
-    /// Number of references: one for each shard that `holds` the object, and one for each other holder.
+    /// The reference count of the object: one for each shard whose `holds` is set, and one for each other
+    /// holder.
     holders: AtomicU64,
-    /// A visitor has restarted too often because of new copies; forks wait for it.
+    /// A visitor has restarted too often because of new copies. Forks must wait until the visitor is done.
     forks_throttled: AtomicBool,
 }
 
@@ -78,27 +80,27 @@ struct Shard {
 
 // SAFETY: the content is accessed only under the lock.
 unsafe impl Sync for Shard {}
-// SAFETY: the content's attachments may be used by any thread that has the lock.
+// SAFETY: any thread that holds the lock may use the content's attachments.
 unsafe impl Send for Shard {}
 
 #[derive(Debug, Default)]
 struct Content {
     root: Link,
-    /// Number of [copies](Attachments::attach) that were ever attached, including those detached since. A
-    /// visitor compares it before and after a pass to detect new copies.
+    /// Number of [copies](Attachments::attach) ever attached to this shard, including those detached since.
+    /// A visitor compares the number before and after a pass to detect new copies.
     copies: u64,
-    /// The shard has a reference to the object. An empty shard keeps it until the object is closed, so
-    /// that mapping and unmapping do not write the shared reference count.
+    /// The shard has a reference to the object. An empty shard keeps this reference until the object is
+    /// closed, so that mapping and unmapping do not write the shared reference count.
     holds: bool,
 }
 
-/// An attachment that a visit has found, with a reference to its tree.
+/// An attachment that a visitor has found. Holds a reference to the attachment's tree.
 pub(crate) struct Visit<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
     indexes: Range<u64>,
     page: Page,
-    /// Only compared, because the attachment may have been freed by now.
+    /// Only compared, never dereferenced: the attachment may have been freed by now.
     attachment: NonNull<Attachment>,
 }
 
@@ -113,7 +115,7 @@ impl<M: Machine> Visit<'_, M> {
         unsafe { self.tree.as_ref() }
     }
 
-    /// The pages of the space at which those of `indexes` are mapped.
+    /// The pages of the space at which this attachment maps pages of `indexes`.
     pub(crate) fn pages(&self, indexes: &Range<u64>) -> Pages {
         let (start, end) =
             (indexes.start.max(self.indexes.start), indexes.end.min(self.indexes.end));
@@ -129,14 +131,15 @@ impl<M: Machine> Visit<'_, M> {
 
 impl<M: Machine> Drop for Visit<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: the visit has a reference to the tree. The space guarantees that no CPU accesses its
-        // pages after it has been dropped.
+        // SAFETY: the visit has a reference to the tree. The space guarantees that no CPU accesses the
+        // tree's pages after the space was dropped.
         unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }
 
 impl Attachment {
-    /// Pages of an object from `first` on, mapped at `pages` of the space of `tree`.
+    /// An attachment that maps pages of the object, starting with `first`, at `pages` of the space that
+    /// owns `tree`.
     pub(crate) fn new(pages: Pages, first: u64, tree: NonNull<Tree>) -> Attachment {
         let indexes = first..first + pages.count();
         let links = Links { end: indexes.end, ..Links::default() };
@@ -149,7 +152,7 @@ impl Attachment {
         }
     }
 
-    /// The pages of the space.
+    /// The pages of the space that the attachment covers.
     pub(crate) fn pages(&self) -> Pages {
         Pages::new(self.page, self.indexes.end - self.indexes.start)
     }
@@ -161,11 +164,11 @@ impl Attachment {
     }
 }
 
-/// The order in a shard: by first page, then by address.
+/// The sort key of an attachment in its shard: the first page, then the address.
 type Key = (u64, usize);
 
 fn key(attachment: NonNull<Attachment>) -> Key {
-    // SAFETY: callers pass an attachment of a shard that they have locked, or the one that they insert.
+    // SAFETY: the caller has locked the attachment's shard, or is about to insert the attachment.
     (unsafe { attachment.as_ref() }.indexes.start, attachment.as_ptr().addr())
 }
 
@@ -178,21 +181,21 @@ fn priority(attachment: NonNull<Attachment>) -> u64 {
 }
 
 /// # Safety
-/// The caller must have locked the attachment's shard, or have exclusive access to the attachment. It
-/// must not use the returned reference after the next call for the same attachment.
+/// The caller must have locked the attachment's shard, or have exclusive access to the attachment. The
+/// caller must not use the returned reference after it calls `links` again for the same attachment.
 unsafe fn links<'a>(attachment: NonNull<Attachment>) -> &'a mut Links {
     // SAFETY: the caller has exclusive access, and uses one reference at a time.
     unsafe { &mut *attachment.as_ref().links.get() }
 }
 
 /// # Safety
-/// As for [`links`], for the whole subtree. The same holds for the functions below.
+/// As for [`links`], but for the whole subtree. The functions below require the same.
 unsafe fn end(link: Link) -> u64 {
     // SAFETY: the caller has locked the shard, as `links` requires.
     link.map_or(0, |attachment| unsafe { links(attachment) }.end)
 }
 
-/// Sets the children of `root`, and updates the end of its subtree.
+/// Sets the children of `root`, and updates the end of its subtree. Returns `root`.
 unsafe fn join(root: NonNull<Attachment>, left: Link, right: Link) -> Link {
     // SAFETY: the caller has locked the shard, as `links` requires.
     unsafe {
@@ -202,7 +205,7 @@ unsafe fn join(root: NonNull<Attachment>, left: Link, right: Link) -> Link {
     Some(root)
 }
 
-/// Splits a treap into the keys below `at` and the others.
+/// Splits a treap into the keys below `at` and the remaining keys.
 unsafe fn split(link: Link, at: Key) -> (Link, Link) {
     let Some(root) = link else { return (None, None) };
     // SAFETY: the caller has locked the shard, as `links` requires.
@@ -263,7 +266,7 @@ unsafe fn remove(link: Link, old: NonNull<Attachment>) -> Link {
     }
 }
 
-/// The first attachment with a key above `after` that overlaps `indexes`.
+/// The first attachment that overlaps `indexes` and has a key above `after`.
 unsafe fn find_after(link: Link, after: Option<Key>, indexes: &Range<u64>) -> Link {
     let root = link?;
     // SAFETY: the caller has locked the shard, as `links` requires.
@@ -298,20 +301,20 @@ impl Shard {
 }
 
 impl Attachments {
-    /// No attachments, and one reference, which is the caller's.
+    /// Creates an empty set, and one reference to the object, which the caller owns.
     pub(crate) fn new(cpus: usize) -> Result<Attachments, OutOfMemory> {
         let shards = for_each(cpus.min(MOST_SHARDS))?;
         let [is_closed, forks_throttled] = [false; 2].map(AtomicBool::new);
         Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), forks_throttled })
     }
 
-    /// Adds an attachment to the shard of `cpu`. If `is_copy`, its PTEs are copies of those of another
-    /// attachment, and must be made after this call.
+    /// Adds an attachment to the shard of `cpu`. With `is_copy`, the caller copies the PTEs of another
+    /// attachment, and must do so after this call.
     ///
     /// # Safety
-    /// `new` must not move or be freed until it is [detached](Attachments::detach), and its tree must
-    /// have a reference for that time. The caller must have a reference to the object, or have an
-    /// attachment to it.
+    /// `new` must not move or be freed until it is [detached](Attachments::detach), and a reference to its
+    /// tree must be held until then. The caller must have a reference to the object, or own another
+    /// attachment of the object.
     pub(crate) unsafe fn attach(
         &self,
         cpu: usize,
@@ -333,20 +336,21 @@ impl Attachments {
         });
     }
 
-    /// Removes an attachment, which the caller owns again. Returns true if that drops the last reference
-    /// to the object: the caller must then free the object.
+    /// Removes an attachment and returns its ownership to the caller. Returns true if this drops the last
+    /// reference to the object: the caller must then free the object.
     ///
     /// # Safety
-    /// `old` must be attached here.
+    /// `old` must be one of these attachments.
     #[must_use]
     pub(crate) unsafe fn detach(&self, old: NonNull<Attachment>, platform: &impl Platform) -> bool {
-        // SAFETY: it is attached, as the caller promises, so it is valid.
+        // SAFETY: the caller guarantees that `old` is attached, so it is valid.
         let shard = unsafe { old.as_ref() }.shard.get();
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Relaxed: `close` sets the flag before it locks this shard. If it locks the shard before us, we
-            // see the flag. Otherwise it finds the shard empty, and drops the reference if we have not.
+            // Relaxed: `close` sets the flag before it locks this shard. If `close` locked the shard first,
+            // this load sees the flag. If `close` locks it later, `close` drops the reference of the empty
+            // shard, unless this call has dropped it.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -358,7 +362,7 @@ impl Attachments {
     /// like [`detach`](Attachments::detach), if no reference is left.
     #[must_use]
     pub(crate) fn close(&self, platform: &impl Platform) -> bool {
-        // Relaxed: the locks below publish it.
+        // Relaxed: the locks below publish the flag.
         self.is_closed.store(true, Relaxed);
         let mut count = 1;
         for shard in &self.shards {
@@ -383,11 +387,11 @@ impl Attachments {
         self.holders.fetch_sub(count, order!(AcqRel, "holders_put")) == count
     }
 
-    /// Calls `visit`, without locks, with each attachment that overlaps `indexes`. It may visit an
-    /// attachment more than once, because it restarts if copies were attached during a pass.
+    /// Calls `visit`, with no locks held, for each attachment that overlaps `indexes`. An attachment may be
+    /// visited more than once, because a pass is repeated if copies were attached during it.
     ///
-    /// Use it to remove all PTEs of a page: the caller must prevent new PTEs, other than copies of
-    /// existing ones, and must remove those that it finds. None is left at the end, because a copy is
+    /// Use this to remove all PTEs of a page. The caller must prevent new PTEs except copies of existing
+    /// PTEs, and `visit` must remove the PTEs that it finds. At the end no PTE is left, because a copy is
     /// attached before its PTEs are made. At most one call may run at a time.
     pub(crate) fn visit_all<'m, M: Machine>(
         &self,
@@ -395,7 +399,8 @@ impl Attachments {
         indexes: &Range<u64>,
         mut visit: impl FnMut(Visit<'m, M>),
     ) {
-        // A visitor stores to the flag only if it must, because other operations read fields on the same line.
+        // A visitor stores to the flag only if it must, because other operations read fields on the same
+        // cache line.
         let mut throttles = false;
         let mut throttle = || {
             throttles = true;
@@ -416,7 +421,7 @@ impl Attachments {
                 break;
             }
             before = after;
-            // New copies outdated too many passes: make forks wait until this visit ends.
+            // Forks have attached copies during too many passes: make them wait until this visit ends.
             if pass == PASSES {
                 throttle();
             }
@@ -426,8 +431,8 @@ impl Attachments {
         }
     }
 
-    /// Whether a fork must wait, without locks, before it attaches copies: a visitor has restarted too
-    /// often. At most one fork per CPU misses the flag and proceeds.
+    /// Whether a fork must release its locks and wait before it attaches copies, because a visitor has
+    /// restarted too often. At most one fork per CPU misses the flag and proceeds.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }
@@ -437,7 +442,7 @@ impl Attachments {
         self.shards.iter().map(|shard| shard.0.with(platform, |content| content.copies)).sum()
     }
 
-    /// Calls `visit`, without locks, with each attachment that overlaps `indexes`, in one pass.
+    /// Calls `visit`, with no locks held, for each attachment that overlaps `indexes`, in one pass.
     pub(crate) fn visit_once<'m, M: Machine>(
         &self,
         machine: &'m M,
@@ -451,7 +456,8 @@ impl Attachments {
                     // SAFETY: the shard is locked.
                     let found = unsafe { find_after(content.root, last, indexes) }?;
                     last = Some(key(found));
-                    // SAFETY: it is in the locked shard, so it is valid and its tree has a reference.
+                    // SAFETY: the attachment is in the locked shard, so it is valid, and a reference to its
+                    // tree is held.
                     unsafe {
                         let Attachment { ref indexes, page, tree, .. } = *found.as_ref();
                         tree.as_ref().get_ref();
@@ -493,23 +499,23 @@ mod tests {
             for (cpu, first, pages, old) in changes {
                 if old < all.len() {
                     let old = all.swap_remove(old);
-                    // SAFETY: it is attached.
+                    // SAFETY: `old` is attached.
                     let is_last = unsafe { attachments.detach(old, platform) };
                     prop_assert!(!is_last, "the test has a reference");
-                    // SAFETY: it came from a box.
+                    // SAFETY: `old` came from a box.
                     drop(unsafe { Box::from_raw(old.as_ptr()) });
                 } else {
                     let tree = NonNull::from(space.tree());
                     let new = Attachment::new(Pages::new(Page(1000), pages), first, tree);
                     let new = NonNull::from(Box::leak(Box::new(new)));
                     all.push(new);
-                    // SAFETY: it is freed only after it was detached.
+                    // SAFETY: `new` is freed only after it is detached.
                     unsafe { attachments.attach(cpu, platform, new, false) };
                 }
                 let mut found = Vec::new();
                 attachments.visit_all(&machine, &wanted, |visit| found.push(visit.attachment));
                 let has_any = |attachment: &NonNull<Attachment>| {
-                    // SAFETY: it is attached.
+                    // SAFETY: `attachment` is attached.
                     let indexes = &unsafe { attachment.as_ref() }.indexes;
                     indexes.start < wanted.end && wanted.start < indexes.end
                 };
@@ -520,7 +526,7 @@ mod tests {
             }
             prop_assert!(!attachments.close(platform) || all.is_empty());
             while let Some(old) = all.pop() {
-                // SAFETY: it is attached, and came from a box.
+                // SAFETY: `old` is attached, and came from a box.
                 unsafe {
                     prop_assert_eq!(attachments.detach(old, platform), all.is_empty());
                     drop(Box::from_raw(old.as_ptr()));

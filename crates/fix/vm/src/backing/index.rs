@@ -18,7 +18,7 @@ use crate::page::{BITS, ENTRIES, Frame};
 /// into different tables share no cache line.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Levels of tables above the slots.
+    /// Number of table levels above the slots.
     height: u32,
     root: NonNull<Block>,
 }
@@ -28,7 +28,7 @@ unsafe impl Send for Index {}
 // SAFETY: the tables consist of atomics.
 unsafe impl Sync for Index {}
 
-/// Memory of a table, zeroed.
+/// Zeroed memory for a table.
 pub(crate) type Block = MaybeUninit<[u64; ENTRIES]>;
 
 /// Memory for a table, allocated before an operation takes locks.
@@ -48,7 +48,7 @@ impl BlockPool {
         self.block = Some(block);
     }
 
-    /// Allocates a block if there is none.
+    /// Allocates a block if the pool is empty.
     pub(crate) fn refill(&mut self) -> Result<(), OutOfMemory> {
         if self.block.is_none() {
             self.block = Some(try_box(Block::zeroed())?);
@@ -97,7 +97,8 @@ impl State {
 }
 
 impl Slot {
-    /// Acquire: pairs with `set`, so that the frame's initialization is visible.
+    /// Returns the state. Acquire: pairs with the Release in `set`, so that the frame's initialization is
+    /// visible.
     #[inline]
     pub(crate) fn get(&self) -> State {
         let word = self.0.load(order!(Acquire, "slot_get"));
@@ -109,21 +110,21 @@ impl Slot {
         }
     }
 
-    /// Sets the state to `new` if it is `old`. Returns whether it was.
+    /// Sets the state to `new` if it is `old`. Returns whether it did.
     pub(crate) fn replace(&self, old: State, new: State) -> bool {
         self.0
             .compare_exchange(old.word(), new.word(), order!(AcqRel, "slot_replace"), Relaxed)
             .is_ok()
     }
 
-    /// Must be called by the CPU that set the state to [`Coming`](State::Coming) or
-    /// [`Leaving`](State::Leaving).
+    /// Sets the state. Only the CPU that set the state to [`Coming`](State::Coming) or
+    /// [`Leaving`](State::Leaving) may call this.
     pub(crate) fn set(&self, state: State) {
         self.0.store(state.word(), order!(Release, "slot_set"));
     }
 }
 
-/// The entry of a page in a table of level `level`.
+/// The position of a page's entry in a table of level `level`.
 #[inline]
 fn entry(index: u64, level: u32) -> usize {
     (index >> (BITS * level)) as usize % ENTRIES
@@ -154,14 +155,14 @@ impl Index {
         for level in (1..=self.height).rev() {
             // SAFETY: blocks above level 0 are tables, which live as long as the index.
             let tables = unsafe { block.cast::<Tables>().as_ref() };
-            // Acquire: pairs with the publication in `make`, so that the block is seen zeroed.
+            // Acquire: pairs with the publication in `make`, so that this CPU sees the block zeroed.
             block = NonNull::new(tables[entry(index, level)].load(order!(Acquire, "index_find")))?;
         }
         // SAFETY: blocks of level 0 are slots, which live as long as the index.
         Some(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// The slot of a page. The memory of missing tables is taken from `pool`. `index` must be below the
+    /// The slot of a page. Adds missing tables, with memory from `pool`. `index` must be below the
     /// capacity.
     pub(crate) fn make(&self, index: u64, pool: &mut BlockPool) -> Result<&Slot, Needed> {
         let mut block = self.root;
@@ -196,16 +197,17 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the index and slot of each page among `pages` whose table exists. The time is linear
-    /// in the number of tables, not in the number of pages.
+    /// Calls `with` with the index and slot of each page among `pages` for which a table exists. The time is
+    /// linear in the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
-        // SAFETY: `height` is the root's, and tables live as long as the index.
+        // SAFETY: `height` is the height of the root, which starts at page 0, and tables live as long as
+        // the index.
         unsafe { for_each_below(self.root, self.height, 0, &pages, &mut with) };
     }
 }
 
 /// # Safety
-/// `block` must have this height and the first page `first`, and must stay valid during the call.
+/// `block` must have height `height` and begin with page `first`, and must stay valid during the call.
 unsafe fn for_each_below(
     block: NonNull<Block>,
     height: u32,
@@ -215,7 +217,7 @@ unsafe fn for_each_below(
 ) {
     let reach = 1_u64 << (BITS * height);
     for entry in 0..ENTRIES {
-        // In the largest index, entries beyond `u64` are unused.
+        // In the largest index, entries of pages beyond `u64::MAX` are unused.
         let Some(start) = (entry as u64).checked_mul(reach).and_then(|at| first.checked_add(at))
         else {
             return;
@@ -223,7 +225,8 @@ unsafe fn for_each_below(
         if start.saturating_add(reach) <= pages.start || start >= pages.end {
             continue;
         }
-        // SAFETY: the caller guarantees the height and lifetime of the block, and so of the blocks below it.
+        // SAFETY: the caller guarantees the height and lifetime of the block, which imply those of the
+        // blocks below it.
         unsafe {
             if height == 0 {
                 with(start, &block.cast::<Slots>().as_ref()[entry]);
@@ -239,10 +242,11 @@ unsafe fn for_each_below(
 impl Drop for Index {
     fn drop(&mut self) {
         /// # Safety
-        /// `block` must have this height, and nobody may use it any more.
+        /// `block` must have height `height`, and must have no user any more.
         unsafe fn free(block: NonNull<Block>, height: u32) {
             if height > 0 {
-                // SAFETY: a block of height above 0 has tables, as the caller guarantees.
+                // SAFETY: the caller guarantees the height, and a block whose height is above 0 contains
+                // pointers to tables.
                 for below in unsafe { block.cast::<Tables>().as_ref() } {
                     if let Some(below) = NonNull::new(below.load(Relaxed)) {
                         // SAFETY: the block below has one level less, and nobody uses it.
@@ -250,7 +254,7 @@ impl Drop for Index {
                     }
                 }
             }
-            // SAFETY: it came from a box of this type.
+            // SAFETY: the block came from a box of this type.
             drop(unsafe { Box::from_raw(block.as_ptr()) });
         }
         // SAFETY: `drop` has exclusive access to the index.
@@ -287,7 +291,7 @@ mod tests {
         }
 
         fn use_content(&self) {
-            // SAFETY: the caller has set the page's state to `Coming`, or found it `Present`.
+            // SAFETY: the caller has set the state of the page to `Coming`, or found that it is `Present`.
             unsafe { *self.content.get() += 1 };
         }
     }
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_found_with_its_content() {
+    fn a_cpu_that_finds_a_frame_sees_its_content() {
         let shared = Shared::new();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_tables_zeroed() {
+    fn a_walk_sees_new_tables_zeroed() {
         let (shared, is_over) = (Shared::new(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -347,7 +351,8 @@ mod tests {
                 shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
                 is_over.load(Relaxed).then_some(())
             });
-            // The Relaxed load of `is_over` does not order the table: the walk may or may not find it.
+            // The Relaxed load of `is_over` does not make the new table visible: the walk may or may not
+            // find it.
             shared.index.for_each(512..1024, |_, slot| assert_eq!(slot.get(), State::Absent));
         });
     }

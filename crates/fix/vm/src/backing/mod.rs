@@ -1,4 +1,4 @@
-//! Backings: which object provides the pages of a mapping, and where they are mapped.
+//! Backings: each records which object provides the pages of a mapping, and where they are mapped.
 
 pub(crate) mod attachments;
 pub(crate) mod index;
@@ -25,28 +25,30 @@ use crate::page::{Page, Pages};
 use crate::tree::Tree;
 use crate::tree::attributes::{Attributes, BackingId};
 
-/// Whether writes to pages of an object are visible to its other mappings.
+/// Whether writes through a mapping of an object are visible in the object's other mappings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Writes are visible to all mappings (`MAP_SHARED`).
+    /// Writes are visible in all mappings (`MAP_SHARED`).
     Shared,
     /// A write breaks copy-on-write: the space gets a page of its own (`MAP_PRIVATE`).
     Private,
 }
 
-/// The object behind a mapping. Each operation that maps pages of an object makes one backing, which stays one
-/// even if parts of the mapping are unmapped or protected later (DragonFly's `vm_map_backing`).
+/// The object behind a mapping. Each operation that maps pages of an object creates one backing. A backing
+/// is never split, even if parts of the mapping are unmapped or protected later (DragonFly's
+/// `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
     attachment: Attachment,
     object: NonNull<ObjectCore>,
     pub(crate) sharing: Sharing,
-    /// Number of pages mapped by it. Changed under the locks of their nodes.
+    /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
+    /// locked.
     mapped: AtomicU64,
-    /// Set while it is [marked](Marked): to itself at first, then to its copy.
+    /// While the backing is [marked](Marked), points first to the backing itself, then to its copy.
     copy: Cell<Option<NonNull<Backing>>>,
-    /// Whether one operation unmapped all of it. Set by the last unmapper.
+    /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
     /// Link of [`Marked`].
     next_marked: Cell<Option<NonNull<Backing>>>,
@@ -54,8 +56,9 @@ pub(crate) struct Backing {
     next: Cell<Option<NonNull<Backing>>>,
 }
 
-// SAFETY: the attachment's cells are used under its shard's lock, `copy` and `next_marked` by the only
-// marker of the space, `is_whole` and `next` by the last unmapper. The rest is atomic or constant.
+// SAFETY: the attachment's cells are accessed only under its shard's lock. The owner of the space's only
+// [`Marked`] accesses `copy` and `next_marked`, and the operation that unmaps the last page accesses
+// `is_whole` and `next`. The rest is atomic or constant.
 unsafe impl Sync for Backing {}
 
 /// The backing with this id.
@@ -64,7 +67,8 @@ fn pointer(id: BackingId) -> NonNull<Backing> {
 }
 
 impl Backing {
-    /// Pages of an object from `first` on, mapped at `pages` of the space of `tree`.
+    /// A backing that maps pages of the object, starting with `first`, at `pages` of the space that owns
+    /// `tree`.
     pub(crate) fn new(
         object: NonNull<ObjectCore>,
         first: u64,
@@ -84,7 +88,7 @@ impl Backing {
         }
     }
 
-    /// Its id in [`Attributes`].
+    /// The backing's id in [`Attributes`].
     pub(crate) fn id(backing: NonNull<Backing>) -> BackingId {
         BackingId::new(backing.cast())
     }
@@ -97,41 +101,43 @@ impl Backing {
     /// The backing of pages with these attributes, if they have one.
     ///
     /// # Safety
-    /// A page must be mapped by it for as long as the result is used.
+    /// The backing must map at least one page for as long as the result is used.
     pub(crate) unsafe fn of<'a>(attributes: Attributes) -> Option<&'a Backing> {
-        // SAFETY: a backing lives as long as a page is mapped by it, as the caller guarantees.
+        // SAFETY: a backing lives as long as it maps a page, which the caller guarantees.
         attributes.backing.map(|id| unsafe { pointer(id).as_ref() })
     }
 
-    /// The same backing for a fork, whose PTEs will be copies.
+    /// A copy of this backing for a fork, into which the caller will copy the PTEs.
     pub(crate) fn copied(&self, tree: NonNull<Tree>) -> Backing {
         let copy = self.at(self.index(self.pages().start), self.pages(), tree);
         copy.set_mapped(self.mapped());
         copy
     }
 
-    /// A mapping of the same object, from its page `first` on, at `pages` of the space of `tree`.
+    /// A backing that maps pages of the same object, starting with `first`, at `pages` of the space that
+    /// owns `tree`.
     pub(crate) fn at(&self, first: u64, pages: Pages, tree: NonNull<Tree>) -> Backing {
         Backing::new(self.object, first, pages, tree, self.sharing)
     }
 
-    /// The pages at which it was mapped.
+    /// The pages that the backing mapped originally.
     pub(crate) fn pages(&self) -> Pages {
         self.attachment.pages()
     }
 
-    /// Number of pages mapped by it. The caller must have locked all nodes that have them.
+    /// Number of pages that the backing still maps. The caller must have locked all nodes of these pages.
     pub(crate) fn mapped(&self) -> u64 {
         self.mapped.load(Relaxed)
     }
 
-    /// Sets the number of pages mapped by it. The caller must have locked all nodes that have them.
+    /// Sets the number of pages that the backing maps. The caller must have locked all nodes of these
+    /// pages.
     pub(crate) fn set_mapped(&self, pages: u64) {
         self.mapped.store(pages, Relaxed);
     }
 
-    /// Whether it was unmapped in parts, for some of which a shootdown may still be in progress. No page
-    /// may be mapped by it any more.
+    /// Whether several operations unmapped parts of the backing, so that a shootdown of some part may still
+    /// be in progress. Must be called only when the backing maps no page any more.
     pub(crate) fn has_gone_in_parts(&self) -> bool {
         !self.is_whole.get()
     }
@@ -148,10 +154,10 @@ impl Backing {
         self.attachment.index(page)
     }
 
-    /// Subtracts `pages` unmapped pages. Returns whether none is left.
+    /// Subtracts `pages` unmapped pages. Returns whether the backing maps no page any more.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
-        // An operation that unmaps all of it has the locks of all its nodes, so a load is enough. Only partial
-        // unmaps write to the common cache line.
+        // An operation that unmaps all remaining pages holds the locks of all their nodes, so a load is
+        // enough. Only partial unmaps write to the shared cache line.
         let is_none =
             self.mapped.load(Relaxed) == pages || self.mapped.fetch_sub(pages, Relaxed) == pages;
         if is_none {
@@ -160,11 +166,11 @@ impl Backing {
         is_none
     }
 
-    /// Adds it to the attachments of its object.
+    /// Adds the backing to the attachments of its object.
     ///
     /// # Safety
-    /// The caller must have a reference to the object, or the original in the parent's tree must be
-    /// attached. The backing must stay valid until it is given to [`detach`](Backing::detach).
+    /// The caller must have a reference to the object, or, for a copy, the original backing must be
+    /// attached. The new backing must stay valid until it is passed to [`detach`](Backing::detach).
     pub(crate) unsafe fn attach(
         backing: NonNull<Backing>,
         cpu: usize,
@@ -178,15 +184,16 @@ impl Backing {
         }
     }
 
-    /// Removes it from the attachments of its object, and frees it. Frees the object as well if the backing had
-    /// the last reference.
+    /// Removes the backing from the attachments of its object, and frees the backing. Also frees the object
+    /// if this drops the object's last reference.
     ///
     /// # Safety
-    /// It must be attached and come from a box, and nobody may use it any more. No page may be mapped by it any
-    /// more, and all CPUs must have flushed the pages that were.
+    /// The backing must be attached, come from a box and have no user any more. It must not map any page
+    /// any more, and all CPUs must have flushed the pages that it mapped.
     pub(crate) unsafe fn detach<M: Machine>(backing: NonNull<Backing>, machine: &M) {
-        // SAFETY: it is attached and comes from a box, as the caller guarantees. `detach` returns true only
-        // for the last reference, whose owner must free the object.
+        // SAFETY: the caller guarantees that the backing is attached, comes from a box and has no other
+        // user. `Attachments::detach` returns true only for the last reference, whose owner must free the
+        // object.
         unsafe {
             let object = backing.as_ref().object;
             let platform = machine.epoch().platform();
@@ -208,14 +215,14 @@ pub(crate) struct BackingPool {
 }
 
 impl BackingPool {
-    /// Writes `backing` to a stable address.
+    /// Writes `backing` to memory of the pool, whose address is stable.
     ///
     /// # Errors
     /// [`Needed::Backings`] if the pool is empty.
     pub(crate) fn take(&mut self, backing: Backing) -> Result<NonNull<Backing>, Needed> {
         let mut new = self.backings.pop().ok_or(Needed::Backings(1))?;
         new.write(backing);
-        // SAFETY: it was initialized above.
+        // SAFETY: `new` was initialized above.
         Ok(NonNull::from(Box::leak(unsafe { new.assume_init() })))
     }
 
@@ -242,23 +249,23 @@ pub(crate) struct Backings {
 
 impl Backings {
     /// # Safety
-    /// `backing` must not be in a list, and must outlive this one.
+    /// `backing` must be in no list, and must outlive this list.
     unsafe fn push(&mut self, backing: NonNull<Backing>) {
-        // SAFETY: it is valid, as the caller guarantees.
+        // SAFETY: the caller guarantees that `backing` is valid.
         unsafe { backing.as_ref() }.next.set(self.first);
         self.first = Some(backing);
     }
 
-    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if
-    /// no other page is mapped by it.
+    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if it
+    /// maps no other page.
     ///
     /// # Safety
     /// The pages must have been mapped, and their nodes must be locked. The backing must outlive the
     /// list.
     #[inline]
     pub(crate) unsafe fn unmapped(&mut self, attributes: Attributes, pages: u64) {
-        // SAFETY: it was mapped until now and outlives the list, as the caller guarantees; only the last
-        // unmapper adds it.
+        // SAFETY: the caller guarantees that the backing mapped these pages until now and outlives the
+        // list. Only the operation that unmaps the last page adds the backing to a list.
         unsafe {
             if let Some(backing) = attributes.backing.map(pointer)
                 && backing.as_ref().unmapped(pages)
@@ -280,8 +287,9 @@ impl Backings {
     }
 }
 
-/// A set of backings of a space. Only one set may exist per space at a time: its owner must have locked the
-/// whole space, or must be [moving](crate::Space::remap) pages, which excludes other moves.
+/// A set of backings of a space. At most one set may exist per space at a time: its owner must have
+/// exclusive access to the whole space, or must hold the lock that excludes other
+/// [moves](crate::Space::remap).
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     first: Option<NonNull<Backing>>,
@@ -292,11 +300,12 @@ impl Marked {
     /// Adds the backing of mapped pages, unless it is marked already.
     ///
     /// # Safety
-    /// The pages must stay mapped for the lifetime of the set. Nobody else may mark backings of the
+    /// The pages must stay mapped for the lifetime of the set. No other set may contain backings of the
     /// space.
     pub(crate) unsafe fn add(&mut self, attributes: Attributes) {
         let Some(backing) = attributes.backing.map(pointer) else { return };
-        // SAFETY: its pages stay mapped and nobody else marks, as the caller guarantees.
+        // SAFETY: the caller guarantees that the backing's pages stay mapped and that no other set of the
+        // space exists.
         unsafe {
             if backing.as_ref().copy.get().is_none() {
                 backing.as_ref().copy.set(Some(backing));
@@ -311,7 +320,7 @@ impl Marked {
         self.count
     }
 
-    /// One of the objects that throttle forks at the moment, if there is any.
+    /// An object that one of these backings maps and that currently throttles forks, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {
@@ -340,7 +349,7 @@ impl Marked {
     pub(crate) fn into_backings(mut self) -> Backings {
         let mut all = Backings::default();
         while let Some(backing) = self.pop() {
-            // SAFETY: it is in no other list, and lives until somebody detaches it.
+            // SAFETY: the backing is in no other list, and lives until it is detached.
             unsafe { all.push(backing) };
         }
         all
@@ -368,7 +377,7 @@ impl Drop for Marked {
 /// # Safety
 /// The backing, if any, must be [marked](Marked::add) and [copied](Marked::copy).
 pub(crate) unsafe fn copied(attributes: Attributes) -> Attributes {
-    // SAFETY: a marked backing is valid, and it is marked, as the caller guarantees.
+    // SAFETY: the caller guarantees that the backing is marked, and a marked backing is valid.
     let copy = |id: BackingId| unsafe { pointer(id).as_ref() }.copy.get();
     let backing =
         attributes.backing.map(|id| Backing::id(copy(id).expect("the backing has a copy")));

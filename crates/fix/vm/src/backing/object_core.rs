@@ -17,19 +17,20 @@ use crate::machine::frame_pool::FramePool;
 use crate::needed::Needed;
 use crate::page::Frame;
 
-/// Identifies an [object](crate::Object) until it is dropped and no longer mapped.
+/// Identifies an [object](crate::Object). Once the object is dropped and no longer mapped, a new object may
+/// get the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(usize);
 
-/// The part of an object that lives until its last reference is dropped.
+/// The part of an object that lives until the last reference is dropped.
 pub(crate) struct ObjectCore {
     pub(crate) index: Index,
-    /// Number of pages. Relaxed: it publishes nothing, because each slot publishes its own page.
+    /// Number of pages. Relaxed: this number publishes nothing, because each slot publishes its own page.
     len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
     pub(crate) attachments: Attachments,
-    /// An operation that takes pages out is in progress. On a line of its own, because each fault reads the
-    /// fields above.
+    /// An operation that evicts, discards or writes back pages is in progress. On its own cache line,
+    /// because each fault reads the fields above.
     is_busy: Padded<AtomicBool>,
 }
 
@@ -54,7 +55,7 @@ impl ObjectCore {
         ObjectId(core::ptr::from_ref(self).addr())
     }
 
-    /// An object of `pages` pages. The caller has the first reference, which `attachments` counts.
+    /// An object of `pages` pages. The caller owns the first reference, which `attachments` counts.
     pub(crate) fn new(
         index: Index,
         pages: u64,
@@ -65,9 +66,9 @@ impl ObjectCore {
         ObjectCore { index, len, pager, attachments, is_busy }
     }
 
-    /// Looks up a page, and adds a zeroed one if it is absent and there is no pager. The caller must have
-    /// locked the leaf that will map the page: an operation that takes the page out of the object visits that
-    /// leaf afterwards.
+    /// Looks up a page. If the page is absent and there is no pager, adds a zeroed page. The caller must
+    /// hold the lock of the leaf that will map the page: an operation that removes the page from the object
+    /// changes the page's state first, and then locks this leaf to remove the PTE.
     #[inline]
     pub(crate) fn find<M: Machine>(
         &self,
@@ -96,7 +97,7 @@ impl ObjectCore {
                 }
                 machine.frame_meta(frame).set_object(false);
                 frames.keep_page(frame);
-                // Another CPU has added the page, or the object was truncated.
+                // Another CPU added the page, or the object was truncated.
                 Err(Needed::Retry)
             }
         }
@@ -108,8 +109,8 @@ impl ObjectCore {
         self.len.load(Relaxed)
     }
 
-    /// Sets the number of pages, before a truncation scans the slots beyond it. Returns the former number.
-    /// Pairs with [`is_within`](ObjectCore::is_within).
+    /// Sets the number of pages, and returns the former number. A truncation calls this before it scans the
+    /// slots beyond the new end. The fence pairs with the fence in [`is_within`](ObjectCore::is_within).
     pub(crate) fn set_len(&self, pages: u64) -> u64 {
         let before = self.len.swap(pages, Relaxed);
         if !is_mutant!("set_len_no_fence") {
@@ -118,9 +119,10 @@ impl ObjectCore {
         before
     }
 
-    /// Whether the page is still within the object. Must be called after its slot was set to `Coming`. A
-    /// truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
-    /// fences guarantee that the truncation sees the slot as `Coming`, or that this call sees the new length.
+    /// Whether a page is still within the object. Must be called after the page's slot was set to `Coming`.
+    /// A truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
+    /// fences guarantee that the truncation sees the slot as `Coming`, or this call sees the new length, or
+    /// both.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         if !is_mutant!("is_within_no_fence") {
             fence(SeqCst);
@@ -128,12 +130,13 @@ impl ObjectCore {
         index < self.len()
     }
 
-    /// Begins an operation that takes pages out. Returns false if another one is in progress.
+    /// Begins an operation that evicts, discards or writes back pages. Returns false if another such
+    /// operation is in progress.
     pub(crate) fn try_begin_eviction(&self) -> bool {
         !test_and_set(&self.is_busy, order!(Acquire, "eviction_begin"))
     }
 
-    /// Ends an operation that takes pages out.
+    /// Ends the operation that [`try_begin_eviction`](ObjectCore::try_begin_eviction) began.
     pub(crate) fn end_eviction(&self) {
         self.is_busy.store(false, order!(Release, "eviction_end"));
     }
@@ -144,8 +147,8 @@ impl ObjectCore {
         self.pager.is_some()
     }
 
-    /// Whether the page has this frame and is not being taken out. The caller must have locked the leaf, as
-    /// for [`find`](ObjectCore::find).
+    /// Whether the page is resident in this frame, and is not being evicted or written back. The caller
+    /// must hold the lock of the leaf, as for [`find`](ObjectCore::find).
     pub(crate) fn has(&self, index: u64, frame: Frame) -> bool {
         self.index.find(index).is_some_and(|slot| slot.get() == State::Present(frame))
     }
@@ -153,9 +156,9 @@ impl ObjectCore {
     /// Frees an object and its frames.
     ///
     /// # Safety
-    /// It must come from a box, and its last reference must have been dropped.
+    /// `core` must come from a box, and its last reference must have been dropped.
     pub(crate) unsafe fn free<M: Machine>(core: NonNull<ObjectCore>, machine: &M) {
-        // SAFETY: it comes from a box and nobody uses it, as the caller guarantees.
+        // SAFETY: the caller guarantees that `core` comes from a box and has no users.
         let core = unsafe { Box::from_raw(core.as_ptr()) };
         core.index.for_each(0..u64::MAX, |_, slot| {
             if let State::Present(frame) = slot.get() {
@@ -167,7 +170,7 @@ impl ObjectCore {
     }
 }
 
-/// A reference to an object, dropped with the value.
+/// A counted reference to an object, released on drop.
 pub(crate) struct PinnedObject<'m, M: Machine> {
     machine: &'m M,
     core: NonNull<ObjectCore>,
@@ -191,7 +194,8 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
 
 impl<M: Machine> Drop for PinnedObject<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: `self` has a reference until `put_refs`. The owner of the last reference frees the object.
+        // SAFETY: `self` owns a reference until `put_refs` drops it. If `put_refs` returns true, that was the
+        // last reference, so the object has no other user.
         unsafe {
             if self.core.as_ref().attachments.put_refs(1) {
                 ObjectCore::free(self.core, self.machine);
@@ -218,19 +222,20 @@ mod tests {
 
     impl Shared {
         fn use_content(&self) {
-            // SAFETY: the page is `Coming` and within the object, or the object was truncated.
+            // SAFETY: the caller has set the page to `Coming` within the object, or has truncated the
+            // object and waited until no page is `Coming`.
             unsafe { *self.content.get() += 1 };
         }
     }
 
     #[test]
-    fn a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out() {
+    fn a_truncation_waits_for_an_incoming_page_or_keeps_it_out() {
         let attachments = Attachments::new(1).unwrap();
         let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };
         let slot = shared.core.index.find(0).expect("the root table exists");
-        // Run both functions once: a planted mutant reads the environment at its first use, which would order
-        // the threads.
+        // Run both functions once before the threads start: a planted mutant reads the environment at its
+        // first use, and this read would synchronize the threads.
         assert_eq!(shared.core.set_len(1), 1);
         assert!(shared.core.is_within(0));
         thread::scope(|scope| {
@@ -247,7 +252,7 @@ mod tests {
             }
             shared.use_content();
             // Joined here, because the scope's own wait executes a full fence, which would hide a missing
-            // one.
+            // fence in the tested functions.
             other.join().unwrap();
         });
     }

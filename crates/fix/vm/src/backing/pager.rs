@@ -5,9 +5,10 @@ use crate::page::PAGE;
 /// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
 /// swap device, a network.
 ///
-/// Methods are called on the CPU that faults or evicts, without locks and outside of read-side critical
-/// sections. They may sleep if the embedder's CPUs can, and may return [`Retry`](PagerError::Retry)
-/// instead. They must not make the object evict pages, and must not panic.
+/// This crate calls the methods on the CPU that faults or evicts, with no locks held and outside of
+/// read-side critical sections. A method may sleep if the embedder supports that, or may return
+/// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write
+/// back the object's pages, and must not panic.
 pub trait Pager: Send + Sync {
     /// Fills `page`, which is zeroed, with the content of page `index` of the object. No other call for
     /// this page runs at the same time.
@@ -16,7 +17,7 @@ pub trait Pager: Send + Sync {
     /// See [`PagerError`].
     fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError>;
 
-    /// Stores `page` as the content of page `index` of the object. Nobody writes to it during the call.
+    /// Stores `page` as the content of page `index` of the object. No CPU writes to `page` during the call.
     ///
     /// # Errors
     /// See [`PagerError`]. The page stays resident and unchanged.

@@ -16,8 +16,8 @@ use crate::page::Frame;
 use crate::tree::node::{Branch, Leaf, Node};
 use crate::tree::pool::TreePool;
 
-/// A CPU of a machine. Kernels keep one in the per-CPU data of each CPU. It must stay on its CPU, so it is
-/// not `Send`:
+/// A CPU of a machine. A kernel keeps a `Cpu` in the per-CPU data of each CPU. A `Cpu` must stay on its
+/// CPU, so it is not `Send`:
 ///
 /// ```compile_fail,E0277
 /// fn is_send<T: Send>() {}
@@ -33,7 +33,7 @@ pub struct Cpu<'m, M: Machine> {
     stays_on_its_thread: PhantomData<*const ()>,
 }
 
-/// A CPU's pools of memory, allocated before operations need it.
+/// A CPU's pools of preallocated memory.
 #[derive(Debug, Default)]
 pub(crate) struct PerCpuPool {
     pub(crate) tree: TreePool,
@@ -49,8 +49,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
     /// If the machine has no such CPU.
     ///
     /// # Safety
-    /// No other `Cpu` with this number may exist at the same time, and this one must be used only on that
-    /// CPU.
+    /// No other `Cpu` with this number may exist at the same time, and this one must be used only on CPU
+    /// `number`.
     pub unsafe fn new(machine: &'m M, number: usize) -> Cpu<'m, M> {
         assert!(number < machine.cpus(), "the machine has {} CPUs", machine.cpus());
         let epoch = machine.epoch().register();
@@ -75,13 +75,13 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
     /// Enters a read-side critical section of the machine's [epoch](Machine::epoch). Objects retired
     /// meanwhile are not freed before the guard is dropped. The CPU must not call
-    /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within it.
+    /// [`synchronize`](knee_sync::epoch::Domain::synchronize) within the section.
     #[inline]
     pub fn pin(&self) -> Guard<'_, M::Platform> {
         self.epoch.pin()
     }
 
-    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows them.
+    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows the pools.
     #[inline]
     pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())
@@ -105,7 +105,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
     /// Ensures that the pool has a zeroed page, if memory allows.
     #[inline]
     pub(crate) fn refill_zero_page(&self) {
-        // Most faults need a zeroed page. The other faults must not fail for lack of one.
+        // Most faults need a zeroed page. A fault that does not need one must not fail because memory is
+        // exhausted.
         let _ = self.pool.borrow_mut().frames.refill_page(self.machine);
     }
 
@@ -118,13 +119,25 @@ impl<'m, M: Machine> Cpu<'m, M> {
         unsafe { self.pool.borrow_mut().frames.free(self.machine, frame) };
     }
 
+    /// Returns the frames of the CPU's pool to the machine, for example before the CPU goes offline, or when memory is
+    /// scarce. Later operations of the CPU refill the pool.
+    pub fn drain(&self) {
+        self.defer();
+        let PerCpuPool { tree, frames, .. } = &mut *self.pool.borrow_mut();
+        for frame in tree.drain_tables() {
+            // SAFETY: the pool owns the frame exclusively, and no CPU can access it.
+            unsafe { self.machine.free(&[frame]) };
+        }
+        frames.free_all(self.machine);
+    }
+
     /// Retires a node: it is freed after a grace period.
     ///
     /// # Safety
     /// The node must come from a box, and must be detached from its tree. It must not be retired twice.
     pub(crate) unsafe fn retire_node(&self, node: NonNull<Node>) {
-        // SAFETY: the caller detached the node, which came from a box. A node of level 0 is a leaf, others
-        // are branches, so `free` matches its type.
+        // SAFETY: the caller detached the node, which came from a box. A node of level 0 is a leaf and all
+        // others are branches, so `free` matches the node's type.
         unsafe {
             let free = if node.as_ref().level() == 0 { Leaf::free } else { Branch::free };
             self.epoch.retire_entry(Node::entry(node), free);
@@ -140,12 +153,6 @@ impl<'m, M: Machine> Cpu<'m, M> {
 
 impl<M: Machine> Drop for Cpu<'_, M> {
     fn drop(&mut self) {
-        self.defer();
-        let PerCpuPool { tree, frames, .. } = self.pool.get_mut();
-        for frame in tree.drain_tables() {
-            // SAFETY: the pool owns the frame exclusively, and no CPU can access it.
-            unsafe { self.machine.free(&[frame]) };
-        }
-        frames.free_all(self.machine);
+        self.drain();
     }
 }

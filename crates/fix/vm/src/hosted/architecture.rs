@@ -9,16 +9,17 @@ mod sealed {
 /// An architecture that the [hosted machine](super::Hosted) models: its page-table format, and what its TLBs
 /// cache.
 ///
-/// Each model caches as much as the manual allows, for as long as it allows, so that a missing flush
-/// shows on the first access. Translations are tagged with the number of their space, and
-/// survive a switch to another space, as with PCIDs and ASIDs that are never reused.
+/// Each model caches everything that the manual allows, for as long as the manual allows, so that the first
+/// access after a missing flush exposes the mistake. Translations are tagged with the number of their
+/// space, and survive a switch to another space, as with PCIDs and ASIDs that are never reused.
 pub trait Architecture: Format + sealed::Sealed {
-    /// Whether the CPU walks the tables before it raises a page fault, and the fault drops the cached
-    /// translation. Otherwise a cached entry that denies the access stays, and every such access faults until
+    /// If true, the CPU walks the tables before it raises a page fault, and the fault drops the cached
+    /// translation. If false, a cached entry that denies the access stays, and every such access faults until
     /// software invalidates the entry.
     #[doc(hidden)]
     const FAULT_DROPS_ENTRY: bool;
-    /// Whether absent entries are cached. If so, accesses fault until software invalidates the entry.
+    /// Whether absent entries are cached. If so, accesses fault until software invalidates the cached
+    /// entry.
     #[doc(hidden)]
     const CACHES_ABSENT: bool;
     /// Whether cached non-leaf entries survive a [`Flush::Range`](crate::Flush::Range). On x86-64, `invlpg`

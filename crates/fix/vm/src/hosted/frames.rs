@@ -8,7 +8,7 @@ use knee_sync::shim::Padded;
 use crate::page::Frame;
 
 thread_local! {
-    /// The thread's current CPU, whose free list it uses.
+    /// The CPU that this thread acts as. The thread uses the CPU's free list.
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -17,11 +17,11 @@ pub(super) fn set_cpu(number: usize) {
     CPU.set(number);
 }
 
-/// A free list per CPU, as in kernels: a CPU reuses the frames that it freed, which may still be in its cache.
-/// A CPU whose list is too short steals frames from other lists.
+/// A free list per CPU, as in kernels: a CPU reuses the frames that it freed, because they may still be in
+/// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// The holder may lock several lists.
+    /// A thread that holds this lock may lock several lists.
     sharing: Mutex<()>,
 }
 
@@ -41,18 +41,20 @@ impl Frames {
         self.lists[cpu].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of the calling CPU's list. For a CPU of another machine it may be any list.
+    /// The index of the calling CPU's list. If the CPU belongs to another machine, this may be the index of
+    /// any list.
     fn own(&self) -> usize {
         CPU.get() % self.lists.len()
     }
 
-    /// Returns the number of free frames. It is exact if no CPU allocates or frees concurrently.
+    /// Returns the number of free frames. The result is exact if no CPU allocates or frees concurrently.
     pub(super) fn count(&self) -> usize {
         let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         (0..self.lists.len()).map(|cpu| self.list(cpu).len()).sum()
     }
 
-    /// Allocates frames into the front of `frames`, as many as are free, and returns how many.
+    /// Allocates frames into the front of `frames` until the slice is full or no frame is free. Returns
+    /// their number.
     pub(super) fn take(&self, frames: &mut [Frame]) -> usize {
         let mut list = self.list(self.own());
         if list.len() < frames.len() {
@@ -64,9 +66,10 @@ impl Frames {
         pop(&mut list, frames)
     }
 
-    /// Steals half of each other list, or more, until `list` has `count` frames. It starts at the list `next`
-    /// places after the caller's own. The caller must hold `sharing`. The visited lists stay locked until the
-    /// end, so that no frame freed meanwhile is missed.
+    /// Steals frames from the other lists, starting `next` places after the calling CPU's own list, until
+    /// `list` has `count` frames. Takes half of a list, or more if more frames are missing. The caller must
+    /// hold `sharing`. Visited lists stay locked until the end, so that a CPU cannot free a frame to a list
+    /// that was already visited.
     #[cold]
     fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
         if list.len() >= count || next == self.lists.len() {
@@ -74,18 +77,18 @@ impl Frames {
         }
         let mut others = self.list((self.own() + next) % self.lists.len());
         let part = (others.len() / 2).max(count - list.len()).min(others.len());
-        // From the front, which the other CPU pops last.
+        // From the front, because the other CPU pops those frames last.
         list.extend(others.drain(..part));
         self.share(list, count, next + 1);
     }
 
-    /// Frees frames to the calling CPU's list.
+    /// Adds freed frames to the calling CPU's list.
     pub(super) fn give(&self, frames: &[Frame]) {
         self.list(self.own()).extend_from_slice(frames);
     }
 }
 
-/// Pops frames into the front of `frames`, as many as `list` has, and returns how many.
+/// Pops frames into the front of `frames` until the slice is full or `list` is empty. Returns their number.
 fn pop(list: &mut Vec<Frame>, frames: &mut [Frame]) -> usize {
     let count = frames.len().min(list.len());
     let rest = list.len() - count;
@@ -107,7 +110,7 @@ mod tests {
         let mut some = [Frame(0); 8];
         set_cpu(1);
         assert_eq!(frames.take(&mut some), 8);
-        assert!(some.iter().all(|frame| frame.0 >= 50), "the frames are from its own half");
+        assert!(some.iter().all(|frame| frame.0 >= 50), "the frames are from the CPU's own half");
         frames.give(&some);
         let mut again = [Frame(0); 8];
         assert_eq!(frames.take(&mut again), 8);

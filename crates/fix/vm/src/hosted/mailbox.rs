@@ -1,4 +1,4 @@
-//! Shootdown mailboxes of CPUs, and their TLBs.
+//! The shootdown mailbox and the TLB of each CPU.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -33,7 +33,8 @@ unsafe impl Send for Inbox {}
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Mailbox {
-    /// There are pending messages. Relaxed: a hint, which is changed under the lock of the inbox.
+    /// Whether messages are pending. Relaxed: this is only a hint, and it changes only under the lock of
+    /// the inbox.
     full: AtomicBool,
     inbox: Mutex<Inbox>,
     /// Accessed only by the CPU's own thread.
@@ -68,8 +69,8 @@ impl Mailbox {
     }
 
     /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
-    /// acknowledges requests that were posted before. Requesters that check the set [post](Mailbox::post)
-    /// nothing afterwards.
+    /// acknowledges requests that were posted before. A requester that checks the set in
+    /// [`post`](Mailbox::post) posts nothing afterwards.
     ///
     /// # Safety
     /// The caller must be the CPU's thread.
@@ -136,7 +137,7 @@ impl Mailbox {
                 self.tlb.flush(space, pages);
             }
             // SAFETY: the requester keeps the counter alive until it is incremented. Release: this CPU's
-            // accesses through the flushed entries happen before.
+            // accesses through the flushed entries happen before the increment.
             unsafe { &*answers }.fetch_add(1, order!(Release, "hosted_answer"));
         }
     }
@@ -212,7 +213,7 @@ pub(super) unsafe fn shoot_down(
         // SAFETY: this is the thread of `caller`.
         unsafe { mailboxes[caller].flush(space, pages) };
     }
-    // Acquire: accesses by other CPUs through the flushed entries happen before.
+    // Acquire: accesses by other CPUs through the flushed entries happen before this load.
     let waits = || answers.load(order!(Acquire, "hosted_answered")) < asked;
     // SAFETY: this is the thread of `caller`.
     unsafe { mailboxes[caller].wait_while(platform, waits) };

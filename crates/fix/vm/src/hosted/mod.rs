@@ -1,22 +1,22 @@
 //! A machine in a process: frames are heap memory, CPUs are threads, and the MMU is software.
 //!
-//! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message to
-//! each CPU that may cache the pages, and the CPU acknowledges it at its next access, or when it
-//! [handles IPIs](Processor::handle_ipis). So everything can be run and tested in user space, and emulators
-//! and simulators can use it as their MMU.
+//! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message
+//! to each CPU that may cache the pages, and the CPU acknowledges it at its next access, or when it
+//! [handles IPIs](Processor::handle_ipis). So this crate can be run and tested in user space, and emulators
+//! and simulators can use the machine as their MMU.
 //!
 //! Each frame has a generation, which is incremented when the frame is freed. A TLB entry records the
 //! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch and
-//! panics: that is a missing flush.
+//! panics, because a flush is missing.
 //!
 //! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
-//! architecture. AArch64 caches translations that deny an access until they are flushed. RISC-V also caches
-//! absent entries. Both cache non-leaf entries until [`Flush::Tables`]. A CPU also panics after 64
-//! consecutive faults on an entry that its handler does not flush, and when it would use a global translation
-//! of another space.
+//! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,
+//! and non-leaf entries stay cached until a [`Flush::Tables`]. On RISC-V, absent entries are cached as well.
+//! A CPU also panics after 64 consecutive faults on an entry that its handler does not flush, and when it
+//! would use a global translation of another space.
 //!
-//! A CPU that has activated a space must acknowledge shootdowns. A thread that blocks, or is busy elsewhere,
-//! while it is a CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
+//! A CPU that has activated a space must acknowledge shootdowns. Before its thread blocks or does other
+//! work, the CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
 //!
 //! ```
 //! # use knee_vm::hosted::Hosted;
@@ -75,23 +75,23 @@ use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, LazyMachine, Machine};
 use crate::page::{Frame, PAGE};
 
-/// A machine in a process: x86-64, unless another [`Architecture`] is given.
+/// A machine in a process. It is x86-64 unless another [`Architecture`] is given.
 pub struct Hosted<A: Architecture = X86_64> {
     architecture: PhantomData<fn() -> A>,
     epoch: Domain<System>,
     memory: NonNull<u8>,
     layout: Layout,
     metas: Box<[FrameMeta]>,
-    /// Relaxed: they only detect stale TLB entries. A CPU compares the generation of a frame before it
-    /// acknowledges the flush that the frame waits for.
+    /// Relaxed: generations only detect stale TLB entries, and a CPU checks the generation of a frame
+    /// before it acknowledges the flush after which the frame is freed.
     generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,
     ticks: Ticks,
 }
 
-// SAFETY: a frame is accessed only by the CPU that allocated it, or by several CPUs through atomics. Frame
-// lists and mailboxes synchronize themselves.
+// SAFETY: a frame is accessed only by the CPU that allocated it, or by several CPUs through atomics. Free
+// lists and mailboxes have locks.
 unsafe impl<A: Architecture> Sync for Hosted<A> {}
 // SAFETY: the memory is owned by the machine and not tied to a thread.
 unsafe impl<A: Architecture> Send for Hosted<A> {}
@@ -105,7 +105,7 @@ impl Hosted {
 }
 
 impl<A: Architecture> Hosted<A> {
-    /// Like [`new`](Hosted::new), for any architecture.
+    /// Like [`new`](Hosted::new), but for any architecture.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -137,7 +137,7 @@ impl<A: Architecture> Hosted<A> {
         }
     }
 
-    /// Returns the number of free frames, without those in per-CPU pools.
+    /// Returns the number of free frames, not counting those in per-CPU pools.
     pub fn free_frames(&self) -> usize {
         self.free.count()
     }
@@ -146,7 +146,7 @@ impl<A: Architecture> Hosted<A> {
         self.generations[frame.0 as usize].load(Relaxed)
     }
 
-    /// Returns a word of a frame, by index.
+    /// Returns word `word` of a frame.
     fn word(&self, frame: Frame, word: usize) -> &AtomicU64 {
         assert!(word < PAGE / 8);
         // SAFETY: the word is within the frame and aligned, and the memory lives as long as `self`.
@@ -154,14 +154,14 @@ impl<A: Architecture> Hosted<A> {
     }
 }
 
-// SAFETY: frames come from locked free lists, and their memory never moves. `shoot_down` waits
-// until each CPU has acknowledged.
+// SAFETY: frames come from locked free lists, and their memory never moves. `shoot_down` waits until each
+// CPU has acknowledged the request.
 unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
 
-    /// A CPU walks the tables of a space that it borrows. It never finds cached translations of a dropped
-    /// space, because they are tagged with the space's number, which is never reused.
+    /// A CPU walks only the tables of a space that it borrows. It never uses cached translations of a
+    /// dropped space, because they are tagged with the space's number, which is never reused.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<System> {
@@ -193,6 +193,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         unsafe { self.memory.add(frame.0 as usize * PAGE) }
     }
 
+    fn begin_root(&self, _table: Frame) {}
+
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         &self.metas[frame.0 as usize]
     }
@@ -214,8 +216,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 }
 
-// SAFETY: a `Processor` registers its CPU as online before it caches anything. Its TLB is empty when it goes
-// offline, and `tick` flushes all of it.
+// SAFETY: a `Processor` registers its CPU as online before it caches anything. The CPU's TLB is empty when
+// it goes offline, and `tick` flushes the whole TLB.
 unsafe impl<A: Architecture> LazyMachine for Hosted<A> {
     fn ticks(&self) -> &Ticks {
         &self.ticks

@@ -1,7 +1,7 @@
 //! Loom models of the mailboxes: `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
 //!
-//! Two CPUs share a space of two pages. Loom finds an access through a stale TLB entry that races with the
-//! new owner of the page, and a CPU that waits forever for an acknowledgement.
+//! Two CPUs share a space of two pages. A model fails if an access through a stale TLB entry races with the
+//! new owner of the page, or if a CPU waits forever for an acknowledgement.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,7 +14,7 @@ use crate::machine::Flush;
 use crate::machine::cpu_set::CpuSet;
 use crate::page::{Frame, Page, Pages, Protection};
 
-/// Loom's preemption bound. The models also pass without a bound, in five times the time.
+/// Loom's preemption bound. The models also pass without a bound, but take five times as long.
 const PREEMPTIONS: usize = 5;
 
 const SPACE: u64 = 1;
@@ -93,7 +93,7 @@ impl Processor {
         is_there
     }
 
-    /// Unmaps the page, shoots it down on both CPUs, and then owns its memory.
+    /// Unmaps the page, shoots it down on both CPUs, and then accesses its memory as the new owner.
     fn unmap(&self, page: usize) {
         self.world.table[page].store(ABSENT, Relaxed);
         let (mailboxes, active) = (&self.world.mailboxes, &self.world.active);
@@ -109,7 +109,7 @@ impl Processor {
     }
 }
 
-/// Explores all interleavings of the two CPUs, which start online.
+/// Explores the interleavings of two CPUs, which are online at the start.
 fn check(
     one: impl Fn(&Processor) + Sync + Send + Copy + 'static,
     other: impl Fn(&Processor) + Sync + Send + Copy + 'static,
@@ -130,8 +130,8 @@ fn check(
     });
 }
 
-/// The CPU must acknowledge a message that was posted before it left. A requester that read the set earlier
-/// must not wait for it either.
+/// The CPU must acknowledge a message that was posted before it left. A requester that read the set before
+/// the CPU left, but posts only afterwards, must not wait for the CPU.
 #[test]
 fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(

@@ -18,8 +18,9 @@ use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
 
-/// Consecutive faults that a CPU may raise from cached entries although its handler reported success. One
-/// suffices if the handler flushes the entry, but other CPUs may unmap the page in between.
+/// A CPU panics after this many consecutive faults that were raised by cached entries and that the handler
+/// reported as resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the
+/// page in between.
 const MOST_CACHED_FAULTS: u32 = 64;
 
 /// Why a CPU raised a page fault.
@@ -38,12 +39,12 @@ pub struct Processor<'m, A: Architecture = X86_64> {
 }
 
 impl<A: Architecture> Hosted<A> {
-    /// Brings CPU `number` online on the calling thread. It acknowledges shootdowns when it accesses memory,
-    /// when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). A thread that
-    /// does none of these for long must go [offline](Processor::offline).
+    /// Brings CPU `number` online on the calling thread. The CPU acknowledges shootdowns when it accesses
+    /// memory, when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). A
+    /// thread that does none of these for a long time must go [offline](Processor::offline).
     ///
     /// # Panics
-    /// If the machine has no such CPU, or it is already online.
+    /// If the machine has no such CPU, or the CPU is already online.
     pub fn cpu(&self, number: usize) -> Processor<'_, A> {
         Processor::new(self, number)
     }
@@ -65,8 +66,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         &self.machine.mailboxes[self.cpu.number()]
     }
 
-    /// Loads the word at `address` in `space`. On [`Fault::Retry`] it retries until the page is present, as a
-    /// program does.
+    /// Loads the word at `address` in `space`. On [`Fault::Retry`] it retries the access, as the CPU of a
+    /// real machine would.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -107,7 +108,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        assert!(address.0.is_multiple_of(8), "words are at multiples of eight");
+        assert!(address.0.is_multiple_of(8), "the address is not a multiple of eight");
         let page = address.page();
         // Consecutive faults raised from cached entries.
         let mut cached_faults = 0;
@@ -123,8 +124,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 },
             };
             let result = with(self.machine.word(translation.frame, address.offset() / 8));
-            // The frame cannot be freed before this CPU acknowledges the shootdown, which it does not do
-            // between the access and this check.
+            // The frame can be freed only after this CPU acknowledges the shootdown, and the CPU
+            // acknowledges nothing between the access and this check.
             let is_stale = self.machine.generation(translation.frame) != translation.generation;
             assert!(
                 !is_stale,
@@ -135,8 +136,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         }
     }
 
-    /// Handles a TLB miss: translates the page, or raises a page fault. Returns `None` if the access must be
-    /// retried. `is_cached` is whether the TLB has an entry that denies the access.
+    /// Handles a TLB miss: translates the page, or raises a page fault. Returns `None` if the access must
+    /// be retried. `is_cached` tells whether the TLB has an entry that denies the access.
     #[cold]
     fn miss(
         &self,
@@ -189,7 +190,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         }
         // SAFETY: this is the CPU's thread.
         let tlb = unsafe { self.mailbox().tlb() };
-        // Tables reached from the root are not freed meanwhile: that needs an acknowledgement from this CPU.
+        // Tables reached from the root are not freed during the walk: freeing a table needs an
+        // acknowledgement from this CPU.
         let generation = |table| if A::CACHES_TABLES { self.machine.generation(table) } else { 0 };
         let find_table = || tlb.find_table(space.number(), page, A::LEVELS);
         let cached = A::CACHES_TABLES.then(find_table).flatten();
@@ -200,12 +202,12 @@ impl<'m, A: Architecture> Processor<'m, A> {
             None => (A::LEVELS, root),
         };
         for level in (0..levels).rev() {
-            // SAFETY: a table is freed only after all CPUs have acknowledged its flush, which this CPU does
-            // not do in between. Even a stale cached table is a frame of the machine, whose memory stays
-            // valid.
+            // SAFETY: a table is freed only after all CPUs have acknowledged its flush, and this CPU
+            // acknowledges nothing during the walk. Even the frame of a stale cached table belongs to the
+            // machine, whose memory stays valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page.0 >> (BITS * u32::from(level));
-            // Acquire: the content of a frame that the entry leads to happens before.
+            // Acquire: the initialization of the frame that the entry points to happens before this load.
             let entry = entries[index as usize % ENTRIES].load(order!(Acquire, "hosted_walk"));
             let is_stale = generation(table.0) != table.1;
             assert!(
@@ -222,8 +224,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
-                    // The entry may have been cleared since; then the unmapper waits for an acknowledgement
-                    // from this CPU.
+                    // Another CPU may have cleared the entry since. That CPU then waits for an
+                    // acknowledgement from this CPU.
                     let translation = Translation {
                         space: space.number(),
                         page,
@@ -252,23 +254,23 @@ impl<'m, A: Architecture> Processor<'m, A> {
         Err(Source::Tables)
     }
 
-    /// Leaves `space`: flushes and deactivates it. Shootdowns of the space do not wait for this CPU until its
-    /// next access there.
+    /// Leaves `space`: flushes and deactivates it. Shootdowns of the space do not wait for this CPU until
+    /// it accesses the space again.
     pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, and its TLB has no entries of the space when `deactivate` runs.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
 
     /// Handles pending shootdowns from other CPUs. A loop that changes spaces and accesses no memory must
-    /// call this, as other CPUs may be waiting.
+    /// call this, because other CPUs may be waiting.
     #[inline]
     pub fn handle_ipis(&self) {
         // SAFETY: this is the CPU's thread.
         unsafe { self.mailbox().handle_ipis() };
     }
 
-    /// Simulates a timer interrupt, which flushes the CPU's whole TLB. [Lazy](crate::Space::set_lazy) spaces
-    /// wait for it.
+    /// Simulates a timer interrupt, which flushes the CPU's whole TLB. [Lazy](crate::Space::set_lazy)
+    /// spaces wait for such ticks.
     pub fn tick(&self) {
         self.handle_ipis();
         // SAFETY: this is the CPU's thread.
@@ -281,8 +283,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         self.machine.ticks.cpu_offline(self.cpu.number());
     }
 
-    /// Takes the CPU offline during `with`: shootdowns do not wait for it, and its TLB is empty afterwards.
-    /// Use it to wait for other threads: `cpu.offline(|| thread.join())`.
+    /// Takes the CPU offline while `with` runs: shootdowns do not wait for the CPU, and its TLB is empty
+    /// afterwards. Use this to wait for other threads: `cpu.offline(|| thread.join())`.
     pub fn offline<R>(&mut self, with: impl FnOnce() -> R) -> R {
         struct Back<'a, 'm, A: Architecture>(&'a Processor<'m, A>);
         impl<A: Architecture> Drop for Back<'_, '_, A> {
@@ -297,7 +299,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     }
 }
 
-/// The [`Cpu`] that operations of address spaces take.
+/// Dereferences to the [`Cpu`] that operations on address spaces take.
 impl<'m, A: Architecture> Deref for Processor<'m, A> {
     type Target = Cpu<'m, Hosted<A>>;
 
@@ -331,8 +333,8 @@ mod tests {
 
     const WRITE: Protection = Protection::READ_WRITE;
 
-    /// Two CPUs use a space in which pages 16 and 17 are mapped, and page 16 is present. After `first` has run
-    /// on one CPU, the other CPU loads page 17. Nothing but the page-table entry orders the two.
+    /// Two CPUs use a space in which pages 16 and 17 are mapped, and page 16 is present. After `first` has
+    /// run on one CPU, the other CPU loads page 17. Only the page-table entry orders the two CPUs.
     fn check<'m>(
         machine: &'m Hosted,
         before: impl FnOnce(&Processor<'m>, &Space<'m, Hosted>),
@@ -347,7 +349,7 @@ mod tests {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
-                // Activating the space later would execute a fence.
+                // This activates the space before `first` runs: activating it later would execute a fence.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_found_zeroed() {
+    fn a_cpu_that_finds_a_new_page_sees_it_zeroed() {
         let machine = Hosted::new(64, 2);
         let found = check(
             &machine,
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copied_page_is_found_with_its_content() {
+    fn a_cpu_that_finds_a_copied_page_sees_its_content() {
         let machine = Hosted::new(64, 2);
         let mut copy = None;
         let found = check(

@@ -5,13 +5,14 @@ use std::cell::Cell;
 use crate::machine::Flush;
 use crate::page::{BITS, Frame, Page, Pages, Protection};
 
-/// Entries of the direct-mapped TLB, indexed by the low bits of the page number.
+/// Number of entries of the direct-mapped TLB, which is indexed by the low bits of the page number.
 const ENTRIES: usize = 256;
 
-/// Entries of the page-walk cache.
+/// Number of entries of the page-walk cache.
 const TABLES: usize = 64;
 
-/// A flush of more pages than this drops all entries of the space, which is faster than a lookup per page.
+/// A flush of more pages than this drops all translations of the space, which is faster than one lookup per
+/// page.
 const ONE_BY_ONE: u64 = 64;
 
 /// A cached translation of a page.
@@ -36,7 +37,7 @@ impl Translation {
     }
 }
 
-/// No space has number 0.
+/// An unused slot: no space has number 0.
 const EMPTY: Translation = Translation::absent(0, Page(0));
 
 /// A cached non-leaf entry. It covers `1 << 9 * level` pages from `index << 9 * level`.
@@ -45,11 +46,12 @@ pub(super) struct CachedTable {
     pub(super) space: u64,
     pub(super) level: u8,
     pub(super) index: u64,
-    /// The table that it points to, with its generation at that time; `None` for an absent entry.
+    /// The table that the entry points to, and the generation of the table's frame when the entry was cached;
+    /// `None` for an absent entry.
     pub(super) table: Option<(Frame, u64)>,
 }
 
-/// No space has number 0.
+/// An unused slot: no space has number 0.
 const NO_TABLE: CachedTable = CachedTable { space: 0, level: 0, index: 0, table: None };
 
 impl CachedTable {
@@ -81,7 +83,7 @@ impl Tlb {
     }
 
     fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
-        // Neighbours of one level do not evict each other, nor do the levels of one walk.
+        // Neighbouring entries of a level do not evict each other, and neither do the entries of one walk.
         &self.tables[(index as usize + 16 * usize::from(level)) % TABLES]
     }
 
@@ -102,7 +104,7 @@ impl Tlb {
     /// Looks up a translation.
     ///
     /// # Panics
-    /// If hardware would use a global translation of another space.
+    /// If the TLB holds another space's global translation of the page: hardware would use that translation.
     #[inline]
     pub(super) fn find(&self, space: u64, page: Page) -> Option<Translation> {
         let cached = self.entry(page).get();
@@ -111,7 +113,10 @@ impl Tlb {
         }
         let other = cached.space;
         let is_hit = cached.is_global && cached.page == page;
-        assert!(!is_hit, "space {space} uses the global translation of page {page:#x} of {other}");
+        assert!(
+            !is_hit,
+            "space {space} uses the global translation of page {page:#x} of space {other}"
+        );
         None
     }
 

@@ -34,7 +34,7 @@ impl CpuSet {
     }
 
     /// Adds `cpu`, which may walk tables afterwards. A CPU that changes tables must execute a full fence
-    /// before it reads the set: then either it finds `cpu` in the set, or `cpu` observes the change.
+    /// before it reads the set. Then either that CPU finds `cpu` in the set, or `cpu` observes the change.
     pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
         // Store buffering: this CPU writes the set and then reads tables; an unmapper writes tables and then
@@ -46,14 +46,14 @@ impl CpuSet {
 
     /// Removes `cpu`, which must have flushed its cached translations.
     pub fn remove(&self, cpu: usize) {
-        // Release: its accesses through flushed entries happen before the removal.
+        // Release: the CPU's accesses through flushed entries happen before the removal.
         self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
     }
 
     /// Iterates over the CPUs in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
-            // Acquire: the accesses of a CPU that has left happen before.
+            // Acquire: the accesses of a CPU that has left the set happen before this load.
             let mut bits = bits.load(order!(Acquire, "cpus_iter"));
             if is_mutant!("skips_a_cpu") {
                 bits &= bits.wrapping_sub(1);

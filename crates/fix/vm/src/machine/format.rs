@@ -1,6 +1,6 @@
 //! Page-table entry formats of the supported architectures.
 
-use knee_sync::shim::AtomicU64;
+use knee_sync::shim::{AtomicU64, is_mutant};
 
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 
@@ -12,10 +12,10 @@ pub(crate) type Table = [AtomicU64; ENTRIES];
 pub enum Entry {
     /// Not present: an access faults.
     Absent,
-    /// Not present to the hardware; a resident page that currently allows no access.
+    /// A resident page that currently allows no access. Not present to the hardware.
     ProtNone(Frame),
-    /// Not present to the hardware; remote TLBs may still hold the old translation. The operation that waits
-    /// for the shootdown will replace the entry.
+    /// A page whose shootdown is in progress: TLBs of other CPUs may still hold the old translation. Not
+    /// present to the hardware. The operation that waits for the shootdown will replace the entry.
     FlushPending(Frame),
     /// A pointer to the next-level table.
     Table(Frame),
@@ -35,8 +35,8 @@ pub enum Entry {
 /// The absent entry, 0 in all formats.
 pub const ABSENT: u64 = 0;
 
-/// Which TLB entries may survive the page fault that they raised. The fault handler must flush these, or the
-/// CPU faults on them forever.
+/// Which TLB entries may survive the page fault that they raised. The fault handler must flush such an
+/// entry; otherwise the CPU raises the same fault forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultFlush {
     /// None: the fault itself drops the entry, and absent entries are never cached.
@@ -60,11 +60,13 @@ pub enum FaultFlush {
 /// machine and each level, an implementation must guarantee:
 /// * `read` decodes an entry made by [`table`](Format::table), [`page`](Format::page),
 ///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending) to the same variant and
-///   frame, with no more protection than it was made with.
-/// * The result has the same variant, frame and protection after the hardware sets the accessed or dirty bit.
+///   frame, and to a protection that allows no access beyond the encoded one.
+/// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
+///   dirty bit.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
-/// * The hardware interprets entries of `table` and `page` accordingly, and grants entries of `page` no more
-///   than the given protection. It treats entries of `prot_none` and `flush_pending` as not present.
+/// * The hardware interprets entries made by `table` and `page` in the same way, and allows no access to a
+///   page beyond the given protection. It treats entries made by `prot_none` and `flush_pending` as not
+///   present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
 ///   and none whose root entries belong to the kernel.
 pub unsafe trait Format: Sync + 'static {
@@ -90,12 +92,12 @@ pub unsafe trait Format: Sync + 'static {
 
     /// Encodes a page that user programs may at least read. The entry must not be global: the hardware may
     /// use it only for the space whose tables contain it, so that a kernel may keep TLB entries of several
-    /// spaces by PCID or ASID. The accessed bit is set, and the dirty bit if `protection` allows writes,
-    /// which saves the hardware the update on first access.
+    /// spaces by PCID or ASID. The accessed bit is set, and if `protection` allows writes, so is the dirty
+    /// bit. This saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
-    /// Encodes a resident page that allows no access. The hardware treats it as not present, because the
-    /// lowest bit is clear, and ignores the other bits.
+    /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
+    /// entry as not present and ignores the other bits.
     fn prot_none(frame: Frame) -> u64 {
         frame.0 << 12 | PROT_NONE
     }
@@ -105,7 +107,7 @@ pub unsafe trait Format: Sync + 'static {
         Self::prot_none(frame) | FLUSH_PENDING
     }
 
-    /// Encodes a page as [`page`](Format::page) if `protection` allows reads, else as
+    /// Encodes a page as [`page`](Format::page) if `protection` allows reads, and otherwise as
     /// [`prot_none`](Format::prot_none).
     fn page_or_prot_none(frame: Frame, protection: Protection) -> u64 {
         match protection.contains(Protection::READ) {
@@ -119,10 +121,10 @@ pub unsafe trait Format: Sync + 'static {
     fn read(entry: u64, level: u8) -> Entry;
 }
 
-/// Distinguishes entries of `prot_none` from [`ABSENT`].
+/// Set in entries made by `prot_none`, to distinguish them from [`ABSENT`].
 const PROT_NONE: u64 = 1 << 1;
 
-/// Also set in entries of `flush_pending`.
+/// Also set in entries made by `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
 /// Decodes an entry that is not present to the hardware.
@@ -200,9 +202,9 @@ unsafe impl Format for X86_64 {
 #[derive(Debug)]
 pub enum RiscV<const LEVELS: u8> {}
 
-/// RISC-V, 39 bits of virtual address.
+/// RISC-V with 39-bit virtual addresses.
 pub type Sv39 = RiscV<3>;
-/// RISC-V, 48 bits of virtual address.
+/// RISC-V with 48-bit virtual addresses.
 pub type Sv48 = RiscV<4>;
 
 mod riscv {
@@ -265,9 +267,9 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
 
 /// AArch64 with a 4 KiB granule and 48-bit addresses: Arm, "Architecture Reference Manual", D8.3.
 ///
-/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with its
-/// own ASID. Their AttrIndx is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer Write-Back
-/// (`0xff`) before it loads a table.
+/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with
+/// its own ASID. The AttrIndx of page entries is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and
+/// Outer Write-Back (`0xff`) before it loads a table.
 #[derive(Debug)]
 pub enum AArch64 {}
 
@@ -281,7 +283,7 @@ mod aarch64 {
     /// SH: coherent among all CPUs.
     pub(super) const INNER_SHAREABLE: u64 = 0b11 << 8;
     pub(super) const ACCESSED: u64 = 1 << 10;
-    /// nG: the translation matches only the current ASID, not all of them.
+    /// nG: the translation matches only the ASID that was current when it was cached.
     pub(super) const NOT_GLOBAL: u64 = 1 << 11;
     /// PXN: the kernel never executes user pages.
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;
@@ -293,8 +295,8 @@ mod aarch64 {
 // SAFETY: "Architecture Reference Manual", D8.3. The address bits overlap no other field.
 unsafe impl Format for AArch64 {
     const LEVELS: u8 = 4;
-    /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached; one
-    /// that raises a permission fault may be.
+    /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached,
+    /// but an entry that raises a permission fault may be cached.
     const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
 
     fn table(frame: Frame) -> u64 {
@@ -306,13 +308,11 @@ unsafe impl Format for AArch64 {
             ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
             USER_NO_EXECUTE, VALID,
         };
-        let mut entry = frame.0 << 12
-            | VALID
-            | USER
-            | INNER_SHAREABLE
-            | ACCESSED
-            | NOT_GLOBAL
-            | KERNEL_NO_EXECUTE;
+        let mut entry =
+            frame.0 << 12 | VALID | USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
+        if !is_mutant!("aarch64_global") {
+            entry |= NOT_GLOBAL;
+        }
         if !protection.contains(Protection::WRITE) {
             entry |= READ_ONLY;
         }

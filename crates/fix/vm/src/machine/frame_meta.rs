@@ -12,8 +12,8 @@ use crate::page::{Frame, Page};
 /// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory. CPUs that use
 /// adjacent frames do not share a line.
 ///
-/// It starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may use zeroed memory,
-/// aligned to 64 bytes, as an array of metadata.
+/// Metadata starts as [`FrameMeta::default`], all of whose bytes are zero. So a kernel may use zeroed
+/// memory, aligned to 64 bytes, as an array of metadata.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct FrameMeta {
@@ -24,8 +24,8 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// For a private frame: the space that allocated it, and its page there. Protected by the lock of
-    /// an entry that maps the frame.
+    /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
+    /// space. Protected by the lock of an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
     page: Cell<Page>,
 }
@@ -52,8 +52,8 @@ const OBJECT: u8 = 1;
 /// Owned by an object, and written since the pager provided it.
 const DIRTY: u8 = 2;
 
-// SAFETY: only the exclusive owner of the frame writes the cells, or the holder of the lock of an entry that
-// maps it. Later readers synchronize with the writer through that lock.
+// SAFETY: the cells are written only by the exclusive owner of the frame, or by the holder of the lock of
+// an entry that maps the frame. Later readers synchronize with the writer through that lock.
 unsafe impl Sync for FrameMeta {}
 // SAFETY: as for `Sync`; the origin is an opaque handle, never dereferenced here.
 unsafe impl Send for FrameMeta {}
@@ -69,8 +69,8 @@ impl FrameMeta {
         Some(Frame(self.next.replace(u64::MAX))).filter(|frame| frame.0 != u64::MAX)
     }
 
-    /// Records when the only entry of the frame began to [linger](crate::Space::set_lazy). The caller must
-    /// hold the lock of that entry, here and in [`ticket`](Self::ticket).
+    /// Records when the only entry of the frame began to [linger](crate::Space::set_lazy). Callers of this
+    /// function and of [`ticket`](Self::ticket) must hold the lock of that entry.
     pub(crate) fn set_ticket(&self, ticket: u64) {
         self.next.set(ticket);
     }
@@ -79,16 +79,16 @@ impl FrameMeta {
         self.next.get()
     }
 
-    /// Records that the frame is private and was allocated by `origin` at `page`. The caller must own the
-    /// only entry that maps the frame, or will map it.
+    /// Records that the frame is private, and belongs to page `page` of `origin`. The caller must own the
+    /// frame exclusively, or hold the lock of the only entry that maps it.
     #[inline]
     pub(crate) fn set_origin(&self, origin: OriginId, page: Page) {
         self.origin.set(Some(origin));
         self.page.set(page);
     }
 
-    /// Returns the origin of a private frame and its page there. The caller must hold the lock of an
-    /// entry that maps the frame.
+    /// Returns the origin of a private frame, and the frame's page in the origin. The caller must hold the
+    /// lock of an entry that maps the frame.
     pub(crate) fn origin(&self) -> (OriginId, Page) {
         (self.origin.get().expect("a private frame has an origin"), self.page.get())
     }
@@ -99,26 +99,27 @@ impl FrameMeta {
         self.owner.load(Relaxed) != PRIVATE
     }
 
-    /// Makes the frame a clean page of an object, or, if not `is_object`, private or free.
+    /// If `is_object`, makes the frame a clean page of an object. Otherwise makes it private or free.
     pub(crate) fn set_object(&self, is_object: bool) {
         self.owner.store(if is_object { OBJECT } else { PRIVATE }, Relaxed);
     }
 
-    /// Marks an object's frame dirty: it was written, or may be.
+    /// Marks an object's frame dirty: it was written, or may be written from now on.
     pub(crate) fn set_dirty(&self) {
         if self.owner.load(Relaxed) != DIRTY {
             self.owner.store(DIRTY, Relaxed);
         }
     }
 
-    /// Returns whether an object's frame has content that its pager does not have. No CPU may be able to
-    /// write to the frame.
+    /// Returns whether an object's frame has content that the object's pager does not have. No CPU may be
+    /// able to write to the frame.
     pub(crate) fn is_dirty(&self) -> bool {
         self.owner.load(Relaxed) == DIRTY
     }
 
-    /// Returns whether more than one entry maps the frame. For the holder of the lock of its only entry, the
-    /// result is false and remains so. Acquire: accesses through the other entries happen before.
+    /// Returns whether more than one entry maps the frame. If the caller holds the lock of the only entry,
+    /// the result is false and stays false. Acquire: accesses through entries that were released happen
+    /// before this load.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shares.load(order!(Acquire, "shares_load")) > 0
@@ -129,14 +130,14 @@ impl FrameMeta {
         self.shares.fetch_add(1, Relaxed);
     }
 
-    /// Drops the reference of an entry, through which no CPU may access the frame any more. Returns whether
-    /// it was the last one.
+    /// Drops the reference of an entry. No CPU may be able to access the frame through that entry any more.
+    /// Returns whether the reference was the last one.
     pub(crate) fn release(&self) -> bool {
         let is_last =
             !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;
         if is_last {
-            // Two concurrent releases may both have seen a nonzero count. The second decrement has then
-            // wrapped it below zero.
+            // Two concurrent releases may both see a nonzero count. Then the second decrement wraps it
+            // below zero.
             self.shares.store(0, Relaxed);
         }
         is_last

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::needed::Needed;
 use crate::page::{Frame, PAGE};
 
-/// Frames per allocation from the machine and per return to it.
+/// The number of frames that the pool allocates from the machine, or returns to it, at a time.
 const BATCH: usize = 32;
 
 /// Free frames of a CPU, and a zeroed page for the next fault.
@@ -69,8 +69,8 @@ impl FramePool {
             return unsafe { machine.free(&[frame]) };
         }
         if self.free.len() == 2 * BATCH {
-            // SAFETY: frames of the pool are allocated, and the callers of `free` guaranteed that no CPU can
-            // access them.
+            // SAFETY: the frames in the pool are allocated, and the callers of `free` guaranteed that no
+            // CPU can access them.
             unsafe { machine.free(&self.free[BATCH..]) };
             self.free.truncate(BATCH);
         }

@@ -23,24 +23,24 @@ use crate::page::{Frame, Pages};
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
 ///   [freed](Machine::free).
 /// * [`address`](Machine::address) must always return the same address for a frame. It must be aligned to
-///   4096 and valid for 4 KiB of reads and writes. If programs access frames within the same abstract
-///   machine, as in an emulator, they must use atomics: this crate reads an object's frame by 64-bit atomics
-///   while others write to it.
-/// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, always the same one,
-///   which starts as [`FrameMeta::default`] or as zeroed memory.
+///   4096 and valid for 4 KiB of reads and writes. If Rust code of the same process accesses frames on
+///   behalf of programs, as in an emulator, it must use atomics: this crate may read an object's frame with
+///   64-bit atomics while programs write to it.
+/// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, and always the same
+///   object for a frame. The object must start as [`FrameMeta::default`] or as zeroed memory.
 /// * [`cpus`](Machine::cpus) must always return the same value.
-/// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads its set of CPUs.
+/// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads `on`, its set of CPUs.
 /// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, because this crate
 ///   writes them as atomics.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
-/// * [`wait_while`](Machine::wait_while) must not return before `condition` was false, and must not call
-///   `condition` again after that: locks are built on this function.
-/// * The CPUs must interpret entries as the [format](Machine::Format) does.
-/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must cover what the CPUs require.
+/// * [`wait_while`](Machine::wait_while) must return only after a call of `condition` has returned false,
+///   and must not call `condition` again after that: locks are built on this function.
+/// * The CPUs must interpret entries as the [format](Machine::Format) specifies.
+/// * [`FAULT_FLUSH`](Machine::FAULT_FLUSH) must request every flush that the CPUs require.
 /// * [`MAY_DROP_ACTIVE`](Machine::MAY_DROP_ACTIVE) may be true only if no CPU uses the tables of a dropped
-///   space, or translations cached from them. An MMU in software that borrows the space for each access is an
-///   example.
+///   space, or translations cached from them. For example, an MMU in software can borrow the space for each
+///   access.
 /// * [`begin_root`](Machine::begin_root) must write only to the kernel's half of the table.
 /// * [`epoch`](Machine::epoch) must return one domain for all spaces of the machine.
 pub unsafe trait Machine: Sync + Sized {
@@ -49,26 +49,28 @@ pub unsafe trait Machine: Sync + Sized {
     /// The page-table format.
     type Format: Format;
 
-    /// Whether [`allocate`](Machine::allocate) returns zeroed frames. If so, this crate frees frames one by
-    /// one, and the machine may zero them in the background.
+    /// Whether [`allocate`](Machine::allocate) returns zeroed frames. If so, this crate returns each freed
+    /// frame to the machine at once, and the machine may zero it in the background.
     const ZEROED: bool = false;
 
-    /// When [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local) before it
-    /// returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use [`FaultFlush::IfPresent`].
+    /// In which cases [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local)
+    /// before it returns `Ok`. A RISC-V machine whose CPUs all have Svvptc may use
+    /// [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
-    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: such a
-    /// CPU could walk freed tables, so [`Space`](crate::Space) panics.
+    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: an
+    /// active CPU could walk freed tables, so [`Space`](crate::Space) panics.
     const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
     fn epoch(&self) -> &Domain<Self::Platform>;
 
-    /// The maximum number of CPUs, numbered from 0.
+    /// The maximum number of CPUs. CPUs are numbered from 0.
     fn cpus(&self) -> usize;
 
-    /// Allocates frames with arbitrary content into the front of `frames`, and returns their number. If it is
-    /// less than the length of the slice, memory is exhausted.
+    /// Allocates frames into the front of `frames`, and returns their number. A number below the length of
+    /// the slice means that memory is exhausted. The content of the frames is arbitrary unless
+    /// [`ZEROED`](Machine::ZEROED) is set.
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
     /// Frees frames.
@@ -83,18 +85,28 @@ pub unsafe trait Machine: Sync + Sized {
     /// Returns the metadata of a frame.
     fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
-    /// Initializes the root table of a new space before it is published; all its entries are absent. The
-    /// machine writes the kernel's half here, if the format [has one](Format::HAS_KERNEL). It is called once
-    /// per space.
-    fn begin_root(&self, _table: Frame) {}
+    /// Initializes the root table of a new space before it is published; all its entries are absent. If the
+    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a CPU
+    /// that loads the table cannot execute its next instruction. Otherwise there is nothing to do. Called once per
+    /// space.
+    fn begin_root(&self, table: Frame);
+
+    /// Makes the content of a frame visible to instruction fetches of all CPUs. Called before an entry that allows
+    /// execution is stored, possibly with locks of a space held: so it must not wait for a CPU that may be waiting for
+    /// such a lock without handling interrupts.
+    ///
+    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` and `ic ivau` for each line, RISC-V
+    /// a `fence.i` on each CPU. A program that writes code itself must do the same.
+    fn prepare_code(&self, _frame: Frame) {}
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
-    /// of them uses or will use these translations: later accesses read the tables as of this call, or later.
-    /// `on` may contain `caller`, the calling CPU. `space` is the [number](crate::Space::number) of the space.
+    /// of these CPUs uses these translations any more: later accesses use the tables in their state at this
+    /// call, or in a newer state. `on` may contain `caller`, the calling CPU. `space` is the
+    /// [number](crate::Space::number) of the space.
     ///
     /// The implementation must execute a full fence before it reads `on`; otherwise it can miss a CPU that
-    /// activates the space at the same time and has read the old tables. While it waits for the others, it must
-    /// handle their shootdowns, as two CPUs may shoot down each other.
+    /// activates the space at the same time and has read the old tables. While the calling CPU waits for
+    /// other CPUs, it must handle shootdowns from them: two CPUs may wait for each other.
     ///
     /// # Safety
     /// The calling CPU must be `caller`, and must not hold a lock for which other CPUs wait without handling
@@ -113,19 +125,19 @@ pub unsafe trait Machine: Sync + Sized {
         self.epoch().platform().wait_while(condition);
     }
 
-    /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all. When it
-    /// returns, the CPU uses none of these translations, and later accesses read the tables as of this call,
-    /// or later.
+    /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all CPUs. When it
+    /// returns, the CPU uses none of these translations, and later accesses use the tables in their state at
+    /// this call, or in a newer state.
     ///
-    /// [`Space::fault`](crate::Space::fault) calls this where the [format](Format::FAULT_FLUSH) requires it,
-    /// and `unmap` in [lazy](crate::Space::set_lazy) spaces.
+    /// [`Space::fault`](crate::Space::fault) calls this where [`FAULT_FLUSH`](Machine::FAULT_FLUSH)
+    /// requires it. In [lazy](crate::Space::set_lazy) spaces, `unmap` calls it.
     ///
     /// # Safety
     /// The caller must be CPU `cpu`.
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
-    /// Called before this crate reuses a frame from a per-CPU pool without freeing it. No CPU can access the
-    /// frame's old content any more.
+    /// Called when this crate puts a frame that is no longer used into a per-CPU pool, for reuse, instead
+    /// of freeing it. From then on no CPU can access the frame's old content.
     fn frame_recycled(&self, _frame: Frame) {}
 }
 
@@ -135,7 +147,7 @@ pub unsafe trait Machine: Sync + Sized {
 /// # Safety
 /// * [`ticks`](LazyMachine::ticks) must always return the same object.
 /// * Each CPU must call [`Ticks::cpu_online`] before it caches any translation, and flush its whole TLB in
-///   [`Ticks::tick`] and before [`Ticks::cpu_offline`]: this crate frees frames when all CPUs have ticked.
+///   [`Ticks::tick`] and before [`Ticks::cpu_offline`]: this crate frees frames after all CPUs have ticked.
 pub unsafe trait LazyMachine: Machine {
     /// Returns the ticks of the machine's CPUs.
     fn ticks(&self) -> &Ticks;
@@ -147,8 +159,8 @@ pub enum Flush {
     /// The translations of these pages; the tables remain in place: `invlpg`, `tlbi vale1`, `sfence.vma` with
     /// an address.
     Range(Pages),
-    /// The same, and cached non-leaf entries above these pages, because tables were freed or added:
-    /// `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
+    /// The translations of these pages, and the cached non-leaf entries above them, because tables were
+    /// freed or added: `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
     ///
     /// On RISC-V an `sfence.vma` with an address does not order non-leaf entries, so a CPU could walk through
     /// a freed table.

@@ -1,9 +1,9 @@
 //! Lazy shootdown: CPUs flush at their next tick instead of being interrupted.
 //!
-//! A clock counts the ticks of all CPUs. An unmapper clears entries and then reads the clock: that is its
-//! *ticket*. A ticking CPU advances the clock and then flushes its whole TLB, so a tick with a time after the
-//! ticket flushes the cleared entries. Once every CPU has had such a tick, no TLB holds them (LATR, ASPLOS
-//! 2018).
+//! A clock counts the ticks of all CPUs. An unmapper clears entries and then reads the clock: the time that
+//! it reads is its *ticket*. A ticking CPU advances the clock and then flushes its whole TLB, so a tick
+//! whose time is after the ticket flushes the cleared entries. Once every CPU has had such a tick, no TLB
+//! holds the cleared entries (LATR, ASPLOS 2018).
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -18,18 +18,18 @@ use crate::per_cpu::for_each;
 #[derive(Debug)]
 pub struct Ticks {
     clock: Padded<AtomicU64>,
-    /// The time of each CPU's last tick; [`AWAY`] while it is offline.
+    /// The time of each CPU's last tick, or [`AWAY`] while the CPU is offline.
     last: Box<[Padded<AtomicU64>]>,
 }
 
-/// An offline CPU caches nothing: this time is later than any ticket.
+/// The time of an offline CPU's last tick. It is later than any ticket, because the CPU caches nothing.
 const AWAY: u64 = u64::MAX;
 
 impl Ticks {
     /// Creates the ticks of `cpus` CPUs, all of which are offline.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if they cannot be allocated.
+    /// [`OutOfMemory`] if the memory for them cannot be allocated.
     pub fn new(cpus: usize) -> Result<Ticks, OutOfMemory> {
         let last: Box<[Padded<AtomicU64>]> = for_each(cpus)?;
         last.iter().for_each(|last| last.0.store(AWAY, Relaxed));
@@ -47,18 +47,19 @@ impl Ticks {
     /// Takes `cpu` offline, because it idles or stops. Lazy spaces do not wait for its ticks until it is
     /// [online](Ticks::cpu_online) again.
     ///
-    /// The CPU must have loaded a table of the kernel's own and then flushed its whole TLB, and it must cache
-    /// nothing before it is online again. This does not end shootdowns: as long as the CPU is
-    /// [active](crate::Space::active_cpus) in a space, it must acknowledge them, or
-    /// [deactivate](crate::Space::deactivate) first. `GUIDE.md` in the package has all steps in order.
+    /// Before the call, the CPU must load a root table that only the kernel uses, and then flush its whole
+    /// TLB. It must cache no translation until it is online again. An offline CPU still receives
+    /// shootdowns: as long as the CPU is [active](crate::Space::active_cpus) in a space, it must
+    /// acknowledge them. To avoid that, [deactivate](crate::Space::deactivate) the space before the call.
+    /// `GUIDE.md` in the package has all steps in order.
     pub fn cpu_offline(&self, cpu: usize) {
-        // Release: its accesses through flushed entries happen before.
+        // Release: the CPU's accesses through flushed entries happen before this store.
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
     }
 
-    /// Records a tick of `cpu`; `forget` must flush its whole TLB. Call it from each timer interrupt, and
-    /// whenever the CPU flushes its whole TLB anyway. Until then the CPU may use pages that lazy spaces have
-    /// unmapped.
+    /// Records a tick of `cpu`. `forget` must flush the CPU's whole TLB. Call `tick` from each timer
+    /// interrupt, and whenever the CPU flushes its whole TLB anyway. Until the next tick, the CPU may use
+    /// pages that lazy spaces have unmapped.
     pub fn tick(&self, cpu: usize, forget: impl FnOnce()) {
         if is_mutant!("ticks_late") {
             forget();
@@ -66,11 +67,11 @@ impl Ticks {
             return;
         }
         // Translations cached from here on reflect the current tables. An unmapper executes a fence between
-        // its change and its read of the clock: if its ticket is before this time, this CPU observes the
-        // change.
+        // its change and its read of the clock: if the ticket is earlier than this time, this CPU observes
+        // the change.
         let time = self.now();
         forget();
-        // Release: its accesses through flushed entries happen before.
+        // Release: the CPU's accesses through flushed entries happen before this store.
         self.last[cpu].0.store(time, order!(Release, "ticks_end"));
     }
 
@@ -84,7 +85,7 @@ impl Ticks {
     }
 
     /// Advances the clock and returns the new time. After the call, the caller observes every table change
-    /// whose ticket is earlier.
+    /// whose ticket is earlier than that time.
     pub(crate) fn now(&self) -> u64 {
         let time = self.clock.0.fetch_add(1, Relaxed) + 1;
         if !is_mutant!("ticks_now_no_fence") {
@@ -95,8 +96,8 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // A CPU that comes online concurrently either observes the change, or is seen online here: the fence of
-        // `ticket` happens before this call.
+        // Either a CPU that comes online concurrently observes the change, or this load sees that it is
+        // online: the fence of `ticket` happens before this call.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {
             true => on.iter().any(has_ticked),

@@ -22,12 +22,12 @@ impl<B: MappingBackend> MemoryArea<B> {
         MemoryArea { range: AddrRange::from_start_size(start, size), flags, backend }
     }
 
-    /// Its range of addresses.
+    /// The range of addresses.
     pub const fn va_range(&self) -> AddrRange<B::Addr> {
         self.range
     }
 
-    /// Its flags, such as the allowed accesses.
+    /// The flags, such as the allowed accesses.
     pub const fn flags(&self) -> B::Flags {
         self.flags
     }
@@ -37,22 +37,22 @@ impl<B: MappingBackend> MemoryArea<B> {
         self.range.start
     }
 
-    /// The address after the last.
+    /// The first address after the area.
     pub const fn end(&self) -> B::Addr {
         self.range.end
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.range.size()
     }
 
-    /// The backend that maps it.
+    /// The backend that maps the area.
     pub const fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// The part of it within `range`, with these flags; `None` if the part is empty.
+    /// The part of the area within `range`, with these flags; `None` if the part is empty.
     pub(super) fn part(&self, range: AddrRange<B::Addr>, flags: B::Flags) -> Option<Self> {
         let start = self.start().max(range.start);
         let end = self.end().min(range.end);

@@ -1,9 +1,9 @@
-//! The interface by which a set changes page tables.
+//! The interface through which a set changes page tables.
 
 use memory_addr::MemoryAddr;
 
-/// Changes page tables for the areas of a [`MemorySet`](super::MemorySet), each of which has a backend of its
-/// own. If an area is split, each part gets a clone.
+/// Changes page tables for the areas of a [`MemorySet`](super::MemorySet). Each area has its own backend.
+/// If an area is split, each part gets a clone of the area's backend.
 pub trait MappingBackend: Clone {
     /// The type of addresses.
     type Addr: MemoryAddr;

@@ -1,5 +1,5 @@
-//! The interface of the crate [memory_set] 0.4, for kernels that use it today, such as ArceOS. They change one
-//! line:
+//! The interface of the crate [memory_set] 0.4, for kernels that use that crate today, such as ArceOS. Such
+//! a kernel changes one line:
 //!
 //! ```
 //! // use memory_set::{MappingBackend, MemoryArea, MemorySet};
@@ -7,14 +7,15 @@
 //! ```
 //!
 //! Names, signatures and results are the same. A kernel can move from memory_set to knee-vm in three steps,
-//! and it runs after each of them.
+//! and works after each step.
 //!
 //! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas above the kernel's own
-//!    page tables. `unmap` and `protect` visit only the areas that overlap their range, and not all areas.
+//!    page tables. Unlike in memory_set, `unmap` and `protect` visit only the areas that overlap their
+//!    range.
 //! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of anonymous memory. knee-vm
 //!    then manages tables, frames, copy-on-write and shootdowns. So page faults go to
-//!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set. Neither do `fork`
-//!    and `populate`.
+//!    [`Space::fault`](crate::Space::fault). This function, `fork` and `populate` do not need the lock
+//!    around the set.
 //! 3. **Without the set.** A [`Space`](crate::Space) itself records what is mapped. The set takes `&mut self`
 //!    for every change and so needs a lock, which does not scale. Without the set, this lock is gone:
 //!    [`map_anywhere`](crate::Space::map_anywhere) replaces `find_free_area` and `map`, and
@@ -47,13 +48,13 @@
 //! * `unmap` calls the backends of several areas in ascending order of address; memory_set unmaps whole areas
 //!   first.
 //! * If a backend cannot unmap a whole area, the result is [`MappingError::BadState`]; memory_set panics.
-//!   Areas that were unmapped before it are gone from the set, and the others remain.
+//!   The areas that were already unmapped are gone from the set, and the others remain.
 //! * [`MemorySet::find_free_area`] never returns an area that ends beyond the limit; memory_set checks only
 //!   the last gap against the limit.
-//! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty one.
+//! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty area.
 //!
-//! As in memory_set, the result of [`MappingBackend::protect`] is ignored: backends that map lazily return
-//! false if no page is present.
+//! As in memory_set, the result of [`MappingBackend::protect`] is ignored: a backend that maps lazily
+//! returns false if no page is present.
 //!
 //! Addresses have the types of the crate [memory_addr], the only dependency of the feature `memory_set`.
 //!
@@ -86,9 +87,9 @@ pub enum MappingError {
 impl fmt::Display for MappingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            MappingError::InvalidParam => "the range is empty, or goes beyond all addresses",
-            MappingError::AlreadyExists => "something is mapped there",
-            MappingError::BadState => "the backend could not do it",
+            MappingError::InvalidParam => "the range is empty, or its end overflows",
+            MappingError::AlreadyExists => "a part of the range is already mapped",
+            MappingError::BadState => "the backend could not change the page tables",
         })
     }
 }

@@ -54,8 +54,8 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 
     /// Finds `size` free bytes within `limit`, and returns their address: the lowest possible multiple of
-    /// `align` that is not below `hint`. Returns `None` if there is none, if `size` is not a multiple of
-    /// `align`, or if `align` is 0.
+    /// `align` that is not below `hint`. Returns `None` if there is no such address, if `size` is not a
+    /// multiple of `align`, or if `align` is 0.
     ///
     /// The time is linear in the number of areas between `hint` and the result.
     pub fn find_free_area(
@@ -85,12 +85,12 @@ impl<B: MappingBackend> MemorySet<B> {
         Some(start)
     }
 
-    /// Maps an area. With `unmap_overlap`, first unmaps the parts of other areas that it overlaps.
+    /// Maps an area. With `unmap_overlap`, first unmaps the overlapping parts of other areas.
     ///
     /// # Errors
-    /// [`MappingError::InvalidParam`] if it is empty, [`MappingError::AlreadyExists`] if it overlaps an area
-    /// and `unmap_overlap` is false, [`MappingError::BadState`] if a backend failed to map it or to unmap an
-    /// area that it overlaps.
+    /// [`MappingError::InvalidParam`] if the area is empty. [`MappingError::AlreadyExists`] if it overlaps
+    /// another area and `unmap_overlap` is false. [`MappingError::BadState`] if a backend failed to map the
+    /// area or to unmap an overlapping area.
     pub fn map(
         &mut self,
         area: MemoryArea<B>,
@@ -112,11 +112,11 @@ impl<B: MappingBackend> MemorySet<B> {
         Ok(())
     }
 
-    /// Unmaps the mapped parts of `size` bytes. An area that extends beyond them shrinks or is split.
+    /// Unmaps the mapped parts of a range. An area that extends beyond the range shrinks or is split.
     ///
     /// # Errors
-    /// [`MappingError::InvalidParam`] if the end of the range overflows, [`MappingError::BadState`] if a
-    /// backend failed to unmap its part: that area and all later ones remain.
+    /// [`MappingError::InvalidParam`] if the end of the range overflows. [`MappingError::BadState`] if a
+    /// backend failed to unmap its part of the range: that area and all later ones remain.
     pub fn unmap(
         &mut self,
         start: B::Addr,
@@ -142,8 +142,8 @@ impl<B: MappingBackend> MemorySet<B> {
         Ok(())
     }
 
-    /// Changes the flags of the mapped parts of `size` bytes. `update_flags` returns the new flags of an
-    /// area, or `None` to keep the old ones.
+    /// Changes the flags of the mapped parts of a range. `update_flags` returns the new flags of an area,
+    /// or `None` to keep the old ones.
     ///
     /// # Errors
     /// [`MappingError::InvalidParam`] if the end of the range overflows.
@@ -162,7 +162,8 @@ impl<B: MappingBackend> MemorySet<B> {
         })
     }
 
-    /// Calls `with` with the part of each area within the range, in ascending order, and applies its result.
+    /// Calls `with` with the part of each area within the range, in ascending order, and applies the result
+    /// to the part.
     fn change(
         &mut self,
         start: B::Addr,

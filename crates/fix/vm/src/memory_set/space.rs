@@ -13,14 +13,15 @@ use crate::machine::Machine;
 use crate::page::{PAGE, Page, Pages, Protection};
 use crate::space::Space;
 
-/// A [`Space`] and the CPU that changes it, which a set uses as its page tables. Create one for each call.
+/// The page tables of a set: a [`Space`], and the calling CPU. Create a `SpaceTable` on the CPU that calls
+/// the set.
 pub struct SpaceTable<'c, 'm, M: Machine> {
     space: Arc<Space<'m, M>>,
     cpu: &'c Cpu<'m, M>,
 }
 
 impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
-    /// The page table for calls on this CPU.
+    /// Creates the page table of `space` for calls on `cpu`.
     pub fn new(space: &Arc<Space<'m, M>>, cpu: &'c Cpu<'m, M>) -> Self {
         SpaceTable { space: Arc::clone(space), cpu }
     }
@@ -30,7 +31,7 @@ impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
         &self.space
     }
 
-    /// Calls `with` if the range consists of whole pages. Returns whether it does and `with` succeeded.
+    /// Calls `with` if the range consists of whole pages. Returns true if it does and `with` succeeds.
     fn with_pages(
         &self,
         start: VirtAddr,
@@ -51,7 +52,8 @@ impl<M: Machine> fmt::Debug for SpaceTable<'_, '_, M> {
 
 /// The backend of anonymous memory, which is initially zero. Page faults allocate its frames.
 ///
-/// Areas must consist of whole pages; others fail with [`BadState`](super::MappingError::BadState).
+/// Areas must consist of whole pages; operations on other areas fail with
+/// [`BadState`](super::MappingError::BadState).
 pub struct Anonymous<'c, 'm, M: Machine>(PhantomData<fn() -> SpaceTable<'c, 'm, M>>);
 
 impl<M: Machine> Default for Anonymous<'_, '_, M> {

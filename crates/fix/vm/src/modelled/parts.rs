@@ -1,6 +1,6 @@
-//! Loom models of small protocols, without a machine around them: waits for a flush, a fork or a tick,
-//! reference counts, and locks other than those of nodes. Memory that one thread uses after another is a
-//! [`Guarded`] cell, for which loom reports unordered accesses.
+//! Loom models of small protocols, without a machine around them: reference counts, how a CPU waits for a
+//! flush, fork or tick, and the locks other than those of nodes. Memory that one thread uses after another is
+//! a [`Guarded`] cell, for which loom reports unordered accesses.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::tree::node::{Branch, Leaf};
 /// Loom's preemption bound.
 const PREEMPTIONS: usize = 3;
 
-/// The shared state of two threads: a part of the crate, and the memory that it guards.
+/// The shared state of two threads: a part of the crate, and the memory that this part guards.
 struct Shared<T> {
     part: T,
     memory: Guarded<u32>,
@@ -46,7 +46,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Runs `other` on another thread, beside `one`, in all orders.
+/// Runs `one` and `other` on two threads, and explores all their interleavings.
 fn check<T: 'static>(
     part: impl Fn() -> T + Sync + Send + Clone + 'static,
     one: impl Fn(&Shared<T>) + Sync + Send + Copy + 'static,
@@ -63,10 +63,10 @@ fn check<T: 'static>(
     });
 }
 
-/// A leaf that is being flushed. The model does not use its parent.
+/// A leaf that is being flushed. The model does not use the leaf's parent.
 fn flushing_leaf() -> Leaf {
     let leaf = Leaf::new(Page(0), NonNull::<Branch>::dangling());
-    // SAFETY: a new leaf is locked by the thread that has created it.
+    // SAFETY: a new leaf is locked by the thread that created it.
     let others = unsafe { leaf.begin_flush(None) };
     assert!(others.is_some());
     leaf.unlock();
@@ -74,13 +74,13 @@ fn flushing_leaf() -> Leaf {
 }
 
 #[test]
-fn a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus() {
+fn a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus() {
     check(
         flushing_leaf,
         |one| {
-            // A CPU uses a page that it has not flushed yet.
+            // This CPU uses a page that it has not flushed yet.
             one.use_memory();
-            // SAFETY: the flush began above.
+            // SAFETY: `flushing_leaf` began the flush.
             unsafe { one.part.end_flush() };
         },
         |other| {
@@ -94,7 +94,7 @@ fn a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus() {
 }
 
 #[test]
-fn a_space_that_is_not_being_forked_was_flushed_on_all_cpus() {
+fn a_space_whose_fork_has_ended_was_flushed_on_all_cpus() {
     check(
         || {
             let fork_lock = ForkLock::new();
@@ -103,7 +103,7 @@ fn a_space_that_is_not_being_forked_was_flushed_on_all_cpus() {
         },
         |one| {
             let alone = one.part.lock();
-            // A CPU writes to a page that the copy has.
+            // This CPU writes to a page that the copy shares.
             one.use_memory();
             drop(alone);
         },
@@ -125,7 +125,7 @@ struct Ticking {
 const ABSENT: u64 = 0;
 const PRESENT: u64 = 1;
 
-/// Uses the page if it is in the table or, as `is_known` says, in the CPU's TLB.
+/// Uses the page if the table maps it, or if `is_known` says that the CPU's TLB holds it.
 fn use_page(shared: &Shared<Ticking>, is_known: &mut bool) {
     *is_known |= shared.part.entry.load(Acquire) == PRESENT;
     if *is_known {
@@ -144,7 +144,7 @@ fn ticking() -> Ticking {
     ticking
 }
 
-/// Takes the page out of the table, and uses its frame if no CPU can still be using it.
+/// Takes the page out of the table, and reuses its frame if no CPU can still be using the page.
 fn unmap(shared: &Shared<Ticking>) {
     shared.part.entry.store(ABSENT, Relaxed);
     let ticket = shared.part.ticks.ticket();
@@ -229,7 +229,7 @@ fn shared_frame() -> FrameMeta {
 }
 
 #[test]
-fn the_last_entry_of_a_frame_comes_after_all_accesses_by_others() {
+fn the_last_entry_of_a_frame_is_released_after_all_accesses_by_others() {
     check(
         shared_frame,
         |one| {
@@ -263,7 +263,7 @@ fn a_frame_that_is_not_shared_is_not_accessed_by_others() {
 /// A space whose quota has eight pages, none of them in a CPU's share.
 struct Limited {
     account: Account,
-    /// CPUs that were given five pages.
+    /// Number of CPUs that were granted five pages.
     granted: AtomicU64,
 }
 
@@ -287,7 +287,7 @@ fn two_cpus_that_charge_the_rest_of_a_quota_get_different_pages() {
     );
 }
 
-/// A tree of one CPU, with one reference.
+/// A tree for one CPU, with one reference.
 fn tree() -> Tree {
     Tree::new(1, CpuSet::new(1).unwrap(), Account::new(1, None).unwrap())
 }
@@ -301,7 +301,7 @@ fn a_tree_is_freed_after_all_accesses_by_its_owners() {
     };
     let with_two_owners = || {
         let tree = tree();
-        // SAFETY: the first reference is dropped later.
+        // SAFETY: the first reference still exists.
         unsafe { tree.get_ref() };
         tree
     };
@@ -320,12 +320,12 @@ fn remaps_of_a_space_exclude_each_other() {
     check(tree, remap, remap);
 }
 
-/// A space on whose only CPU a page may still be cached.
+/// A space with one CPU, whose TLB may still hold an unmapped page.
 struct Settling {
     tree: Tree,
-    /// The tree's ticks, which stay at one address.
+    /// The tree's ticks, in a box because the tree holds their address.
     ticks: Box<Ticks>,
-    /// The ticket of the unmap of the page.
+    /// The ticket with which the page was unmapped.
     ticket: u64,
 }
 
@@ -357,18 +357,18 @@ fn a_page_is_unused_after_all_cpus_have_flushed_it() {
     );
 }
 
-/// Adds an attachment, which is not visited, to an object.
+/// Adds an attachment to an object. The attachment has no valid tree, so nothing may visit the attachment.
 fn attach(attachments: &Attachments) -> NonNull<Attachment> {
     let new = Attachment::new(Pages::new(Page(0), 1), 0, NonNull::dangling());
     let new = NonNull::from(Box::leak(Box::new(new)));
-    // SAFETY: `detach` frees it.
+    // SAFETY: the attachment stays valid until `detach` frees it.
     unsafe { attachments.attach(0, &Model, new, false) };
     new
 }
 
-/// Detaches and frees an attachment. Returns whether it had the last reference to the object.
+/// Detaches and frees an attachment. Returns whether this dropped the last reference to the object.
 fn detach(attachments: &Attachments, old: NonNull<Attachment>) -> bool {
-    // SAFETY: `attach` has attached it, and it came from a box.
+    // SAFETY: `attach` took the attachment from a box and attached it.
     unsafe {
         let is_last = attachments.detach(old, &Model);
         drop(Box::from_raw(old.as_ptr()));

@@ -14,8 +14,8 @@ use crate::tree::query::first_mapped;
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps `count` pages of anonymous memory where nothing is mapped, and returns their range.
     ///
-    /// The range reuses addresses that this CPU has unmapped, or lies apart from those chosen on other CPUs:
-    /// CPUs share nothing while the space has room. The first 16 pages are never chosen.
+    /// The range reuses addresses that this CPU has unmapped, or lies far from ranges chosen on other
+    /// CPUs, so CPUs do not contend while the space has room. The first 16 pages are never chosen.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -85,7 +85,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`MapError`]. If memory runs out, guards may stay mapped; they are not charged to the quota.
+    /// See [`MapError`]. If memory runs out, guard pages may stay mapped; they are not charged to the
+    /// quota.
     pub fn map_guarded(
         &self,
         cpu: &Cpu<'m, M>,
@@ -108,8 +109,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 if !part.is_empty()
                     && let Err(error) = self.map(cpu, part, protection)
                 {
-                    // Best effort: if memory runs out here as well, guards stay mapped. They are not
-                    // charged.
+                    // Best effort: if memory runs out here as well, the guard pages stay mapped. They are
+                    // not charged to the quota.
                     for (part, _) in parts[..place].iter().filter(|(part, _)| !part.is_empty()) {
                         let _ = self.unmap(cpu, *part);
                     }
@@ -121,8 +122,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(within(pages))
     }
 
-    /// Finds `count` pages where nothing is mapped, and calls `map` to map them. Tries another range if they
-    /// turn out to be occupied.
+    /// Finds `count` pages where nothing is mapped, and calls `map` to map them. Tries another range if
+    /// the pages turn out to be occupied.
     pub(crate) fn anywhere(
         &self,
         cpu: &Cpu<'m, M>,
@@ -145,7 +146,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Takes a range that is probably free from this CPU's arena, or takes new slices.
+    /// Takes a range from this CPU's arena, or takes new slices. The range is probably free.
     #[inline]
     fn candidate(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
         // SAFETY: `anywhere` has checked that the CPU belongs to the space's machine.
@@ -155,8 +156,9 @@ impl<'m, M: Machine> Space<'m, M> {
         found.or_else(joined).or_else(|| self.arenas.slices(count))
     }
 
-    /// Maps `count` pages in `range`, and returns the rest of it to the CPU's arena. Returns `None` if some
-    /// of the pages are occupied, by a mapping at a fixed address. The arena then has the gaps of `range`.
+    /// Maps `count` pages in `range`, and gives the rest of `range` back to the CPU's arena. If a mapping
+    /// at a fixed address occupies some of the pages, gives only the gaps in `range` back, and returns
+    /// `None`.
     #[inline]
     fn map_within(
         &self,
@@ -186,7 +188,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Returns a range to the CPU's arena.
+    /// Gives a range back to the CPU's arena.
     #[inline]
     fn give(&self, cpu: &Cpu<'m, M>, range: Pages) {
         if !range.is_empty() {
@@ -195,21 +197,22 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Makes addresses that this CPU has unmapped available for reuse. All CPUs must have flushed them.
-    /// `mapped` is the number of pages that were mapped; for a range of guards alone, 1 is enough.
+    /// Gives this CPU's arena the addresses that the CPU has unmapped, so that they can be reused. All CPUs
+    /// must have flushed them. `mapped` is the number of pages that were mapped. For a range of guards alone,
+    /// the caller may pass 1.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);
-        // An unmap of a large, sparse range, which only makes sure that nothing is mapped there, also covers
-        // addresses that other arenas have in their lists. Such a range is not listed.
+        // A program may unmap a large, sparse range only to make sure that nothing is mapped there. Other
+        // arenas may list addresses in such a range, so it is not listed here.
         let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
         if is_whole {
             self.give(cpu, pages);
         }
     }
 
-    /// The first gap of at least `count` pages, cut to one slice if that is enough. Only a hint: other CPUs
-    /// may map there before the caller does.
+    /// The first gap of at least `count` pages, cut to one slice if that is enough. The result is only a
+    /// hint: other CPUs may map there before the caller does.
     #[cold]
     fn first_fit(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
         let mut rest = self.arenas.window();
@@ -247,8 +250,8 @@ mod tests {
     use crate::page::Page;
 
     proptest! {
-        /// Mappings begin in three leaves. A mapping that spans two or more leaves is recorded in the branch
-        /// above, so its record lies between records in leaves.
+        /// Mappings begin in three leaves. A mapping that spans several leaves is recorded in the branch
+        /// above, so extents of the branch alternate with pages of leaves.
         #[test]
         fn gaps_cover_exactly_the_unmapped_pages(
             changes in prop::collection::vec(((0_u64..1500).prop_map(Page), 1_u64..300, any::<bool>()), 1..30),

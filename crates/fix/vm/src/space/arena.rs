@@ -2,13 +2,13 @@
 //!
 //! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into its
 //! own arena, and its next mappings come from there. So addresses are reused together with their page
-//! tables, and CPUs do not contend. An arena without a fitting range takes a *slice*: the span of one branch
-//! just above the leaves, so that no two arenas share a node at that level.
+//! tables, and CPUs do not contend. An arena without a fitting range takes a new *slice*. A slice is the
+//! span of one branch just above the leaves, so no two arenas share a node at that level.
 //!
-//! The lists are hints. A listed range may be mapped, because programs may map at addresses of their choice,
-//! and a free range may be in no list. An operation that takes a range maps it, or finds it occupied and
-//! tries another. A search of the whole space finds free ranges that are in no list. So a list that cannot
-//! grow may drop ranges, and nothing here can fail.
+//! The lists are hints. A listed range may be mapped, because programs may map at addresses of their
+//! choice, and a free range may be in no list. An operation that takes a range maps it, or finds it
+//! occupied and tries another. A search of the whole space finds free ranges that are in no list. So a
+//! list that cannot grow may drop ranges, and returning a range to an arena never fails.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,21 +24,21 @@ use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::page::{BITS, ENTRIES, Page, Pages};
 
-/// Pages of a slice: the span of a branch just above the leaves, 1 GiB.
+/// Pages per slice: the span of a branch just above the leaves, 1 GiB.
 pub(crate) const SLICE: u64 = 1 << (2 * BITS);
 
-/// The first page that may be chosen. The pages below stay free, so that small offsets from a null pointer
-/// fault: as many as Linux' `mmap_min_addr` keeps free.
+/// The first page that may be chosen. The 64 KiB below it stay free, as with Linux's default
+/// `mmap_min_addr`, so that accesses at small offsets from a null pointer fault.
 const LOWEST: Page = Page(16);
 
-/// Ranges of up to this many pages have one list per size: an unmapped range then fits the next mapping of
-/// its size exactly.
+/// Ranges of up to this many pages have one list per size, so that an unmapped range fits the next mapping
+/// of its size exactly.
 const EXACT: usize = 32;
 
-/// Size classes: [`EXACT`] of one size each, then one per power of two.
+/// Number of size classes: [`EXACT`] classes of one size each, then one class per power of two.
 const CLASSES: usize = 64;
 
-/// The most ranges of a class that a search examines: some of them may be too small.
+/// A search examines at most this many ranges of a class, some of which may be too small.
 const LOOKS: usize = 8;
 
 /// The most ranges that an arena holds: 96 KiB of entries.
@@ -66,7 +66,7 @@ pub(crate) fn place(range: Pages, count: u64) -> Pages {
     Pages::new(if crosses && fits { border } else { range.start }, count)
 }
 
-/// A range in a free list, or a vacant entry in the list of vacant entries.
+/// A range in a free list, or an empty range in the list of vacant entries.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     pages: Pages,
@@ -146,8 +146,8 @@ impl Arena {
         self.find(class, count)
     }
 
-    /// Merges adjacent ranges, then takes one of at least `count` pages. Also returns `None` if too few
-    /// ranges were listed since the last merge to pay for another.
+    /// Merges adjacent ranges, then takes a range of at least `count` pages. Also returns `None`, without
+    /// merging, if too few ranges were listed since the last merge to pay for another merge.
     pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
         if self.listed == 0 || self.listed < self.entries.len() {
             return None;
@@ -218,7 +218,7 @@ impl Arena {
     #[cold]
     fn grow(&mut self) -> bool {
         if self.entries.len() == MOST {
-            // Merge down to half, so that as many ranges can be listed before the next merge.
+            // Merge and keep at most half, so that many ranges can be listed before the next merge.
             self.join(MOST / 2);
         }
         if self.entries.try_reserve(1).is_err() {
@@ -229,8 +229,8 @@ impl Arena {
         true
     }
 
-    /// Merges ranges that are adjacent or overlap, as hints may. Keeps at most `most`, dropping the
-    /// smallest.
+    /// Merges ranges that are adjacent or overlap, as hints may. Keeps at most `most` ranges, and drops
+    /// the smallest.
     #[cold]
     fn join(&mut self, most: usize) {
         self.entries.retain(|entry| !entry.pages.is_empty());
@@ -254,14 +254,15 @@ impl Arena {
 /// The arenas of a space.
 pub(crate) struct Arenas {
     window: Pages,
-    /// Start of the slices taken so far. They are taken from the top down, away from the addresses that
+    /// Start of the slices taken so far. Slices are taken from the top down, away from the addresses that
     /// programs choose at the bottom. A multiple of [`SLICE`], or the window's end.
     taken: AtomicU64,
     arenas: Box<[RefCell<Arena>]>,
 }
 
-// SAFETY: `with` lets a CPU access only its own arena. The creator of a `Cpu` has promised that no other
-// `Cpu` has its number at the same time. A `Cpu` is not `Sync`, so one thread uses an arena at a time.
+// SAFETY: `with` lets a CPU access only its own arena. The creator of a `Cpu` guarantees that no other
+// `Cpu` has the same number at the same time. A `Cpu` is not `Sync`, so one thread uses an arena at a
+// time.
 unsafe impl Sync for Arenas {}
 
 impl Arenas {
@@ -275,7 +276,7 @@ impl Arenas {
         Ok(Arenas { window, taken, arenas })
     }
 
-    /// Pages that the space may choose.
+    /// The pages from which the space may choose.
     pub(crate) fn window(&self) -> Pages {
         self.window
     }
@@ -294,7 +295,7 @@ impl Arenas {
     }
 
     /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: two arenas
-    /// could list them, and programs that choose their own addresses need not pay for lists.
+    /// could list the same addresses, and programs that choose their own addresses should not pay for lists.
     #[inline]
     pub(crate) fn sliced(&self, pages: Pages) -> Pages {
         pages.and(Pages { start: Page(self.taken.load(Relaxed)), end: self.window.end })

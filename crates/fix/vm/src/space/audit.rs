@@ -47,8 +47,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Counts pages and tables and checks their consistency, with all nodes locked.
     ///
     /// # Panics
-    /// If a page is mapped twice, a PTE maps an unmapped page or allows more than its mapping, a node's
-    /// table is not linked where it belongs, or a frame is used twice.
+    /// If a page is mapped twice or is present but not mapped, if a PTE allows more than the page's mapping,
+    /// if a node's table is not linked where it belongs, or if a frame is used twice.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         self.with_root_locked(cpu, |root| {
@@ -79,7 +79,7 @@ impl<M: Machine> Frames<'_, M> {
     }
 }
 
-/// Checks a branch and everything below it. `above` are the extents of its ancestors.
+/// Checks a branch and everything below it. `above` holds the extents of the branch's ancestors.
 fn branch<M: Machine>(
     branch: &Branch,
     above: &mut Vec<Extent>,
@@ -136,7 +136,7 @@ fn branch<M: Machine>(
             NodeRef::Leaf(child) => leaf(child, above, frames),
         };
     }
-    assert!(listed.next().is_none(), "a slot of {span:?} is marked as used");
+    assert!(listed.next().is_none(), "an empty slot of {span:?} is marked as used");
     above.truncate(outer);
     found
 }

@@ -19,7 +19,7 @@ use crate::tree::lock::{Locked, lock};
 use crate::tree::node::{Leaf, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
-/// State of the PTE that a fault found.
+/// The state in which a fault found the PTE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     /// Not present, or already flushed from all TLBs.
@@ -42,11 +42,11 @@ enum Step<'a, 'm, M: Machine> {
     Wait(&'a Leaf),
     /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
-    /// The object's pager must read this page; retry afterwards.
+    /// The object's pager must read this page of the object: retry afterwards.
     PageIn(PinnedObject<'m, M>, u64),
 }
 
-/// A shared frame whose PTE is flush-pending, to be replaced with a copy.
+/// A shared frame that a copy will replace. Its PTE is flush-pending.
 struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
@@ -59,9 +59,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Handles a page fault: makes `page` present for an `access` by this CPU, or reports why the access is
     /// invalid.
     ///
-    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) what it may have cached of the
-    /// page's old PTE, so the program can retry the access. A RISC-V CPU that has cached the absence of a
-    /// table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
+    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) the page's old PTE if the CPU may
+    /// have cached that PTE, so the program can retry the access. A RISC-V CPU that has cached the absence of
+    /// a table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
     /// old PTE also faults once more.
     ///
     /// # Errors
@@ -72,10 +72,11 @@ impl<'m, M: Machine> Space<'m, M> {
         let page = Pages::new(page, 1);
         let flush = match (M::FAULT_FLUSH, before) {
             (FaultFlush::Never, _) | (FaultFlush::IfPresent, Before::Absent) => return Ok(()),
-            // If a table was added as well, a CPU that has cached its absence faults once more.
+            // If a table was added as well, a CPU that has cached the absence of that table faults once
+            // more.
             (_, Before::Absent | Before::Less) => Flush::Range(page),
             (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
-            // The stale entry may be a non-leaf entry above, which another CPU has changed.
+            // The stale entry may be a non-leaf entry that another CPU has changed.
             (_, Before::Enough) => Flush::Tables(page),
         };
         if !is_mutant!("fault_no_flush") {
@@ -99,8 +100,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.drive_fault(cpu, page, |pool| self.fault_once(page, access, pool))
     }
 
-    /// Makes this space the origin of the present anonymous pages in `pages`. Copies shared pages that have
-    /// another origin; with `alone`, copies all shared pages.
+    /// Makes this space the origin of the present anonymous pages in `pages`. Copies shared pages that
+    /// have another origin. If `alone` is true, copies all shared pages.
     pub(crate) fn collapse_to_self(
         &self,
         cpu: &Cpu<'m, M>,
@@ -133,7 +134,8 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Runs `step` until it is done. Between attempts, refills the pool, waits, or has the pager read a page.
+    /// Repeats `step` until the fault is handled. Between attempts, refills the pool, waits, or has the
+    /// pager read a page.
     #[inline]
     fn drive_fault<'a>(
         &'a self,
@@ -253,17 +255,21 @@ impl<'m, M: Machine> Space<'m, M> {
         let is_private = !self.machine.frame_meta(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
-            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old one until we
-            // release it below, so nobody frees it. Nobody writes to a private frame while it is shared.
+            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old frame
+            // until we release it below, so nobody frees that frame. Nobody writes to a private frame
+            // while it is shared.
             unsafe { from.copy_to_nonoverlapping(to, PAGE) };
         } else {
-            // SAFETY: the new frame is ours. The old one stays allocated: an operation that takes it out of
-            // the object waits until the leaf is flushed. Spaces that map it shared may write to it
-            // meanwhile. Programs do so with atomics or outside of the language ([`Machine`]), so `copy_words`
-            // reads it with atomics as well.
+            // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out
+            // of the object waits until the leaf is flushed. Programs that map the object shared may write
+            // to the old frame meanwhile, with atomics or from outside the language ([`Machine`]), so
+            // `copy_words` reads it with atomics.
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
+        if attributes.protection.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(own);
+        }
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the leaf has the entry's table");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
@@ -305,8 +311,8 @@ impl<'m, M: Machine> Space<'m, M> {
         result
     }
 
-    /// Handles a fault where there is no leaf: if the page is mapped, adds the leaf or a branch on the path
-    /// to it, and retries.
+    /// Handles a fault where there is no leaf: if the page is mapped, adds the leaf or a branch on the
+    /// path to it, and asks for a retry.
     fn fault_above(
         &self,
         page: Page,
@@ -317,8 +323,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut branch = self.tree().root();
         let mut above = None;
         loop {
-            // Search the extents before the child: extents that move down are added below before they are
-            // removed here.
+            // Search this branch's extents before its child: extents that move down are added to the child
+            // before they are removed from the branch.
             above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
                 Some(NodeRef::Branch(child)) => branch = child,
@@ -411,7 +417,7 @@ impl<'m, M: Machine> Space<'m, M> {
             // A pager requires dirty tracking: a read fault maps the page without write permission.
             if shared.object().has_pager() {
                 if !is_write {
-                    // Keep the write permission of an existing PTE: no CPU has been told to flush it.
+                    // Keep the write permission of an existing PTE: nothing makes other CPUs flush it.
                     if !old.contains(Protection::WRITE) {
                         protection = protection.difference(Protection::WRITE);
                     }
@@ -433,6 +439,9 @@ impl<'m, M: Machine> Space<'m, M> {
                 return Ok(unsafe { self.begin_cow_break(entry, shared) });
             }
             protection = protection.difference(Protection::WRITE);
+        }
+        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(frame);
         }
         // Release: a CPU that finds the frame finds it zeroed.
         entry.store(
@@ -459,8 +468,8 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Copies a frame that may be written to concurrently. No word is torn, and each is a value that the word
-/// had during the copy. Hardware promises no more than that either.
+/// Copies a frame that may be written to concurrently. No word is torn, and each copied word is a value
+/// that the word had at some moment during the copy. Hardware guarantees no more.
 ///
 /// # Safety
 /// Both frames must belong to `machine`, and concurrent writes to them must be atomic.

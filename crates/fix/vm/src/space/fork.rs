@@ -24,15 +24,16 @@ use crate::tree::update::{add_child, add_table};
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Branches with extents, counted by the binary logarithm of the capacity that the extents require.
+    /// Number of branches with extents, by the capacity that the extents require: entry `n` counts the
+    /// branches that require a capacity of 2ⁿ.
     copies: [usize; usize::BITS as usize / 2],
-    /// The most distinct attributes that the pages of any leaf have.
+    /// The largest number of distinct attributes in any leaf.
     kinds: usize,
     backings: Marked,
 }
 
 impl Size {
-    /// Adds a locked branch's extents and everything below it.
+    /// Adds the extents of a locked branch, and everything below the branch.
     fn count(&mut self, branch: &Branch) {
         let extents = branch.extents();
         if !extents.is_empty() {
@@ -95,11 +96,11 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Copies the space unless its pages have too many origins. With `is_own`, the caller has collapsed all
-    /// pages to the space's own origin.
+    /// Copies the space unless its pages have too many origins. If `is_own` is true, the caller has
+    /// collapsed all pages to the space's own origin.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
-        // SAFETY: both spaces belong to the machine whose ticks these are.
+        // SAFETY: these are the ticks of the machine to which both spaces belong.
         unsafe { copy.tree().set_ticks(self.tree().ticks()) };
         let platform = self.machine().epoch().platform();
         let mut gather = TlbGather::new();
@@ -107,7 +108,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all nodes are. If `is_own`, all pages have this space as
-            // origin: the caller has collapsed earlier pages, and later pages have this origin from the start.
+            // origin: the caller has collapsed earlier pages, and later pages have had this origin from
+            // the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);
@@ -122,8 +124,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Largest first, with cumulative counts: a smaller request may use a larger latch that is left
-            // over.
+            // Largest first, with cumulative counts: the pool counts the latches for larger lists toward
+            // each smaller capacity as well.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {
@@ -150,8 +152,8 @@ impl<'m, M: Machine> Space<'m, M> {
             size.backings.copy(|backing| {
                 let new = pool.backings.take(backing.copied(copy.tree_pointer()));
                 let new = new.expect("enough were reserved");
-                // SAFETY: the original backing is attached, which keeps the object alive. The new one stays
-                // attached until the copy maps nothing by it.
+                // SAFETY: the original backing is attached, which keeps the object alive. The new backing
+                // stays attached until nothing in the copy is mapped by it.
                 unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });
@@ -168,8 +170,8 @@ impl<'m, M: Machine> Space<'m, M> {
         failed.unwrap_or(Ok(Forked::Copy(copy)))
     }
 
-    /// Copies everything below a locked branch to a branch of this space, which no other CPU uses yet. All
-    /// memory must have been reserved.
+    /// Copies everything below the locked branch `from` to the branch `to` of this space, which no other
+    /// CPU uses yet. All memory must have been reserved.
     fn copy_branch(
         &self,
         cpu: &Cpu<'m, M>,
@@ -218,7 +220,7 @@ impl<'m, M: Machine> Space<'m, M> {
         gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
-        // SAFETY: both leaves are locked, each used state has a mapped page, and `fork_once` has marked and
+        // SAFETY: both leaves are locked, every entry of the palette is the state of a mapped page, and `fork_once` has marked and
         // copied all backings.
         unsafe {
             let kinds = from.with_states(|states| states.palette_len());

@@ -13,23 +13,26 @@ use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
 /// The most ranges of a space that a CPU may have waiting for ticks. Each has at most 64 present pages, so
-/// the limit is 8 MiB. One more range interrupts all CPUs once for all of them.
+/// together they have at most 8 MiB. The next unmap then interrupts all CPUs once for all of these ranges.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {
-    /// If `is_lazy`, an [unmap](Space::unmap) of a few anonymous pages sends no IPIs from now on. Other CPUs
-    /// may still access the pages, with the old permissions, until each has [ticked](crate::Ticks::tick), or
-    /// is interrupted once for 32 ranges that a CPU has unmapped. Forks of the space inherit the setting.
+    /// If `is_lazy`, an [unmap](Space::unmap) of a few anonymous pages sends no IPIs from now on. Other
+    /// CPUs may still access the pages, with the old permissions, until their next
+    /// [tick](crate::Ticks::tick). When a CPU has 32 unmapped ranges waiting for ticks, its next unmap
+    /// interrupts all CPUs once. Forks of the space inherit the setting.
     ///
-    /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs may
-    /// still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once. Until all
-    /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). Mapping such a
-    /// page again, or changing it otherwise, interrupts all CPUs first, so no CPU finds old content there.
+    /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs
+    /// may still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once.
+    /// Until all CPUs have flushed, the frames are not reused, and count as [resident](Space::resident).
+    /// Mapping such a page again, or changing it in any other way, first interrupts all CPUs, so no CPU
+    /// finds old content there.
     ///
-    /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
-    /// breaks, and taking pages out of objects. A delayed flush would leave CPUs with permissions that they
-    /// have lost, or hide their writes from each other. Unmaps of object pages, of pages shared with a fork,
-    /// and of more than 64 present pages at once are synchronous as well (LATR, ASPLOS 2018).
+    /// All other operations stay synchronous: discarding, protecting and moving pages, forks,
+    /// copy-on-write breaks, and taking pages out of objects. With a delayed flush, CPUs would keep
+    /// permissions that were revoked, or would not see each other's writes. Unmaps of object pages, of
+    /// pages shared with a fork, and of more than 64 present pages at once are synchronous as well (LATR,
+    /// ASPLOS 2018).
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -54,9 +57,10 @@ impl<'m, M: LazyMachine> Space<'m, M> {
         unsafe { self.tree().set_ticks(is_lazy.then(|| self.machine.ticks())) };
     }
 
-    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy), for when memory is scarce.
-    /// CPUs that have not ticked since are interrupted. Otherwise the frames are freed when the CPU that has
-    /// unmapped the pages unmaps something else.
+    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
+    /// It interrupts the CPUs of the space, unless all of them have ticked since. Without this call, the CPU
+    /// that unmapped the pages frees the frames during its first unmap in the space after all CPUs have
+    /// ticked.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());
@@ -81,8 +85,9 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { self.arenas.with(cpu, |arena| with(&mut arena.lingering)) }
     }
 
-    /// The ticks for a lazy unmap of these pages, or `None` if the unmap should be synchronous. Does not check
-    /// that the pages are anonymous. Also frees this CPU's earlier ranges that all CPUs have flushed.
+    /// The ticks for a lazy unmap of these pages, or `None` if the unmap should be synchronous. Does not
+    /// check that the pages are anonymous. Also frees those earlier ranges of this CPU that all CPUs have
+    /// flushed.
     pub(super) fn lazy_ticks(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<&Ticks> {
         let ticks = self.tree().ticks()?;
         if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all)) {
@@ -107,8 +112,8 @@ impl<'m, M: Machine> Space<'m, M> {
         all.front().is_some_and(|oldest| self.tree().is_over(oldest.ticket))
     }
 
-    /// Records that `pages` were unmapped lazily, `mapped` of which were mapped. Their addresses are not
-    /// reused before all CPUs have flushed them.
+    /// Records that `pages` were unmapped lazily, and that `mapped` of them had been mapped. The addresses
+    /// are not reused before all CPUs have flushed them.
     pub(super) fn lingers(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64, ticket: u64) {
         self.with_lingering(cpu, |all| all.push_back(Lingering { pages, mapped, ticket }));
         if is_mutant!("gives_what_lingers") {

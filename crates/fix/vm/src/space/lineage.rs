@@ -1,14 +1,16 @@
-//! Reverse mapping of anonymous pages: which spaces may have a page (compare Linux' `anon_vma`).
+//! Reverse mapping of anonymous pages: which spaces may have a page (compare Linux's `anon_vma`).
 //!
-//! A space that is forked shares its pages with the copy until one of them writes. Each page has an
-//! *origin*, which is the space that first had it, and a page number there, which is the same in copies. All
-//! spaces that may have pages of an origin are attached to it, once per space, not once per mapping or page.
-//! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (DragonFly
-//! 2019, `vm_map_backing`; here, a whole space is one backing).
+//! A space that is forked shares its pages with the copy until one of the two spaces writes to them. Each
+//! page has an *origin*, which is the space that first had the page, and a page number in the origin. Both
+//! are the same in copies of the space. All spaces that may have pages of an origin are attached to the
+//! origin, once per space, not once per mapping or page. [`Space::sharers`](crate::Space::sharers)
+//! searches the page tables of these spaces for a page (DragonFly 2019, `vm_map_backing`; here, a whole
+//! space is one backing).
 //!
-//! A copy of a copy may have pages of the origins of both. To bound such chains, a space that has reached the
-//! limit collapses its chain before it is forked again: it copies shared pages of other origins, and becomes
-//! the origin of the rest (`vm_fault_collapse`).
+//! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
+//! copy. To bound such chains, a space that has reached the limit collapses its chain before it is forked
+//! again: it copies shared pages of other origins, and becomes the origin of the rest
+//! (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -29,13 +31,14 @@ use crate::tree::Tree;
 /// `vm.map_backing_limit`.
 const MOST: usize = 5;
 
-/// A space in its role as the origin of pages. Lives while a space is attached or a reference is held.
+/// A space in its role as the origin of pages. The origin lives while any space is attached to it or a
+/// reference to it is held.
 #[derive(Debug)]
 pub(crate) struct Origin {
     attachments: Attachments,
 }
 
-/// Attachment of a space to an origin whose pages it may have.
+/// Attachment of a space to an origin. The space may have pages of that origin.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OriginLink {
@@ -65,7 +68,7 @@ impl OriginLinks {
 }
 
 impl OriginLink {
-    /// A link that has not begun.
+    /// A link that has not [begun](OriginLink::begin).
     pub(crate) fn new() -> Result<Box<OriginLink>, OutOfMemory> {
         let attachment = Attachment::new(Pages::new(Page(0), 0), 0, NonNull::dangling());
         try_box(OriginLink { attachment, origin: NonNull::dangling() })
@@ -74,8 +77,8 @@ impl OriginLink {
     /// Attaches a space to an origin.
     ///
     /// # Safety
-    /// A reference to the origin must be held, or a space must be attached to it, during the call. The tree
-    /// must have a user until the link is [ended](OriginLink::end).
+    /// During the call, a reference to the origin must be held, or a space must be attached to it. The
+    /// tree must have a user until the link is [ended](OriginLink::end).
     unsafe fn begin<M: Machine>(
         mut self: Box<OriginLink>,
         origin: NonNull<Origin>,
@@ -96,7 +99,7 @@ impl OriginLink {
 
     /// # Safety
     /// The link must have [begun](OriginLink::begin). The space must have no pages of the origin any more,
-    /// or must be going away.
+    /// or must be about to be dropped.
     unsafe fn end(link: NonNull<OriginLink>, platform: &impl Platform) {
         // SAFETY: the caller guarantees that the link has begun, so it came from a box, and its attachment
         // keeps the origin alive. The last holder of an origin frees it.
@@ -139,7 +142,7 @@ impl Lineage {
         OriginId::new(self.own.cast())
     }
 
-    /// Whether a fork would have too many origins.
+    /// Whether a fork of the space would have too many origins.
     ///
     /// # Safety
     /// The caller must hold the lock of the root.
@@ -148,8 +151,8 @@ impl Lineage {
         unsafe { &*self.links.get() }.iter().all(Option::is_some)
     }
 
-    /// Attaches `tree`, whose space is a new fork with the lineage `copy`, to all origins of this lineage,
-    /// which must not be [full](Lineage::is_full).
+    /// Attaches a new fork to all origins of this lineage, which must not be [full](Lineage::is_full).
+    /// `copy` is the lineage of the fork, and `tree` its tree.
     ///
     /// # Safety
     /// The caller must hold the locks of both roots. The copy must be new: no other CPU may use it, except
@@ -177,14 +180,14 @@ impl Lineage {
     /// Detaches the space from all origins except its own.
     ///
     /// # Safety
-    /// All pages of the space must have its own origin, and the root must be locked.
+    /// All pages of the space must have the space's own origin, and the root must be locked.
     pub(crate) unsafe fn forget_others(&self, platform: &impl Platform) {
         // SAFETY: the caller guarantees that the root is locked and that the space has no pages of other
         // origins.
         unsafe { self.end_from(1, platform) };
     }
 
-    /// Detaches the space from all origins when it goes away.
+    /// Detaches the space, which is about to be dropped, from all origins.
     ///
     /// # Safety
     /// The caller must have exclusive access to the space.
@@ -194,8 +197,8 @@ impl Lineage {
     }
 
     /// # Safety
-    /// The caller must hold the lock of the root or have exclusive access to the space. The space must have
-    /// no pages of the origins from index `first` on, or must be going away.
+    /// The caller must hold the lock of the root or have exclusive access to the space. The space must
+    /// have no pages of the origins from index `first` on, or must be about to be dropped.
     unsafe fn end_from(&self, first: usize, platform: &impl Platform) {
         // SAFETY: the caller holds the lock of the root or has exclusive access.
         for link in unsafe { &mut *self.links.get() }[first..].iter_mut().filter_map(Option::take) {

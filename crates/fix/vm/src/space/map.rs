@@ -32,8 +32,9 @@ impl<'m, M: Machine> Space<'m, M> {
         self.map_as(cpu, pages, Attributes::anonymous(protection.readable()))
     }
 
-    /// Maps the pages of `object` from `first` on at these pages, where nothing may be mapped yet. The
-    /// object may be shorter: an access beyond its end fails until the object has grown.
+    /// Maps `object` at `pages`, starting with page `first` of the object. Nothing may be mapped at
+    /// `pages` yet. The mapping may extend beyond the end of the object: accesses there fail until the
+    /// object has grown.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -48,6 +49,24 @@ impl<'m, M: Machine> Space<'m, M> {
         first: u64,
         protection: Protection,
         sharing: Sharing,
+    ) -> Result<(), MapError> {
+        self.with_backing(cpu, pages, object, first, protection, sharing, |attributes| {
+            self.map_as(cpu, pages, attributes)
+        })
+    }
+
+    /// Calls `map` with the attributes of pages that `object` provides. `map` must map all of the pages with them, or
+    /// fail and map none.
+    #[expect(clippy::too_many_arguments, reason = "those of the callers, and one")]
+    pub(super) fn with_backing(
+        &self,
+        cpu: &Cpu<'m, M>,
+        pages: Pages,
+        object: &Object<'m, M>,
+        first: u64,
+        protection: Protection,
+        sharing: Sharing,
+        map: impl FnOnce(Attributes) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         assert!(
@@ -67,12 +86,12 @@ impl<'m, M: Machine> Space<'m, M> {
         let backing = backing.map_err(|_| OutOfMemory)?;
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
-        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below on failure, and
-        // otherwise once nothing is mapped by it.
+        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below if mapping
+        // fails, and otherwise once nothing is mapped by it.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
-        let result = self.map_as(cpu, pages, attributes);
+        let result = map(attributes);
         if result.is_err() {
-            // SAFETY: `map_as` failed, so nothing is mapped by the backing.
+            // SAFETY: `map` failed, so nothing is mapped by the backing.
             unsafe { Backing::detach(backing, self.machine) };
         }
         result
@@ -134,9 +153,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, as if a program read each of them in ascending order: `MADV_POPULATE_READ`.
-    /// All pages must be mapped. Anonymous pages that are not shared also become writable, if their protection
-    /// allows it. An empty range is a no-op.
+    /// Makes these pages present, as if a program read each of them in ascending order:
+    /// `MADV_POPULATE_READ`. All pages must be mapped. Anonymous pages that are not shared also become
+    /// writable, if their protection allows writes. An empty range is a no-op.
     ///
     /// # Errors
     /// The error of the first page that cannot be read; the pages before it are present then.
@@ -144,7 +163,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`), [`Fault::OutOfMemory`],
     /// [`Fault::PagerFailed`] and [`Fault::Retry`].
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
-        // No flush: a CPU that has cached the absent PTE faults once, and flushes then.
+        // No flush is needed here: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
         pages.iter().try_for_each(read)
     }
@@ -209,7 +228,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Takes the present pages among these out of the tables of a locked node and its descendants.
+/// Takes the present pages among `pages` out of the tables of a locked node and its descendants.
 fn take_below<M: Machine>(
     machine: &M,
     node: NodeRef<'_>,

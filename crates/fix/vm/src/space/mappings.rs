@@ -1,4 +1,4 @@
-//! Listing what is mapped: `/proc/PID/maps`.
+//! Listing the mappings of a space, like `/proc/PID/maps`.
 
 use super::Space;
 use crate::backing::object_core::ObjectId;
@@ -10,8 +10,8 @@ use crate::tree::attributes::Attributes;
 use crate::tree::node::NodeRef;
 use crate::tree::query::{first_mapped, run_at};
 
-/// A maximal run of mapped pages with the same protection, which are anonymous or consecutive pages of one
-/// object.
+/// A maximal run of mapped pages with the same protection. The pages are either all anonymous or
+/// consecutive pages of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mapping {
@@ -29,7 +29,7 @@ pub struct Mapping {
 pub struct MappedObject {
     /// Which object: [`Object::id`](crate::Object::id).
     pub id: ObjectId,
-    /// The object's page that the first page maps.
+    /// The object's page at the start of the mapping.
     pub first: u64,
     /// Whether writes go to the object.
     pub sharing: Sharing,
@@ -39,7 +39,8 @@ impl Mapping {
     /// # Safety
     /// The pages must be mapped with these attributes, and their node must be locked.
     unsafe fn new(pages: Pages, attributes: Attributes) -> Mapping {
-        // SAFETY: a page is mapped by the backing and stays so during the call, as the caller guarantees.
+        // SAFETY: the caller guarantees that the backing maps a page, and continues to do so during the
+        // call.
         let object = unsafe { Backing::of(attributes) }.map(|backing| MappedObject {
             id: backing.object().id(),
             first: backing.index(pages.start),
@@ -48,7 +49,7 @@ impl Mapping {
         Mapping { pages, protection: attributes.protection, object }
     }
 
-    /// Whether `next` continues this mapping at the pages that follow.
+    /// Whether `next` continues this mapping at the following pages.
     fn is_continued_by(&self, next: &Mapping) -> bool {
         let first = |object: MappedObject| object.first.wrapping_add(self.pages.count());
         let object = self.object.map(|object| MappedObject { first: first(object), ..object });
@@ -58,13 +59,14 @@ impl Mapping {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Iterates over the mappings, in ascending order: `/proc/PID/maps`. [Guards](Protection::GUARD) are
-    /// included. Adjacent pages that continue one mapping are listed as one, however they were mapped.
+    /// Iterates over the mappings, in ascending order, like `/proc/PID/maps`. [Guards](Protection::GUARD)
+    /// are included. Adjacent pages that continue each other are listed as one mapping, even if several
+    /// calls mapped them.
     ///
-    /// The iterator holds no lock between its steps, so other CPUs, and the caller, may change the space
-    /// meanwhile. Mappings that nobody changes are listed exactly. If a mapping is changed, each listed page
-    /// was mapped as reported at some moment of the iteration, but the moments of two pages may differ. No
-    /// page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
+    /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space
+    /// meanwhile. Mappings that nobody changes are listed exactly. If a mapping is changed meanwhile, each
+    /// listed page was mapped as reported at some moment during the iteration, but this moment may differ
+    /// from page to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

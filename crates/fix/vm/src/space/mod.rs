@@ -4,6 +4,7 @@ mod anywhere;
 mod arena;
 #[cfg(feature = "std")]
 pub(crate) mod audit;
+mod bytes;
 mod fault;
 mod fork;
 mod lazy;
@@ -12,6 +13,7 @@ mod map;
 pub(crate) mod mappings;
 mod prune;
 mod remap;
+mod replace;
 mod unmap;
 
 use alloc::sync::Arc;
@@ -39,7 +41,8 @@ use alloc::boxed::Box;
 
 /// An address space of a machine.
 ///
-/// Any CPU may call any operation at any time. Operations on pages that are far enough apart share nothing.
+/// Any CPU may call any operation at any time. Operations on pages that are far enough apart share no
+/// data.
 ///
 /// # Panics
 /// All operations panic if the CPU belongs to another machine. Dropping a space panics, and frees nothing, if
@@ -99,7 +102,7 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: the tree is not published, its root has no table yet, and the frame is zeroed and ours.
         unsafe { tree.root().set_table(frame, table_at(machine, frame)) };
         let tree = NonNull::from(Box::leak(tree));
-        // SAFETY: the space is a user of the tree until its `Drop`, which ends the lineage first.
+        // SAFETY: the space uses the tree until it is dropped, and `drop` ends the lineage before that.
         let lineage = unsafe { Lineage::new(tree, origin, link, cpu) };
         Ok(Space { machine, tree, lineage, arenas })
     }
@@ -113,7 +116,7 @@ impl<'m, M: Machine> Space<'m, M> {
         self.machine
     }
 
-    /// The frame of the root page table, for CPUs that are [active](Space::activate) to load.
+    /// The frame of the root page table, which [active](Space::activate) CPUs load.
     pub fn table(&self) -> Frame {
         self.tree().root().table_frame()
     }
@@ -128,16 +131,16 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().account.resident()
     }
 
-    /// Adds the CPU to the shootdown set. It may access pages of the space from now on: operations of other
-    /// CPUs flush its TLB.
+    /// Adds the CPU to the shootdown set. The CPU may access pages of the space from now on, because
+    /// operations of other CPUs will flush its TLB.
     pub fn activate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().activate(cpu.number());
     }
 
     /// Removes the CPU from the shootdown set, until it is [activated](Space::activate) again. Operations
-    /// that start later do not interrupt it. An operation that is already in progress may still do so, and the
-    /// CPU must acknowledge its shootdown.
+    /// that start later do not interrupt the CPU. An operation that is already in progress may still
+    /// interrupt the CPU, which must acknowledge the shootdown.
     ///
     /// # Safety
     /// The CPU must have loaded another table and flushed everything that it has cached of this one. It must
@@ -153,7 +156,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// # Panics
-    /// If the CPU belongs to another machine, whose epoch does not protect our nodes.
+    /// If the CPU belongs to another machine: the epoch of that machine does not protect our nodes.
     #[inline]
     pub(crate) fn check_cpu(&self, cpu: &Cpu<'m, M>) {
         assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU belongs to another machine");
@@ -165,7 +168,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     pub(crate) fn tree(&self) -> &Tree {
-        // SAFETY: the space is a user of the tree, so the tree outlives it.
+        // SAFETY: the space has a reference to the tree, so the tree outlives the space.
         unsafe { self.tree.as_ref() }
     }
 
@@ -191,9 +194,9 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
-    /// Calls `with` for each space that has the frame of `page`, with the number of the space and the page
-    /// there. These are this space, and the spaces related to it by forks until one of them writes to the
-    /// page. Does nothing for pages of [objects](crate::Object::mappings).
+    /// Calls `with` for each space that maps the frame of `page`, and passes the number of that space and the
+    /// page there. The spaces are this one and those that share the page with it since a fork. Does nothing
+    /// for pages of [objects](crate::Object::mappings).
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -235,8 +238,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The values are exact only if no CPU changes them meanwhile. Per-CPU state is left out, as only its own
-/// CPU may read it.
+/// The values are exact only if no CPU changes them meanwhile. Per-CPU state is left out, because only the
+/// CPU that owns it may read it.
 impl<M: Machine> fmt::Debug for Space<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Space")
@@ -247,10 +250,10 @@ impl<M: Machine> fmt::Debug for Space<'_, M> {
     }
 }
 
-/// Adds the backings of everything that is mapped in a node and below.
+/// Adds to `marked` the backings of everything that is mapped in a node and below it.
 ///
 /// # Safety
-/// Mappings in the node and below must not change during the call.
+/// Mappings in the node and below it must not change during the call.
 unsafe fn mark(node: NodeRef<'_>, marked: &mut Marked) {
     // SAFETY: the caller guarantees that the mappings do not change.
     unsafe {
@@ -278,15 +281,15 @@ impl<M: Machine> Drop for Space<'_, M> {
         // Operations on objects may still visit this tree.
         let locked = tree.lock_pages(self.machine, tree.pages());
         if let Some(quota) = tree.account.quota() {
-            // Exact, as all nodes are locked.
+            // The count is exact, because all nodes are locked.
             let count = mapped(NodeRef::Branch(tree.root()), tree.pages());
             quota.give_back_to_rest(count, self.machine.epoch().platform());
         }
         let mut marked = Marked::default();
         // SAFETY: `drop` has exclusive access to the space, so its mappings do not change.
         unsafe { mark(NodeRef::Branch(tree.root()), &mut marked) };
-        // Remove the PTEs of object pages first: once the backings are detached, operations that take pages out
-        // of an object no longer visit this tree.
+        // Remove the PTEs of object pages first: once the backings are detached, operations that take
+        // pages out of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
                 for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
@@ -300,8 +303,8 @@ impl<M: Machine> Drop for Space<'_, M> {
         drop(locked);
         let mut backings = marked.into_backings();
         while let Some(backing) = backings.pop() {
-            // SAFETY: nobody uses the space or its mappings any more: no CPU is active in it, or the machine's
-            // CPUs use nothing of dropped spaces.
+            // SAFETY: nobody uses the space or its mappings any more. Either no CPU is active in it, or
+            // the machine's CPUs never use dropped spaces.
             unsafe { Backing::detach(backing, self.machine) };
         }
         // SAFETY: `drop` has exclusive access to the space.

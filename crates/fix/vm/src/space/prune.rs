@@ -26,12 +26,12 @@ struct Pruned {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Frees the page tables and tree nodes of these pages where nothing is mapped, except the lowest node
-    /// that covers all of `pages`. Returns the number of frames that were freed.
+    /// Frees tree nodes in which nothing is mapped, and their page tables, in the range `pages`. Keeps the
+    /// lowest node that covers all of `pages`. Returns the number of frames that were freed.
     ///
     /// [`unmap`](Space::unmap) keeps tables unless it unmaps 1 GiB or more: pages are often mapped again
-    /// soon at the same place, and most of the cost would then be allocating and freeing tables. An embedder
-    /// calls this when memory is scarce, as Linux calls its shrinkers.
+    /// soon at the same addresses, and allocating and freeing tables would then be most of the cost. Call
+    /// `prune` when memory is scarce, as Linux calls its shrinkers.
     pub fn prune(&self, cpu: &Cpu<'m, M>, pages: Pages) -> u64 {
         self.check_cpu(cpu);
         let pages = pages.and(self.pages());
@@ -61,7 +61,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut count = 0;
         while let Some(frame) = pruned.tables {
             pruned.tables = self.machine.frame_meta(frame).take_next();
-            // SAFETY: the frame was unlinked from the table above, and the shootdown flushed it from all
+            // SAFETY: the parent's entry for this table was cleared, and the shootdown flushed it from all
             // CPUs.
             unsafe { cpu.free(frame) };
             count += 1;
@@ -78,7 +78,7 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 impl Pruned {
-    /// Detaches the empty nodes below a branch that overlap `pages`. All of these must be locked.
+    /// Detaches the empty nodes below a branch that overlap `pages`. All overlapping nodes must be locked.
     fn below<M: Machine>(&mut self, machine: &M, branch: &Branch, pages: Pages) {
         for child in branch.children(pages) {
             let is_empty = match child {

@@ -53,9 +53,9 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
-    /// Moving and resizing are separate steps. If memory runs out between them, pages beyond the new length
-    /// may still be mapped in `old`; or, if growing cannot be undone for the same reason, the added pages
-    /// stay mapped in `new`.
+    /// Moving and resizing are separate steps. If memory runs out between them, the mapping may have moved
+    /// although the pages of `old` beyond the new length are still mapped. If memory is also missing to unmap
+    /// the pages that were added in `new`, these pages may stay mapped.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
@@ -72,7 +72,8 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Undo, best effort. The pages are one mapping, and the caller does not know of them yet.
+                // Try to undo the growth. The added pages are one mapping, and the caller does not know of
+                // them yet.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);
@@ -113,7 +114,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps `more` with the attributes of page `last`. In a mapping of an object, `more` maps the object's
     /// next pages.
     fn extend(&self, cpu: &Cpu<'m, M>, last: Page, more: Pages) -> Result<(), MapError> {
-        // The mapped page keeps the object alive, so the new backing is attached under the lock.
+        // Attach the new backing under the lock, because only the mapped page keeps the object alive.
         let (attributes, backing) =
             self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
                 let Some(attributes) = locked.attributes(last) else {
@@ -129,7 +130,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
                 let more = backing.at(first, more, self.tree_pointer());
                 let more = pool.backings.take(more)?;
-                // SAFETY: this space is attached to the object, as the page is mapped.
+                // SAFETY: this space is attached to the object, because the page is mapped.
                 unsafe { Backing::attach(more, cpu.number(), cpu.platform(), false) };
                 Ok(Ok((attributes, Some(more))))
             })??;
@@ -142,7 +143,7 @@ impl<'m, M: Machine> Space<'m, M> {
         result
     }
 
-    /// Moves the mappings of `old` to `to`.
+    /// Moves the mappings of `old` to the range that starts at `to`.
     fn relocate(&self, cpu: &Cpu<'m, M>, old: Pages, to: Page) -> Result<(), MapError> {
         let new = Pages::new(to, old.count());
         let hull = Pages { start: old.start.min(to), end: old.end.max(new.end) };
@@ -184,7 +185,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Outcome::Failed(MapError::Occupied));
         }
         let there = |page: Page| new.start + (page - old.start);
-        // Serializes with moves of other pages of the same backings.
+        // Excludes concurrent moves of other pages of the same backings.
         let _alone = self.tree().lock_remap(self.machine.epoch().platform());
         // Reserve all memory before anything changes.
         let mut marked = Marked::default();
@@ -199,7 +200,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Some(object) = marked.throttled(self.machine) {
             return Ok(Outcome::Throttled(object));
         }
-        // Each run may split an extent in the source, and one in the destination.
+        // Each run may split an extent in the source, and another extent in the destination.
         let more = 2 * runs + 2;
         lists.count_extents(top, old, more);
         let mut last = None;
@@ -251,8 +252,8 @@ impl<'m, M: Machine> Space<'m, M> {
             let moved = Pages::new(there(pages.start), pages.count());
             let moved = backing.at(backing.index(pages.start), moved, self.tree_pointer());
             let moved = pool.backings.take(moved).expect("enough were reserved");
-            // SAFETY: this space is attached to the object, which keeps it alive. The backing stays attached
-            // until nothing is mapped by it.
+            // SAFETY: this space is attached to the object, which keeps the object alive. The backing
+            // stays attached until nothing is mapped by it.
             unsafe {
                 moved.as_ref().set_mapped(0);
                 Backing::attach(moved, cpu.number(), cpu.platform(), true);
@@ -269,7 +270,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
         });
-        // Run by run: each is unmapped from the source before it is mapped in the destination.
+        // Move the mappings run by run: unmap each run from the source, then map it in the destination.
         let mut rest = old;
         while let Some((pages, attributes)) = runs_of(top, rest).next() {
             rest.start = pages.end;
@@ -279,9 +280,10 @@ impl<'m, M: Machine> Space<'m, M> {
             if let Some(backing) = unsafe { Backing::of(new) } {
                 backing.set_mapped(backing.mapped() + pages.count());
             }
-            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("was reserved");
+            self.unmap_in(top, pages, &mut pool.tree, unmapping).expect("enough was reserved");
             let moved = Pages::new(there(pages.start), pages.count());
-            let result = match self.lowest_in(top, moved, &mut pool.tree).expect("was reserved") {
+            let result = match self.lowest_in(top, moved, &mut pool.tree).expect("the node exists")
+            {
                 NodeRef::Leaf(leaf) => {
                     let slots = leaf.slots(moved);
                     // SAFETY: the leaf is locked.
@@ -292,7 +294,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     change_extents(branch, 0, &mut pool.tree, |list| list.set(moved, Some(new)))
                 }
             };
-            result.expect("was reserved");
+            result.expect("enough was reserved");
         }
         Ok(Outcome::Moved)
     }

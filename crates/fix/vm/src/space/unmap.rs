@@ -16,12 +16,12 @@ use crate::tree::node::{Branch, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::update::{prepare, remove_extents};
 
-/// What an operation has unmapped, and must still flush and free.
+/// The pages that an operation has unmapped but not yet flushed and freed.
 #[derive(Debug)]
 pub(super) struct Unmapping<'t> {
     pub(super) gather: TlbGather<'t>,
-    /// Backings to detach: nothing is mapped by them any more.
-    backings: Backings,
+    /// Backings to detach, because nothing is mapped by them any more.
+    pub(super) backings: Backings,
 }
 
 impl<'t> Unmapping<'t> {
@@ -56,7 +56,7 @@ fn detach_all<M: Machine>(mut backings: Backings, tree: &Tree, cpu: &Cpu<'_, M>)
         // SAFETY: the backing is ours, and stays allocated until it is detached.
         let backing_of = unsafe { backing.as_ref() };
         if backing_of.has_gone_in_parts() && !is_mutant!("no_wait_for_parts") {
-            // Other CPUs may have unmapped parts of it, and still wait for their flushes.
+            // Other CPUs may have unmapped parts of the backing, and may still be waiting for their flushes.
             let waited = tree.locked(cpu, backing_of.pages(), |_, _| Ok(()));
             debug_assert!(waited.is_ok(), "the step needs no memory");
         }
@@ -74,11 +74,11 @@ pub(super) struct Unmapped {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Unmaps these pages, and skips those that are not mapped. When it returns, no CPU can access them,
-    /// unless the space is [lazy](Space::set_lazy).
+    /// Unmaps these pages, and skips those that are not mapped. When it returns, no CPU can access the
+    /// pages, unless the space is [lazy](Space::set_lazy).
     ///
     /// # Errors
-    /// See [`MapError`]. Unmapping the middle of a mapping allocates memory.
+    /// See [`MapError`]. Unmapping a part of a mapping may allocate memory.
     pub fn unmap(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError> {
         self.check(cpu, pages)?;
         let gather = self.lazy_ticks(cpu, pages).map_or_else(TlbGather::new, TlbGather::lazy);
@@ -105,7 +105,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Unmaps the mapped pages among these in a locked node and below.
+    /// Unmaps the mapped pages among `pages` in a locked node and below it.
     #[inline]
     pub(super) fn unmap_in(
         &self,

@@ -14,17 +14,17 @@ use crate::page::{Frame, Page, Pages, Protection};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
-/// The maximum number of present pages that a lazy unmap leaves to the next ticks. Above it, the unmap
-/// sends a shootdown at once.
+/// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more are present,
+/// the unmap sends a shootdown at once.
 const MOST_LINGERING: usize = 64;
 
-/// Pages that CPUs have to flush, their leaves, and a list of the frames to free after the flush, which is
-/// linked through frame metadata.
+/// Pages that CPUs have to flush, the leaves of these pages, and the frames to free after the flush. The
+/// frames are linked into a list through their metadata.
 ///
 /// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
-/// IPI. Therefore each leaf has a flag that it is being flushed, and an operation that is about to
-/// change the leaf waits. Otherwise, that operation could map a page again while a CPU still reaches the
-/// old frame through its TLB, or report pages as unmapped that a CPU can still access.
+/// IPI. Therefore a flag marks each leaf that is being flushed, and an operation that is about to change
+/// such a leaf waits. Without this wait, the operation could map a page again while a CPU still reaches
+/// the old frame through its TLB, or report pages as unmapped that a CPU can still access.
 #[derive(Debug)]
 pub(crate) struct TlbGather<'t> {
     first: Option<Frame>,
@@ -42,7 +42,7 @@ pub(crate) struct TlbGather<'t> {
     is_shared: bool,
     /// All CPUs have ticked since the unmap: no shootdown is needed.
     is_forgotten: bool,
-    /// Number of removed entries that mapped frames of objects, which this gather must not free.
+    /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
     objects: u64,
 }
 
@@ -62,13 +62,12 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// A gather for a lazy unmap: remote TLBs may be flushed at their next tick.
+    /// A gather for a lazy unmap: other CPUs may flush their TLBs at their next tick.
     pub(crate) fn lazy(ticks: &'t Ticks) -> TlbGather<'t> {
         TlbGather { ticks: Some(ticks), ..TlbGather::new() }
     }
 
-    /// A gather for [lingering](Leaf::flush_pending_in) entries, to be added by
-    /// [`settle`](TlbGather::settle).
+    /// A gather for [lingering](Leaf::flush_pending_in) entries, which [`settle`](TlbGather::settle) adds.
     pub(crate) fn of_lingering() -> TlbGather<'t> {
         TlbGather { is_forgotten: true, ..TlbGather::new() }
     }
@@ -111,8 +110,8 @@ impl<'t> TlbGather<'t> {
             let lingers = self.ticks.is_some() && self.lingering < MOST_LINGERING;
             if !is_object && (is_shared || lingers) {
                 // A shared frame must not go on our list, because another space may be using its link. Nor
-                // may its last owner free it before our shootdown completes: the flush-pending entry keeps a
-                // reference until then. Lazy unmaps use no list.
+                // may the frame be freed before our shootdown completes: the flush-pending entry keeps a
+                // reference until then. Frames of lazy unmaps need no list.
                 self.is_shared |= is_shared;
                 self.lingering += 1;
                 entry.store(M::Format::flush_pending(frame), Relaxed);
@@ -140,9 +139,9 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked, and no
-    /// other operation may be flushing them. The frame must not be shared, unless it is an object's. The gather
-    /// must contain only moves.
+    /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked,
+    /// and no other operation may be flushing them. The frame must not be shared, unless it belongs to an
+    /// object. The gather must contain only moves.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, Page),
@@ -180,7 +179,7 @@ impl<'t> TlbGather<'t> {
                 leaf.attributes(page).expect("a moved page is mapped at its destination");
             let mut protection = attributes.protection;
             if cpu.machine().frame_meta(frame).is_object() {
-                // Mapped read-only: the next write fault decides whether the page is writable.
+                // Map the page read-only: the next write fault decides whether it is writable.
                 protection = protection.difference(Protection::WRITE);
             }
             // Relaxed: the full fence of the shootdown comes between the stores to the page and this store.
@@ -193,8 +192,8 @@ impl<'t> TlbGather<'t> {
     /// Releases the flush-pending frames of a leaf. Returns their number.
     ///
     /// # Safety
-    /// Flush-pending entries within the gather's pages must belong to it, and all CPUs must have flushed
-    /// them.
+    /// Flush-pending entries within the gather's pages must belong to the gather, and all CPUs must have
+    /// flushed them.
     unsafe fn release_pending<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
         let mut count = 0;
         leaf.lock(cpu.machine().epoch().platform());
@@ -216,7 +215,8 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Write-protects the present pages of a leaf for a fork, and shares their frames. Calls `share` with
-    /// each slot and the entry that the copy gets. The leaf must be locked as for [`take`](TlbGather::take).
+    /// the slot of each page and the entry that the copy gets. The leaf must be locked, and no other
+    /// operation may be flushing it.
     pub(crate) fn share<M: Machine>(
         &mut self,
         machine: &M,
@@ -237,8 +237,8 @@ impl<'t> TlbGather<'t> {
                     machine.frame_meta(frame).share();
                     let new = M::Format::page(frame, protection.difference(Protection::WRITE));
                     if protection.contains(Protection::WRITE) {
-                        // No mutant for this Release: a model of a fork on an asymmetric platform takes
-                        // minutes.
+                        // No mutant weakens this Release, because a model of a fork on an asymmetric
+                        // platform takes minutes.
                         entry.store(new, Release);
                         if !is_mutant!("fork_no_flush") {
                             self.flush(leaf, leaf.span().start + slot as u64);
@@ -256,9 +256,9 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Restricts the present pages among `pages`. `allowed` maps a page, its frame and its current
-    /// protection to the protection that is still permitted. The leaf must be locked as for
-    /// [`take`](TlbGather::take).
+    /// Restricts the present pages among `pages`. `allowed` gets a page, its frame and its current
+    /// protection, and returns the protection that is still permitted. The leaf must be locked, and no other
+    /// operation may be flushing it.
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -271,7 +271,7 @@ impl<'t> TlbGather<'t> {
             else {
                 continue;
             };
-            // Only restricts: the next fault grants additional permissions.
+            // Never adds permissions: the next fault does that.
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
                 entry.store(
@@ -303,8 +303,9 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Completes a lazy unmap without a shootdown, if the gather is lazy and has only lingering frames:
-    /// flushes this CPU's TLB, and returns the ticket. The frames stay until all CPUs have ticked after
-    /// it. Otherwise returns `None`, and the caller must [finish](TlbGather::finish) the gather.
+    /// flushes this CPU's TLB, and returns the ticket. The frames stay allocated until all CPUs have
+    /// ticked after that ticket. In all other cases, returns `None`, and the caller must
+    /// [finish](TlbGather::finish) the gather.
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
@@ -320,7 +321,8 @@ impl<'t> TlbGather<'t> {
             };
         }
         while let Some(leaf) = leaves {
-            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for the end of
+            // the flush.
             unsafe { leaves = leaf.as_ref().end_flush() };
         }
         Some(self.ticket)
@@ -333,7 +335,7 @@ impl<'t> TlbGather<'t> {
     #[inline]
     pub(crate) unsafe fn finish<M: Machine>(self, tree: &Tree, cpu: &Cpu<'_, M>) {
         if !self.pages.is_empty() {
-            // SAFETY: the caller guarantees the same.
+            // SAFETY: the caller guarantees what `flush_all` requires.
             unsafe { self.flush_all(tree, cpu) };
         }
     }
@@ -342,16 +344,18 @@ impl<'t> TlbGather<'t> {
     /// As for [`finish`](TlbGather::finish).
     unsafe fn flush_all<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) {
         let flush = || tree.shoot_down(cpu, Flush::Range(self.pages));
-        if !self.is_forgotten && !is_mutant!("remove_no_flush", "flush_after_leaves", "flush_last")
-        {
+        let is_left_out =
+            is_mutant!("remove_no_flush", "flush_first", "flush_after_leaves", "flush_last");
+        if !self.is_forgotten && !is_left_out {
             flush();
         }
         let (mut leaves, mut count) = (self.leaves, self.objects);
         while let Some(leaf) = leaves {
-            // SAFETY: this gather began the flush. Operations that could free the leaf wait for its end.
+            // SAFETY: this gather began the flush. Operations that could free the leaf wait for the end of
+            // the flush.
             unsafe {
                 let leaf = leaf.as_ref();
-                // Nobody else changes the count, because other operations wait for the end of the flush.
+                // Nobody else changes this count, because other operations wait for the end of the flush.
                 if leaf.flush_pending().get() > 0 {
                     match self.arriving {
                         Some(pages) => self.complete_moves(cpu, leaf, pages),
@@ -381,7 +385,7 @@ impl<'t> TlbGather<'t> {
     }
 }
 
-/// Drops the reference of an entry to its frame, and frees the frame with the last one.
+/// Drops the reference of an entry to its frame, and frees the frame if this was the last reference.
 ///
 /// # Safety
 /// The entry must have been cleared, and no CPU may access the frame through it.

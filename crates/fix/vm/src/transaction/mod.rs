@@ -1,7 +1,7 @@
-//! Operations on locked pages: the loop that every change of a tree goes through.
+//! Operations on locked pages: the loop that runs every operation that changes a tree, except page faults.
 //!
 //! An attempt locks the nodes of its pages, and runs the operation's step if nothing is in the way.
-//! Otherwise it returns what has to happen first, and the driver does that without locks before it retries:
+//! Otherwise it returns what has to happen first, and the loop does that without locks before it retries:
 //!
 //! ```text
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
@@ -16,8 +16,8 @@
 //!   └─────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A polling CPU handles the shootdown IPIs of others. It must not hold locks meanwhile: a CPU that spins on
-//! one of them cannot handle IPIs, and the polling CPU may be waiting for its acknowledgement.
+//! A polling CPU handles the shootdown IPIs of others. It must not hold locks meanwhile: a CPU that spins
+//! on such a lock cannot handle IPIs, and the polling CPU may be waiting for that CPU's acknowledgement.
 
 pub(crate) mod gather;
 mod shootdown;
@@ -26,7 +26,7 @@ use knee_sync::shim::is_mutant;
 
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::OutOfMemory;
-use crate::machine::Machine;
+use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
@@ -37,11 +37,11 @@ use crate::tree::node::Leaf;
 use crate::tree::query::stale_leaf;
 
 impl Tree {
-    /// Calls `step` with the pages locked and no stale TLB entries for them, and repeats it until it has
-    /// all the memory it needs. A step that returns an error must not have changed anything.
+    /// Calls `step` with the pages locked and no stale TLB entries for them, and repeats this until the
+    /// step has all the memory it needs. A step that returns an error must not have changed anything.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if that memory cannot be allocated.
+    /// [`OutOfMemory`] if the memory cannot be allocated.
     #[inline]
     pub(crate) fn locked<M: Machine, R>(
         &self,
@@ -88,9 +88,9 @@ enum Mode {
 /// An operation's hold on the fork lock between two attempts.
 enum Hold<'a> {
     Nothing,
-    /// It has waited, and precedes forks that begin later.
-    Ticket(#[expect(dead_code, reason = "others see it until it is dropped")] WaitTicket<'a>),
-    /// It has the lock.
+    /// The operation has waited, and precedes forks that begin later.
+    Ticket(#[expect(dead_code, reason = "other CPUs see the ticket")] WaitTicket<'a>),
+    /// The operation has the lock.
     Guard(ForkGuard<'a>),
 }
 
@@ -98,11 +98,11 @@ enum Hold<'a> {
 enum Attempt<'a, R> {
     /// Another operation has the fork lock.
     WaitFork,
-    /// Others have waited for an earlier fork, and go first.
+    /// Other operations have waited for an earlier fork, and go first.
     WaitTurn,
     /// TLBs may have stale entries for this leaf, and another operation is flushing them.
     WaitFlush(&'a Leaf),
-    /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these.
+    /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these pages.
     Settle(TlbGather<'a>),
     /// The step needs this memory.
     Need(Needed),
@@ -110,7 +110,7 @@ enum Attempt<'a, R> {
 }
 
 impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
-    /// Attempts the operation, and resolves what is in the way, until an attempt is done.
+    /// Attempts the operation until it is done. After each failed attempt, resolves what was in the way.
     #[inline]
     fn run<R>(
         self,
@@ -118,6 +118,9 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     ) -> Result<(R, Hold<'a>), OutOfMemory> {
         let fork_lock = &self.tree.fork_lock;
         let (mut hold, mut has_refilled) = (Hold::Nothing, false);
+        if is_mutant!("flush_first") {
+            self.tree.shoot_down(self.cpu, Flush::Range(self.pages));
+        }
         loop {
             let pin = self.cpu.pin();
             match self.attempt(&mut hold, &mut step) {
@@ -127,8 +130,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::WaitFlush(leaf) => self.wait_while(|| leaf.is_flushing()),
                 Attempt::Settle(gather) => {
                     drop(pin);
-                    // SAFETY: lingering entries belong to unmapped pages, and are only in flush-pending
-                    // state.
+                    // SAFETY: lingering entries belong to unmapped pages, and all of them are
+                    // flush-pending.
                     unsafe { gather.finish(self.tree, self.cpu) };
                 }
                 Attempt::Need(needed) => {
@@ -178,7 +181,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
             if is_exclusive && !has_waited && tree.fork_lock.has_waiters() {
                 return Attempt::WaitTurn;
             }
-            // Take the fork lock before the flush is over, so that no other operation begins another flush.
+            // Take the fork lock even while a leaf is being flushed, so that no other operation begins
+            // another flush.
             let is_late = flushing.is_some() && is_mutant!("forks_last");
             *hold = match is_exclusive && !is_late {
                 true => Hold::Guard(tree.fork_lock.lock()),
@@ -200,7 +204,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: a `Cpu` stays on its CPU, and no locks are held between attempts.
+        // SAFETY: a `Cpu` stays on its CPU. No node locks are held between attempts, and CPUs that wait
+        // for the fork lock handle shootdowns.
         unsafe { self.cpu.machine().wait_while(self.cpu.number(), condition) };
     }
 }

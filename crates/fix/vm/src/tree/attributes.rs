@@ -13,10 +13,11 @@ pub(crate) struct Attributes {
     pub(crate) backing: Option<BackingId>,
 }
 
-/// An opaque handle of a [backing](crate::backing). Trees store and compare it, and never dereference it.
+/// An opaque handle of a [backing](crate::backing). Trees store it and compare it, but never dereference
+/// it.
 ///
-/// The backing lives as long as a page is mapped by it. Code that has locked a node and read the id from
-/// one of its pages may therefore dereference it.
+/// A backing lives as long as any page is mapped by it. Code that has locked a node and read the id from
+/// one of the node's pages may therefore dereference the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackingId(NonNull<()>);
 

@@ -57,13 +57,13 @@ impl Extents {
         (first, first + count)
     }
 
-    /// Sets the attributes of `pages`, or unmaps them if `None`. The caller must have reserved room for
-    /// two more extents, as one may be split on each side.
+    /// Sets the attributes of `pages`, or unmaps the pages if `attributes` is `None`. The caller must have
+    /// reserved room for two more extents, because a change inside an extent splits it into three.
     pub(crate) fn set(&mut self, pages: Pages, attributes: Option<Attributes>) {
         let (mut first, mut after) = self.places(pages);
         let same = |extent: &&Extent| Some(extent.attributes) == attributes;
-        // `left` and `right` are the rest of the outermost extents. A neighbour with the same attributes is
-        // merged into `new`.
+        // `left` and `right` are the parts of overlapping extents that lie before and after `pages`. A
+        // neighbour with the same attributes is merged into `new`.
         let mut new = pages;
         let mut left = self.0.get(first).filter(|_| first < after).copied();
         left = left.filter(|extent| extent.pages.start < pages.start);

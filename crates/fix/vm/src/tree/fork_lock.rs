@@ -1,11 +1,11 @@
-//! The lock of a fork. It is held longer than the node locks: until no CPU can write through a stale TLB
-//! entry.
+//! The lock that a fork holds. The fork holds it longer than the node locks: until no CPU can write
+//! through a stale TLB entry.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// Held while a space is copied. Other operations poll it while they hold no node locks.
+/// Held while a space is copied. Other operations that find it held release their node locks and poll it.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
     /// Set by a CPU that has locked all nodes.
@@ -20,9 +20,10 @@ impl ForkLock {
     }
 
     /// Whether a fork is in progress, during which CPUs may still write to pages that the copy shares.
-    /// Other operations must wait: otherwise the copy could miss their changes and yet contain later writes.
-    /// A caller with any node locked sees every fork that began before it locked the node. Acquire: pairs
-    /// with the end of the fork, so that all TLB flushes are complete.
+    /// Other operations must wait: otherwise the copy could miss their changes and yet contain later
+    /// writes. A caller with any node locked sees every fork that began before it locked the node.
+    /// Acquire: pairs with the end of the fork, so that all TLB flushes are complete if this returns
+    /// false.
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked.load(order!(Acquire, "forking_load"))
@@ -30,7 +31,7 @@ impl ForkLock {
 
     /// Takes the lock. The caller must have locked all nodes and found no fork in progress.
     pub(crate) fn lock(&self) -> ForkGuard<'_> {
-        // Relaxed: the node locks publish it.
+        // Relaxed: the node locks publish the store.
         self.is_locked.store(true, Relaxed);
         ForkGuard(self)
     }

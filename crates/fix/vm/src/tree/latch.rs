@@ -1,10 +1,10 @@
 //! A branch's extents, published to lock-free readers.
 //!
-//! A latch is a seqlock over two copies, like Linux' `raw_write_seqcount_latch`
+//! A latch is a seqlock over two copies, like Linux's `raw_write_seqcount_latch`
 //! (`include/linux/seqlock.h`). A writer, which has locked the branch, fills the copy that is not current
-//! and makes it current. A reader uses the current copy, and retries if the version has changed
-//! meanwhile. Readers therefore never wait for a writer, and a write needs no memory and no grace period,
-//! unless the extents outgrow the latch.
+//! and makes it current. A reader uses the current copy, and retries if the version has changed meanwhile.
+//! Readers therefore never wait for a writer, and a write needs no allocation and no grace period, unless
+//! the extents outgrow the latch.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -23,7 +23,7 @@ use crate::tree::extents::Extent;
 /// Extents per block of 128 bytes.
 pub(crate) const BLOCK: usize = 4;
 
-/// An extent that readers may load while it is written.
+/// An extent that readers may load while a writer changes it.
 #[derive(Debug, Default)]
 struct AtomicExtent {
     start: AtomicU64,
@@ -33,7 +33,7 @@ struct AtomicExtent {
 }
 
 impl AtomicExtent {
-    /// Its pages, which may be torn during a write.
+    /// The pages of the extent. During a write, the start and the end may be from different extents.
     #[inline]
     fn pages(&self) -> Pages {
         Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
@@ -152,8 +152,8 @@ impl ExtentLatch {
     #[inline]
     pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
         let version = self.version.load(Relaxed) + 1;
-        // Pairs with the Acquire fence in `read`: a reader that sees any of the stores below also sees
-        // the version before this one. If it started with an older version, it retries.
+        // Pairs with the Acquire fence in `read`: a reader that sees any of the stores below also sees the
+        // previous version or a later one. If the reader started with an older version, it retries.
         if !is_mutant!("extents_no_release") {
             fence(Release);
         }
@@ -169,21 +169,21 @@ impl ExtentLatch {
 pub(crate) struct LatchedExtents(AtomicPtr<ExtentLatch>);
 
 impl LatchedExtents {
-    /// A pointer to no latch yet.
+    /// A null pointer: there is no latch yet.
     pub(crate) fn new() -> LatchedExtents {
         LatchedExtents(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Whether no extents have been published so far.
+    /// Whether no extents have been published yet.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
         // Acquire: as in `read`, for callers that load nothing else.
         self.0.load(order!(Acquire, "extents_load")).is_null()
     }
 
-    /// Calls `with` with a consistent snapshot of the extents and returns its result, or `None` if no extents
-    /// were ever published. The caller must be pinned. `with` may run several times: it may find torn extents
-    /// in a run whose result is then discarded.
+    /// Returns the result of `with` for a consistent snapshot of the extents, or `None` if no extents were
+    /// ever published. The caller must be pinned. `with` may run several times. It may find torn extents,
+    /// but then its result is discarded.
     #[inline]
     pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
         // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire:
@@ -202,7 +202,7 @@ impl LatchedExtents {
     /// The latch. The caller must have locked the branch.
     #[inline]
     pub(crate) fn latch(&self) -> Option<&ExtentLatch> {
-        // SAFETY: it is replaced only under the lock, which the caller has, and freed after a grace
+        // SAFETY: the latch is replaced only under the lock, which the caller has, and freed after a grace
         // period.
         unsafe { self.0.load(Relaxed).as_ref() }
     }
@@ -217,7 +217,7 @@ impl LatchedExtents {
     /// still use it.
     ///
     /// # Safety
-    /// The caller must have locked the branch, or be the only one with access to it.
+    /// The caller must have locked the branch, or have exclusive access to it.
     pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
         // Release publishes the latch's content. The store is a swap because loom treats a plain store as
         // dependent on an earlier load, and would not explore its orders with readers.
@@ -228,12 +228,12 @@ impl LatchedExtents {
 impl Drop for LatchedExtents {
     fn drop(&mut self) {
         let copies = NonNull::new(self.0.load(Relaxed));
-        // SAFETY: it came from a box, and `drop` has exclusive access to the branch.
+        // SAFETY: the latch came from a box, and `drop` has exclusive access to the branch.
         copies.into_iter().for_each(|copies| drop(unsafe { Box::from_raw(copies.as_ptr()) }));
     }
 }
 
-/// Extents in page order: a contiguous part of a copy.
+/// A contiguous part of one copy of the extents, in page order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     blocks: &'a [Block],
@@ -292,8 +292,8 @@ impl<'a> View<'a> {
         View { len: rest.places_until(|own| own.start < pages.end), ..rest }
     }
 
-    /// The partition point: the number of leading extents for which `is_so` holds. After the first extent for
-    /// which `is_so` is false, it must be false for all.
+    /// The partition point: the number of leading extents for which `is_so` holds. Once `is_so` is false for
+    /// an extent, it must be false for all later extents.
     #[inline]
     fn places_until(self, is_so: impl Fn(Pages) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len);
@@ -353,8 +353,8 @@ mod tests {
         }
     }
 
-    /// The writer alternates between lists in which every extent encodes the length of the list: a torn
-    /// list differs from all of them.
+    /// The writer cycles through lists in which every extent encodes the length of its list, so a torn
+    /// list differs from all of these lists.
     #[test]
     fn a_concurrent_reader_sees_a_consistent_list() {
         const ROUNDS: usize = if cfg!(miri) { 300 } else { 20_000 };

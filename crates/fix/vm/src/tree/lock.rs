@@ -29,7 +29,7 @@ impl Locked<'_> {
         below(self.top, self.pages, &mut with);
     }
 
-    /// The attributes of the page, if it is mapped. No other page may be locked.
+    /// The attributes of the page, if it is mapped. It must be the only page in `pages`.
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {
@@ -59,9 +59,10 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Locks a node and its descendants that overlap `pages`, in preorder by page. Every operation that locks
-/// more than one node must use this order.
-// The compiler does not inline a recursive function by itself. For a leaf, the call would cost 2 ns of 60.
+/// Locks a node and its descendants that overlap `pages`, parents before their children, and siblings in
+/// page order. Every operation that locks more than one node must use this order.
+// The compiler does not inline a recursive function on its own. For a leaf, the call would take 2 ns of an
+// operation's 60 ns.
 #[inline(always)]
 pub(crate) fn lock<M: Machine>(node: NodeRef<'_>, pages: Pages, platform: &M::Platform) {
     if !is_mutant!("locks_below_first") {
@@ -79,14 +80,14 @@ fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform)
     branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
 }
 
-/// Unlocks a node and its descendants that overlap `pages`. Children come first, because new ones may be
-/// added as soon as their parent is unlocked.
+/// Unlocks a node and its descendants that overlap `pages`. Unlocks children before their parent: as soon
+/// as a parent is unlocked, other CPUs may add children to it.
 // Inlined for the same reason as `lock`.
 #[inline(always)]
 fn unlock(node: NodeRef<'_>, pages: Pages) {
     if is_mutant!("unlocks_above_first") {
         node.node().unlock();
-        // Loom does not switch threads here by itself.
+        // Without this, loom would not switch threads here.
         yield_in_model();
     }
     if let NodeRef::Branch(branch) = node {
@@ -109,7 +110,7 @@ impl Tree {
             let (top, above) = self.lowest(pages);
             lock::<M>(top, pages, machine.epoch().platform());
             let locked = Locked { top, pages };
-            // Other CPUs may have changed the tree before we got the lock: check again.
+            // Other CPUs may have changed the tree before we got the locks: check again.
             let node = top.node();
             let is_lowest = match top {
                 NodeRef::Leaf(_) => true,

@@ -29,7 +29,7 @@ use crate::quota::Account;
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 
-/// The part of a space that stays at its address until its last reference is dropped.
+/// The part of a space that stays at one address until the last reference to it is dropped.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tree {
@@ -39,14 +39,15 @@ pub(crate) struct Tree {
     active: CpuSet,
     pub(crate) account: Account,
     pub(crate) fork_lock: ForkLock,
-    /// A [`RemapGuard`] exists. On a line of its own, because all operations read the fields above.
+    /// True while a [`RemapGuard`] exists. On a cache line of its own, because all operations read the
+    /// fields above.
     moving: Padded<AtomicBool>,
-    /// The machine's ticks, if small unmaps send no IPI and CPUs flush at their next tick; otherwise null.
+    /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
-    /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a line
-    /// of its own, because all operations read the fields above.
+    /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a cache
+    /// line of its own, because all operations read the fields above.
     users: Padded<AtomicU64>,
 }
 
@@ -81,7 +82,7 @@ impl Tree {
         self.root.span()
     }
 
-    /// Adds CPU `cpu` to the shootdown set. It must be called before the CPU accesses pages of the space.
+    /// Adds CPU `cpu` to the shootdown set. Must be called before the CPU accesses pages of the space.
     pub(crate) fn activate(&self, cpu: usize) {
         if !self.active.contains(cpu) {
             self.active.add(cpu);
@@ -96,8 +97,9 @@ impl Tree {
 
     /// The machine's ticks, if the space is [lazy](crate::Space::set_lazy).
     pub(crate) fn ticks(&self) -> Option<&Ticks> {
-        // SAFETY: `set_ticks` requires the ticks of the machine, which outlives all users of the tree. The
-        // Acquire has no mutant: it matters only to a machine that creates its ticks on first use.
+        // SAFETY: `set_ticks` requires the ticks of the machine, which outlives all users of the tree. No
+        // mutant weakens the Acquire, because it matters only to a machine that creates its ticks on first
+        // use.
         unsafe { self.ticks.load(Acquire).as_ref() }
     }
 
@@ -117,7 +119,7 @@ impl Tree {
 
     /// Records that all CPUs have flushed everything that was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
-        // Release: accesses that the CPUs made before they flushed happen before.
+        // Release: accesses that CPUs made before they flushed happen before any reuse of the pages.
         fetch_max(&self.settled.0, time, order!(Release, "settled_set"));
     }
 
@@ -128,13 +130,13 @@ impl Tree {
             || self.ticks().is_some_and(|ticks| ticks.is_over(ticket, &self.active))
     }
 
-    /// Whether no other CPU's TLB may have entries of the space.
+    /// Whether only the TLB of `cpu` may have entries of the space.
     pub(crate) fn is_single_cpu(&self, cpu: usize) -> bool {
         self.active.iter().all(|other| other == cpu)
     }
 
-    /// Waits until no other remap is in progress, and excludes others until the guard is dropped. The
-    /// caller may have locked nodes. An operation with a guard must therefore not wait for node locks.
+    /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped. The
+    /// caller may hold node locks, so an operation with a guard must not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));
@@ -182,7 +184,7 @@ impl Drop for RemapGuard<'_> {
     }
 }
 
-/// Frees a branch's table, descendants and frames.
+/// Frees a branch's table and descendants, and the frames of their pages.
 ///
 /// # Safety
 /// Nobody may use the branch or its descendants.
@@ -210,7 +212,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                 for frame in frames {
                     if machine.frame_meta(frame).release() {
                         // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
-                        // no other entry has it.
+                        // no other entry maps it.
                         unsafe { machine.free(&[frame]) };
                     }
                 }

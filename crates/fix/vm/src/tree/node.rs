@@ -1,4 +1,4 @@
-//! The nodes of a space's tree: one for each page table, present or not allocated yet.
+//! The nodes of a space's tree: one for each page table, whether the table is allocated yet or not.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -20,8 +20,9 @@ use crate::tree::page_states::PageStates;
 
 /// The common part of all nodes.
 ///
-/// The lock protects the node's own state. Within its span, it also freezes the extents of its ancestors:
-/// changing these requires the locks of all descendants that overlap the pages.
+/// The lock protects the node's own state. Within the node's span, it also freezes the extents of the
+/// ancestors: to change an extent, an operation must hold the locks of all descendants that overlap the
+/// changed pages.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
@@ -29,18 +30,18 @@ pub(crate) struct Node {
     /// the node when it is retired.
     retired: UnsafeCell<Entry>,
     locked: AtomicBool,
-    /// The level of its table; 0 for a leaf.
+    /// The level of the node's table; 0 for a leaf.
     level: u8,
     /// The node was removed from the tree. Protected by the lock.
     detached: Cell<bool>,
-    /// The first page of its span.
+    /// The first page of the node's span.
     first: Page,
     parent: Option<NonNull<Branch>>,
     /// Null for a leaf without a table. Set once, under the lock.
     table: AtomicPtr<Table>,
     /// The table's frame.
     frame: Cell<Frame>,
-    /// Link in a private list of detached nodes, used only by the operation that has detached them.
+    /// Link in a private list of detached nodes, used only by the operation that detached the node.
     next_pruned: Cell<Option<NonNull<Node>>>,
 }
 
@@ -66,8 +67,8 @@ pub(crate) struct Leaf {
 #[repr(C, align(128))]
 pub(crate) struct Branch {
     node: Node,
-    /// Extents that cover more than one child, or that were not handed down to a child yet. Changed under the
-    /// lock.
+    /// Extents that cover more than one child, or that have not been handed down to a child yet. Changed
+    /// under the lock.
     extents: LatchedExtents,
     /// A bitmap of existing children. Protected by the lock.
     used: [AtomicU64; ENTRIES.div_ceil(64)],
@@ -87,20 +88,22 @@ pub(crate) enum NodeRef<'a> {
 unsafe impl Sync for Leaf {}
 // SAFETY: as for `Leaf`.
 unsafe impl Sync for Branch {}
-// SAFETY: as for `Sync`; `parent` stays valid, as parents outlive their children.
+// SAFETY: as for `Sync`; `parent` stays valid, because parents outlive their children.
 unsafe impl Send for Leaf {}
 // SAFETY: as for `Leaf`.
 unsafe impl Send for Branch {}
 
-/// The maximum number of branches above a node: five levels cover 57-bit addresses.
+/// The maximum number of branches above a node: a tree has at most five levels, which cover 57-bit
+/// addresses.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Pauses between attempts to take a contended lock: about 1 µs at first, and up to `MOST_PAUSES` later. The
-/// CPU that held a contended lock usually takes it again, and every poll steals its cache line.
+/// Pauses between attempts to take a contended lock: about 1 µs at first, and up to `MOST_PAUSES` later.
+/// The CPU that released a contended lock usually takes it again soon, and every poll by another CPU
+/// steals the lock's cache line.
 const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
-/// The entry of `page` in a table of level `level`.
+/// The index of the entry for `page` in a table of level `level`.
 #[inline]
 pub(crate) fn slot_at(level: u8, page: Page) -> usize {
     (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES
@@ -155,9 +158,9 @@ impl Node {
         }
     }
 
-    /// Polls with exponential backoff, so that the holder can keep using the node's cache lines. If two CPUs
-    /// alternated, each line would move every time (T. E. Anderson, 1990). Waiters are therefore not served
-    /// in order.
+    /// Polls with exponential backoff, so that the holder can keep using the node's cache lines. If two
+    /// CPUs took turns, these lines would move on every turn (T. E. Anderson, 1990). So waiters are not
+    /// served in order.
     #[cold]
     fn lock_slowly(&self, platform: &impl Platform) {
         let (mut rounds, mut pauses) = (0_u32, FEWEST_PAUSES);
@@ -165,14 +168,14 @@ impl Node {
             || test_and_set(&self.locked, order!(Acquire, "node_lock_slowly"))
         {
             (1..pauses).for_each(|_| pause());
-            // After a long wait, the platform runs other threads.
+            // After a long wait, the platform may run other threads.
             platform.relax(rounds);
             rounds = rounds.saturating_add(pauses);
             pauses = (4 * pauses).min(MOST_PAUSES);
         }
     }
 
-    /// Must be called by the holder of the lock.
+    /// Unlocks the node. Only the holder of the lock may call this.
     #[inline]
     pub(crate) fn unlock(&self) {
         debug_assert!(self.locked.load(Relaxed), "only the holder unlocks a node");
@@ -202,8 +205,8 @@ impl Node {
     /// The table, or `None` if there is none yet.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
-        // SAFETY: the table lives as long as the node. Relaxed: callers have the lock under which the table
-        // was set, or have found a branch that had its table before it was published.
+        // SAFETY: the table lives as long as the node. Relaxed: the caller has the lock under which the
+        // table was set, or uses a branch, whose table was set before the branch was published.
         unsafe { self.table.load(Relaxed).as_ref() }
     }
 
@@ -264,7 +267,7 @@ impl Leaf {
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
     }
 
-    /// Whether no page is mapped or present. The caller must have the lock.
+    /// Whether no page is mapped, present or flush-pending. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.get() == 0
             && self.flush_pending.get() == 0
@@ -336,8 +339,8 @@ impl Leaf {
         self.flushing.load(order!(Acquire, "flushing_load"))
     }
 
-    /// Marks the leaf as being flushed, before its entries change. `others` are leaves that the caller
-    /// has marked already. Returns the list with this leaf.
+    /// Marks the leaf as being flushed, before its entries change. `others` are leaves that the caller has
+    /// marked already. Returns the list with this leaf added.
     ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -364,8 +367,8 @@ impl Leaf {
         others
     }
 
-    /// Number of flush-pending entries. The caller must have the lock. The flush-pending entries of a flushing
-    /// leaf belong to the operation that flushes it.
+    /// Number of flush-pending entries. The caller must have the lock. While the leaf is being flushed,
+    /// its flush-pending entries belong to the operation that flushes it.
     pub(crate) fn flush_pending(&self) -> &Cell<u32> {
         &self.flush_pending
     }
@@ -396,7 +399,7 @@ impl Leaf {
 }
 
 impl Branch {
-    /// A branch without a place, to be [placed](Branch::begin).
+    /// A branch without a place in a tree, until [`begin`](Branch::begin).
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, Page(0), None),
@@ -447,7 +450,7 @@ impl Branch {
     /// Whether an extent overlaps `pages`. The caller must be pinned.
     #[inline]
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
-        // Not inlined: most branches on the way down have never had extents.
+        // Not inlined, because most branches on the way down have never had extents.
         #[inline(never)]
         fn overlap(extents: &LatchedExtents, pages: Pages) -> bool {
             extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)
@@ -455,7 +458,7 @@ impl Branch {
         !self.extents.is_unused() && overlap(&self.extents, pages)
     }
 
-    /// The attributes of `page` in the extents. The caller must be pinned.
+    /// The attributes of `page`, if an extent contains it. The caller must be pinned.
     #[inline]
     pub(crate) fn find(&self, page: Page) -> Option<Attributes> {
         self.extents.read(|extents| extents.find(page)).flatten()
@@ -464,11 +467,11 @@ impl Branch {
     /// The child at `slot`. The caller must be pinned.
     #[inline]
     pub(crate) fn child(&self, slot: usize) -> Option<NodeRef<'_>> {
-        // SAFETY: it is this branch's level.
+        // SAFETY: `self.node.level` is this branch's level.
         unsafe { self.child_of_level(self.node.level, slot) }
     }
 
-    /// Like [`child`](Branch::child), for a caller that knows the level already, which saves a load.
+    /// Like [`child`](Branch::child), but without loading the level, which the caller already knows.
     ///
     /// # Safety
     /// `level` must be this branch's level.
@@ -486,7 +489,7 @@ impl Branch {
         })
     }
 
-    /// The child at `slot`, to be freed. The caller must have the lock.
+    /// The child at `slot`, for a caller that frees it. The caller must have the lock.
     ///
     /// # Panics
     /// If there is no child.

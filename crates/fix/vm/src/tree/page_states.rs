@@ -17,10 +17,11 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. A leaf often stays after its last page was unmapped; no scan is needed then.
+    /// Number of mapped pages. A leaf often stays after its last page is unmapped; then no scan is needed.
     mapped: usize,
-    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the palette. It
-    /// has no reference counts, because the counts of two leaves might share a cache line.
+    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
+    /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
+    /// line.
     palette: StatePalette,
 }
 
@@ -53,8 +54,8 @@ impl PageStates {
         Some(self.palette.0[code.checked_sub(1)?])
     }
 
-    /// A copy in which `change` is applied to all attributes. It uses `palette`, whose capacity must be at
-    /// least [`palette_len`](PageStates::palette_len).
+    /// A copy in which `change` is applied to all attributes. The copy uses `palette`, whose capacity must
+    /// be at least [`palette_len`](PageStates::palette_len).
     pub(crate) fn copy(
         &self,
         mut palette: StatePalette,
@@ -119,7 +120,8 @@ impl PageStates {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// The attributes of the first of these pages, and the number of pages from there on that share them.
+    /// The attributes of the first of these pages, and the number of consecutive pages, from the first on,
+    /// that have these attributes.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];
@@ -157,7 +159,7 @@ impl PageStates {
         palette.truncate(kept);
     }
 
-    /// Moves to a palette with a larger capacity. Returns the old one, empty.
+    /// Moves the attributes to a palette with a larger capacity. Returns the old palette, emptied.
     pub(crate) fn make_room(&mut self, mut palette: StatePalette) -> StatePalette {
         debug_assert!(palette.0.is_empty() && palette.capacity() >= self.palette.0.len());
         palette.0.extend_from_slice(&self.palette.0);
@@ -166,7 +168,7 @@ impl PageStates {
         old
     }
 
-    /// Maps these pages, all of which must be unmapped. The palette must have room for one more entry.
+    /// Maps these pages, all of which must be unmapped. The palette must have room for one more item.
     #[inline]
     pub(crate) fn set(&mut self, slots: Range<usize>, attributes: Attributes) {
         let code = self.code(attributes);
@@ -186,7 +188,7 @@ impl PageStates {
         place as u16 + 1
     }
 
-    /// Unmaps these pages. Returns the number that were mapped.
+    /// Unmaps these pages. Returns how many of them were mapped.
     #[inline]
     pub(crate) fn clear(&mut self, slots: Range<usize>) -> usize {
         if self.mapped == 0 {

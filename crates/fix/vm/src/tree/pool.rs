@@ -36,21 +36,21 @@ pub(crate) struct TreePool {
     #[expect(clippy::vec_box)]
     latches: Vec<Box<ExtentLatch>>,
     palettes: Vec<StatePalette>,
-    /// Replaced latches, to be retired because readers may still use them. The capacity of this list is at
-    /// least the length of `latches`.
+    /// Replaced latches, which readers may still use, so they must be retired. This list has capacity for
+    /// as many latches as `latches` holds.
     retired: Vec<NonNull<ExtentLatch>>,
 }
 
 impl TreePool {
-    /// Takes a leaf, which is locked already.
+    /// Takes a leaf from the pool. The leaf is already locked.
     pub(crate) fn leaf(&mut self, first: Page, parent: &Branch) -> Result<NonNull<Leaf>, Needed> {
         let mut leaf = self.leaves.pop().ok_or(Nodes::LEAF)?;
         leaf.write(Leaf::new(first, NonNull::from(parent)));
-        // SAFETY: it was initialized above.
+        // SAFETY: `leaf` was initialized above.
         Ok(NonNull::from(Box::leak(unsafe { leaf.assume_init() })))
     }
 
-    /// Takes a branch that has a table, and is locked already.
+    /// Takes a branch from the pool. The branch has a table and is already locked.
     pub(crate) fn branch<M: Machine>(
         &mut self,
         machine: &M,
@@ -69,7 +69,7 @@ impl TreePool {
         Ok(NonNull::from(Box::leak(branch)))
     }
 
-    /// Takes a table of absent entries.
+    /// Takes a table from the pool. All its entries are absent.
     pub(crate) fn table(&mut self) -> Result<Frame, Needed> {
         self.tables.pop().ok_or(Nodes::TABLE)
     }
@@ -82,7 +82,7 @@ impl TreePool {
         if have { Ok(()) } else { Err(Needed::Nodes(nodes)) }
     }
 
-    /// Lends the working copy to `with`. Fails if its capacity is below `room`.
+    /// Lends the working copy of extents to `with`. Fails if the capacity of the copy is below `room`.
     pub(crate) fn with_extents<R>(
         &mut self,
         room: usize,
@@ -95,7 +95,7 @@ impl TreePool {
         result
     }
 
-    /// Takes the smallest latch with capacity for at least `room` extents. The latch is empty.
+    /// Takes the smallest latch whose capacity is at least `room` extents. The latch is empty.
     pub(crate) fn latch(&mut self, room: usize) -> Result<Box<ExtentLatch>, Needed> {
         let fit = self.latches.iter().enumerate().filter(|(_, latch)| latch.room() >= room);
         let least = fit.min_by_key(|(_, latch)| latch.room());
@@ -103,7 +103,7 @@ impl TreePool {
         Ok(self.latches.swap_remove(place))
     }
 
-    /// Frees unused latches, except one for a branch with few extents.
+    /// Frees all unused latches, unless there is only one and it is small.
     #[inline]
     pub(crate) fn free_rest(&mut self) {
         match &self.latches[..] {
@@ -135,8 +135,7 @@ impl TreePool {
         if have >= count { Ok(()) } else { Err(Needed::Palettes { count, room }) }
     }
 
-    /// Keeps a replaced latch until [`defer`](TreePool::defer). A latch of the pool must have replaced
-    /// it.
+    /// Keeps a latch until [`defer`](TreePool::defer). A latch of the pool must have replaced this latch.
     pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
         debug_assert!(self.retired.len() < self.retired.capacity(), "the refill reserved room");
         self.retired.extend(old);
@@ -165,15 +164,15 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates latches with a capacity of `room` until the pool has `latches` of them, and gives the working
-    /// copy that capacity.
+    /// Allocates latches with a capacity of `room` until the pool has `latches` of them. Gives the working
+    /// copy the same capacity.
     pub(crate) fn refill_extents(
         &mut self,
         latches: usize,
         room: usize,
     ) -> Result<(), OutOfMemory> {
         self.extents.make_room(room)?;
-        // Smaller latches do not satisfy the request.
+        // Drop latches that are too small for the request.
         self.latches.retain(|latch| latch.room() >= room);
         let missing = latches.saturating_sub(self.latches.len());
         self.latches.try_reserve(missing)?;
@@ -184,9 +183,9 @@ impl TreePool {
         Ok(())
     }
 
-    /// Allocates `count` palettes with a capacity of `room`.
+    /// Replaces the pool's palettes with `count` new ones that have a capacity of `room`.
     pub(crate) fn refill_palettes(&mut self, count: usize, room: usize) -> Result<(), OutOfMemory> {
-        // Smaller palettes do not satisfy the request.
+        // The old palettes are too few or too small for the request.
         self.palettes.clear();
         self.palettes.try_reserve(count)?;
         for _ in 0..count {
@@ -199,7 +198,7 @@ impl TreePool {
     #[inline]
     pub(crate) fn defer<P: Platform>(&mut self, epoch: &Handle<'_, P>) {
         while let Some(old) = self.retired.pop() {
-            // SAFETY: it came from a box, and was replaced, so no new reader can find it.
+            // SAFETY: the latch came from a box, and was replaced, so no new reader can find it.
             unsafe { epoch.retire_entry(ExtentLatch::entry(old), ExtentLatch::free) };
         }
     }

@@ -54,8 +54,8 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The run from the first of these pages on that one node stores with the same attributes, or `None` if the
-/// first page is not mapped. The subtree must be locked for the first page.
+/// The run at the start of `pages`: the pages, from the first on, that one node stores with the same
+/// attributes. `None` if the first page is not mapped. The subtree must be locked for the first page.
 pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
         // SAFETY: the leaf is locked.
@@ -75,8 +75,8 @@ pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attribut
     }
 }
 
-/// The first run of mapped pages among `pages` that one node stores. The caller must be pinned. Locks only
-/// leaves, one at a time.
+/// The first run of mapped pages in `pages`, as far as a single node stores it. The caller must be pinned.
+/// Locks only leaves, one at a time.
 pub(crate) fn first_mapped(
     node: NodeRef<'_>,
     pages: Pages,
@@ -102,7 +102,7 @@ pub(crate) fn first_mapped(
         NodeRef::Branch(branch) => {
             let own = branch.latched().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
-            // No child stores a page of the extent.
+            // No child stores a page of the extent, so only the pages before it are searched below.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
             if before.is_empty() {
                 return own;
@@ -115,8 +115,8 @@ pub(crate) fn first_mapped(
     }
 }
 
-/// A leaf that is being flushed, or in which some of these pages linger, so that TLBs may have stale
-/// entries. The subtree must be locked for `pages`.
+/// Finds a leaf for which TLBs may have stale entries: the leaf is being flushed, or some of `pages`
+/// linger in it. The subtree must be locked for `pages`.
 #[inline]
 pub(crate) fn stale_leaf<M: Machine>(node: NodeRef<'_>, pages: Pages) -> Option<&Leaf> {
     match node {

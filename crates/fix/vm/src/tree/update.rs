@@ -16,7 +16,7 @@ use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
 use crate::tree::page_states::PageStates;
 use crate::tree::pool::TreePool;
 
-/// Adds the child that covers `page`, which is then locked.
+/// Adds the child that covers `page`. The new child is locked.
 pub(crate) fn add_child<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -29,7 +29,7 @@ pub(crate) fn add_child<M: Machine>(
         1 => pool.leaf(first, branch)?.cast(),
         _ => {
             let child = pool.branch(machine, first, branch)?;
-            // SAFETY: it was just created and is not published.
+            // SAFETY: the child was just created and is not published.
             let frame = unsafe { child.as_ref() }.table_frame();
             let entries = branch.table().expect("branches have tables");
             // Release: a CPU that finds the table finds it zeroed.
@@ -43,8 +43,8 @@ pub(crate) fn add_child<M: Machine>(
     Ok(())
 }
 
-/// Ensures that a change of the locked pages cannot run out of memory halfway. If an extent extends
-/// beyond the pages, and one child covers all of these, hands the extent down and asks for a retry. Otherwise
+/// Ensures that a change of the locked pages cannot run out of memory halfway. If an extent extends beyond
+/// the pages, and one child covers all of the pages, hands the extent down and asks for a retry. Otherwise
 /// checks that the pool has the latches that the change needs.
 pub(crate) fn prepare<M: Machine>(
     machine: &M,
@@ -64,8 +64,8 @@ pub(crate) fn prepare<M: Machine>(
     pool.has_extents(extents.count, extents.room)
 }
 
-/// Moves the parts of extents within the span of the child that covers `page` from the branch to that child.
-/// If the child does not exist yet, only adds it.
+/// Hands extents down to the child that covers `page`: moves the parts of the branch's extents that are
+/// within the child's span to the child. If the child does not exist yet, only adds it.
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
@@ -86,8 +86,8 @@ fn hand_down<M: Machine>(
     if is_mutant!("hands_down_late") {
         change_extents(branch, 0, pool, |list| list.set(span, None))?;
     }
-    // The child gets them first, so that a lock-free reader on its way down finds them in at least one
-    // place.
+    // The child gets the extents first, so that a lock-free reader on its way down finds them in at least
+    // one node.
     match child {
         // SAFETY: the child is locked: it overlaps the pages for which its parent was locked.
         NodeRef::Leaf(leaf) => unsafe {
@@ -129,7 +129,8 @@ pub(crate) fn add_table<'a, M: Machine>(
     Ok(leaf.table().expect("the table was set above"))
 }
 
-/// The number of latches or palettes that a change may need, and the largest capacity among them.
+/// The number of latches or palettes that a change may need, and the largest capacity that any of them
+/// needs.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     pub(crate) count: usize,
@@ -235,7 +236,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of the pages among `pages` that are in `extents`.
+/// Changes the attributes of the pages among `pages` that `extents` contains.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,
@@ -264,8 +265,7 @@ pub(crate) fn remove_extents(
     Ok(())
 }
 
-/// Changes the extents of a locked branch. `change` may add at most `more` extents, besides splitting one
-/// or two.
+/// Changes the extents of a locked branch. `change` may add at most `more` extents, plus two by splitting.
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,

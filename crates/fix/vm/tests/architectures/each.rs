@@ -1,4 +1,4 @@
-//! Runs tests that are written once for all architectures.
+//! Macros that run a test on each architecture.
 #![allow(dead_code, unused_imports, unused_macros, reason = "most test binaries use only a part")]
 
 /// Defines tests that run each of these functions on each architecture. The functions take the architecture

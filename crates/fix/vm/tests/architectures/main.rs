@@ -1,5 +1,5 @@
-//! What each architecture requires of code that changes page tables. The machines cache as much as the
-//! manuals allow. They panic where a program would access another program's memory or fault forever.
+//! What each architecture requires of code that changes page tables. The hosted machines cache as much as
+//! the manuals allow, and panic where a program would access another program's memory or fault forever.
 
 mod each;
 
@@ -17,13 +17,13 @@ fn address(page: u64) -> VirtAddr {
 
 on_each_format!(
     a_translation_of_one_space_is_not_used_in_another,
-    a_page_of_a_file_that_was_read_is_written,
-    a_page_that_may_be_written_again_is_written,
-    a_page_of_a_copy_that_was_read_is_written,
-    a_page_that_another_cpu_has_made_present_is_found,
-    a_table_that_another_cpu_has_added_is_found,
-    no_cpu_walks_through_tables_that_are_pruned,
-    no_cpu_walks_through_tables_that_unmap_frees,
+    a_file_page_that_was_read_can_be_written,
+    a_page_made_writable_again_can_be_written,
+    a_forked_page_that_was_read_can_be_written,
+    a_cpu_finds_a_page_that_another_cpu_made_present,
+    a_cpu_finds_a_table_that_another_cpu_added,
+    no_cpu_walks_pruned_tables,
+    no_cpu_walks_tables_that_unmap_freed,
 );
 
 /// A CPU that tags translations with address-space identifiers is active in both spaces at once, and keeps
@@ -54,8 +54,9 @@ impl Pager for Zeros {
     }
 }
 
-/// The entry is not writable before the first store, so that the pager learns of the store.
-fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
+/// The entry is not writable before the first store, so that this store raises a fault, which marks the
+/// page dirty.
+fn a_file_page_that_was_read_can_be_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let object = Object::with_pager(&cpu, 4, 4, Box::new(Zeros)).unwrap();
@@ -67,7 +68,7 @@ fn a_page_of_a_file_that_was_read_is_written<A: Architecture>() {
 }
 
 /// `protect` revokes permissions at once. New permissions take effect at the next fault.
-fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
+fn a_page_made_writable_again_can_be_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -81,7 +82,7 @@ fn a_page_that_may_be_written_again_is_written<A: Architecture>() {
     assert_eq!(cpu.load(&space, address(16)), Ok(3));
 }
 
-fn a_page_of_a_copy_that_was_read_is_written<A: Architecture>() {
+fn a_forked_page_that_was_read_can_be_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
@@ -95,8 +96,8 @@ fn a_page_of_a_copy_that_was_read_is_written<A: Architecture>() {
     }
 }
 
-/// A CPU may have cached that the page was absent, or read-only, before another CPU changed that.
-fn a_page_that_another_cpu_has_made_present_is_found<A: Architecture>() {
+/// A CPU may have cached the page as absent or read-only before another CPU changed the page-table entry.
+fn a_cpu_finds_a_page_that_another_cpu_made_present<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
@@ -106,8 +107,8 @@ fn a_page_that_another_cpu_has_made_present_is_found<A: Architecture>() {
     assert_eq!(cpu.load(&space, address(16)), Ok(7));
 }
 
-/// A CPU may have cached that there was no table at any level.
-fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
+/// A CPU may have cached, at any level, that a table was absent.
+fn a_cpu_finds_a_table_that_another_cpu_added<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
@@ -122,8 +123,8 @@ fn a_table_that_another_cpu_has_added_is_found<A: Architecture>() {
     }
 }
 
-/// What a CPU has cached of tables is flushed before their frames are used again.
-fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
+/// Cached pointers to tables are flushed before the frames of the tables are reused.
+fn no_cpu_walks_pruned_tables<A: Architecture>() {
     // Few frames, so that frames of tables are soon reused.
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
@@ -140,8 +141,8 @@ fn no_cpu_walks_through_tables_that_are_pruned<A: Architecture>() {
     }
 }
 
-/// `unmap` of a gibibyte prunes.
-fn no_cpu_walks_through_tables_that_unmap_frees<A: Architecture>() {
+/// An `unmap` of a gibibyte or more prunes tables.
+fn no_cpu_walks_tables_that_unmap_freed<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();

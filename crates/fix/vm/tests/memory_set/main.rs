@@ -1,4 +1,5 @@
-//! knee-vm's module `memory_set` beside the crate memory_set: one kernel, compiled against each.
+//! Compares knee-vm's module `memory_set` with the crate memory_set: one kernel is compiled against each of
+//! them.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ mod ours {
 
 const BYTES: usize = 64;
 
-/// An area: its ends and its flags.
+/// An area: its start, its end and its flags.
 type Listed = (usize, usize, u8);
 
 /// The flags of each address.
@@ -34,7 +35,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Replaces the flags of these addresses if each of them may be replaced. Returns whether it did.
+    /// Replaces the flags of all addresses in the range, unless `with` returns `None` for one of them.
+    /// Returns whether it did.
     fn replace(&mut self, start: usize, size: usize, with: impl Fn(u8) -> Option<u8>) -> bool {
         let entries = &mut self.0[start..start + size];
         let is_right = entries.iter().all(|&old| with(old).is_some());
@@ -65,7 +67,7 @@ fn change() -> impl Strategy<Value = Change> {
         }),
         3 => range().prop_map(|(start, size)| Change::Unmap { start, size }),
         1 => (0..BYTES).prop_map(|start| Change::Unmap { start, size: usize::MAX }),
-        // Empty areas are one of the differences.
+        // `protect` with a size of 0 is one of the documented differences.
         4 => (range(), 1_u8..8).prop_filter_map("empty", |((start, size), flags)| {
             (size > 0).then_some(Change::Protect { start, size, flags })
         }),
@@ -75,7 +77,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 proptest! {
     #[test]
-    fn a_kernel_does_not_notice_which_of_both_it_has(
+    fn a_kernel_behaves_the_same_with_either_implementation(
         changes in prop::collection::vec(change(), 1..60)
     ) {
         let (mut theirs, mut ours) = (theirs::Kernel::new(), ours::Kernel::new());
@@ -93,7 +95,7 @@ proptest! {
                 for size in (0..=BYTES).step_by(align) {
                     let (their, our) =
                         (theirs.free(address, size, align), ours.free(address, size, align));
-                    // An area that the crate finds may end beyond the limit, which is the end of the table
+                    // The crate may find an area that ends beyond the limit, which is the end of the table
                     // here.
                     let within = their.filter(|start| start + size <= BYTES);
                     prop_assert_eq!(within, our, "{} bytes from {}", size, address);
@@ -121,7 +123,7 @@ fn a_free_area_ends_within_the_limit() {
 }
 
 #[test]
-fn a_set_has_a_space_for_its_page_tables() {
+fn a_space_serves_as_the_page_tables_of_a_set() {
     let machine = Hosted::new(1024, 2);
     let cpu = machine.cpu(0);
     let space = Arc::new(Space::new(&cpu).unwrap());
@@ -133,7 +135,7 @@ fn a_set_has_a_space_for_its_page_tables() {
     set.map(area(0x10_0000, 16), &mut table, false).unwrap();
     let taken = set.map(area(0x10_4000, 1), &mut table, false);
     assert_eq!(taken, Err(MappingError::AlreadyExists));
-    // Page faults go through the set and its lock.
+    // Page faults need neither the set nor its lock.
     for page in 0..16 {
         cpu.store(&*space, VirtAddr(0x10_0000) + page * PAGE as u64, page).unwrap();
     }
@@ -156,7 +158,7 @@ fn a_set_has_a_space_for_its_page_tables() {
 }
 
 #[test]
-fn areas_before_one_that_a_backend_cannot_unmap_are_gone() {
+fn a_failed_unmap_removes_the_areas_before_the_failed_one() {
     let machine = Hosted::new(256, 1);
     let cpu = machine.cpu(0);
     let space = Arc::new(Space::new(&cpu).unwrap());
@@ -167,6 +169,6 @@ fn areas_before_one_that_a_backend_cannot_unmap_are_gone() {
         set.map(area, &mut table, false).unwrap();
     }
     let result = set.unmap(va!(0x10_0000), 0x10_0800, &mut table);
-    assert_eq!(result, Err(MappingError::BadState), "the second area would end within a page");
+    assert_eq!(result, Err(MappingError::BadState), "the range ends within a page");
     assert_eq!(set.iter().map(MemoryArea::start).collect::<Vec<_>>(), [va!(0x20_0000)]);
 }

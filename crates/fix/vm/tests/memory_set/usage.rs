@@ -1,4 +1,4 @@
-// A kernel's use of memory_set. It is compiled twice, with another `the_crate` each time.
+// A kernel that uses memory_set. It is compiled twice, with a different `the_crate` each time.
 
 use memory_addr::{AddrRange, VirtAddr, va, va_range};
 use the_crate::{MappingBackend, MappingError, MappingResult, MemoryArea, MemorySet};
@@ -38,7 +38,7 @@ impl Kernel {
         Kernel { areas: MemorySet::default(), table: Table::default() }
     }
 
-    /// 0, or the number of the error.
+    /// Returns 0, or the number of the error.
     pub(super) fn change(&mut self, change: &Change) -> u8 {
         let Kernel { areas, table } = self;
         let result: MappingResult = match *change {

@@ -1,4 +1,4 @@
-//! The planted mutants of knee-vm, each with the test that has to notice it.
+//! The planted mutants of knee-vm, each with the test that must notice it.
 
 use knee_models::Detector::{self, Integration, Loom, Miri};
 
@@ -12,6 +12,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("fork_no_flush", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("unshare_no_flush", Integration("stepped", "all_cpus_of_a_space_see_a_store_that_breaks_sharing::x86_64")),
     ("unshare_flush_last", Integration("stepped", "no_cpu_has_the_new_page_while_another_has_the_old_one::x86_64")),
+    ("flush_first", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_last", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_after_leaves", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
     ("takes_shared_at_once", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
@@ -22,6 +23,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("flushes_one_page", Integration("stepped", "unmap_flushes_all_cpus::x86_64")),
 
     // A missing flush of entries that only some architectures cache.
+    ("aarch64_global", Integration("architectures", "a_translation_of_one_space_is_not_used_in_another::aarch64")),
     ("fault_no_flush", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::aarch64")),
     ("fault_no_flush", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::sv48")),
     ("fault_keeps_tables", Integration("stepped", "all_cpus_can_write_to_a_page_that_they_have_cached_read_only::sv48")),
@@ -30,7 +32,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     // An operation that does not wait for a flush.
     ("no_wait_for_flush", Integration("stepped", "changing_pages_that_are_being_flushed_waits::x86_64")),
-    ("no_wait_for_parts", Integration("stepped", "unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others::x86_64")),
+    ("no_wait_for_parts", Integration("stepped", "unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts::x86_64")),
     ("no_wait_for_fork", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("fault_while_forking", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("fault_while_leaving", Integration("stepped", "accessing_a_page_that_is_being_discarded_waits::x86_64")),
@@ -38,11 +40,11 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     // Lazy unmaps.
     ("one_tick_is_enough", Integration("stepped", "lazy::frames_are_not_reused_before_the_last_cpu_has_ticked::x86_64")),
-    ("ticks_late", Integration("stepped", "lazy::translations_cached_in_a_tick_survive_it::x86_64")),
+    ("ticks_late", Integration("stepped", "lazy::translations_cached_after_the_flush_of_a_tick_stay::x86_64")),
     ("maps_what_lingers", Integration("stepped", "lazy::mapping_pages_that_others_have_cached_flushes_them::x86_64")),
     ("gives_what_lingers", Integration("stepped", "lazy::map_anywhere_does_not_reuse_pages_that_wait_for_a_tick::x86_64")),
     ("objects_linger", Integration("stepped", "lazy::unmapping_object_pages_or_many_pages_is_not_lazy::x86_64")),
-    ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own::x86_64")),
+    ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_flushes_only_the_calling_cpu::x86_64")),
 
     // Two operations at once.
     ("visits_once", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
@@ -55,7 +57,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     // Frames that are lost, or that two users write to.
     ("frames_stay", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("shared_frames_stay", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
-    ("unshare_no_release", Integration("stepped", "shared_frames_are_freed_in_the_end::x86_64")),
+    ("unshare_no_release", Integration("stepped", "shared_frames_are_freed_when_no_space_maps_them::x86_64")),
     ("writes_to_shared", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
 
     // The lock protocol.
@@ -64,8 +66,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("node_unlock", Loom("modelled::two_cpus_that_map_pages_of_a_new_leaf_both_succeed")),
     ("child_add", Loom("modelled::a_new_branch_is_found_initialized")),
     ("child_load", Loom("modelled::a_new_branch_is_found_initialized")),
-    ("extents_publish", Loom("modelled::a_reader_finds_replaced_extents_old_or_new")),
-    ("extents_load", Loom("modelled::a_reader_finds_replaced_extents_old_or_new")),
+    ("extents_publish", Loom("modelled::a_reader_finds_the_extents_of_the_old_or_the_new_latch")),
+    ("extents_load", Loom("modelled::a_reader_finds_the_extents_of_the_old_or_the_new_latch")),
     ("extents_write", Loom("modelled::a_reader_finds_the_extents_of_one_moment")),
     ("extents_version", Loom("modelled::a_reader_finds_the_extents_of_one_moment")),
     ("extents_no_release", Loom("modelled::a_reader_finds_the_extents_of_one_moment")),
@@ -73,10 +75,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("extents_read_once", Loom("modelled::a_reader_finds_the_extents_of_one_moment")),
     ("extents_read_once", Loom("modelled::extents_that_are_handed_down_are_found_in_the_parent_or_the_child")),
     ("lock_not_lowest", Loom("modelled::two_cpus_that_map_pages_of_a_new_leaf_both_succeed")),
-    ("lock_not_above", Loom("modelled::of_two_cpus_that_map_a_page_one_succeeds")),
+    ("lock_not_above", Loom("modelled::one_of_two_overlapping_maps_succeeds")),
     ("locks_below_first", Loom("modelled::two_cpus_that_map_pages_of_a_new_leaf_both_succeed")),
     ("unlocks_above_first", Loom("modelled::a_lookup_in_a_new_leaf_does_not_disturb_the_cpu_that_creates_it")),
-    ("adds_twice", Loom("modelled::two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_one")),
+    ("adds_twice", Loom("modelled::two_cpus_that_fault_on_pages_without_a_leaf_share_the_new_leaf")),
     ("hands_down_late", Loom("modelled::an_extent_that_is_handed_down_to_a_branch_is_found")),
     ("hands_down_late", Loom("modelled::an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf")),
     ("above_from_leaf", Loom("modelled::an_extent_that_is_handed_down_to_a_branch_is_found")),
@@ -88,10 +90,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("shared_frames_stay", Loom("modelled::a_fork_copies_all_pages_of_a_concurrent_unmap_or_none")),
 
     // The small protocols around the tree.
-    ("flushing_load", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus")),
-    ("flushing_end", Loom("modelled::parts::a_leaf_that_is_not_being_flushed_was_flushed_on_all_cpus")),
-    ("forking_load", Loom("modelled::parts::a_space_that_is_not_being_forked_was_flushed_on_all_cpus")),
-    ("forking_end", Loom("modelled::parts::a_space_that_is_not_being_forked_was_flushed_on_all_cpus")),
+    ("flushing_load", Loom("modelled::parts::a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus")),
+    ("flushing_end", Loom("modelled::parts::a_leaf_whose_flush_has_ended_was_flushed_on_all_cpus")),
+    ("forking_load", Loom("modelled::parts::a_space_whose_fork_has_ended_was_flushed_on_all_cpus")),
+    ("forking_end", Loom("modelled::parts::a_space_whose_fork_has_ended_was_flushed_on_all_cpus")),
     ("ticks_end", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
     ("ticks_over", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
     ("ticks_late", Loom("modelled::parts::a_page_is_unused_when_all_cpus_have_ticked")),
@@ -104,8 +106,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("cpus_contains", Loom("modelled::parts::a_cpu_that_is_not_in_the_set_no_longer_uses_pages")),
     ("cpus_iter", Loom("modelled::parts::a_cpu_that_is_not_in_the_set_no_longer_uses_pages")),
     ("cpus_remove", Loom("modelled::parts::a_cpu_that_is_not_in_the_set_no_longer_uses_pages")),
-    ("shares_load", Loom("modelled::parts::the_last_entry_of_a_frame_comes_after_all_accesses_by_others")),
-    ("shares_release", Loom("modelled::parts::the_last_entry_of_a_frame_comes_after_all_accesses_by_others")),
+    ("shares_load", Loom("modelled::parts::the_last_entry_of_a_frame_is_released_after_all_accesses_by_others")),
+    ("shares_release", Loom("modelled::parts::the_last_entry_of_a_frame_is_released_after_all_accesses_by_others")),
     ("shares_load", Loom("modelled::parts::a_frame_that_is_not_shared_is_not_accessed_by_others")),
     ("shares_release", Loom("modelled::parts::a_frame_that_is_not_shared_is_not_accessed_by_others")),
     ("quota_lock", Loom("modelled::parts::two_cpus_that_charge_the_rest_of_a_quota_get_different_pages")),
@@ -128,21 +130,21 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("table_publish", Loom("modelled::a_new_table_is_found_empty")),
     ("branch_publish", Loom("modelled::a_new_table_of_a_branch_is_found_empty")),
 
-    // The pages of an object, which loom cannot model: its atomics are larger than entries.
-    ("slot_get", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("slot_set", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("index_find", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
-    ("index_add", Miri("backing::index::tests::a_frame_is_found_with_its_content")),
+    // The pages of an object, which loom cannot model, because loom's atomics are larger than entries.
+    ("slot_get", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("slot_set", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("index_find", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
+    ("index_add", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
     ("slot_replace", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
     ("index_make", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
-    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
-    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_a_page_that_is_brought_in_or_keeps_it_out")),
-    ("index_walk", Miri("backing::index::tests::a_walk_finds_tables_zeroed")),
+    ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
+    ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
+    ("index_walk", Miri("backing::index::tests::a_walk_sees_new_tables_zeroed")),
 
-    // The same in memory that loom cannot model, because the kernel writes it without atomics.
-    ("copy_publish", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
-    ("hosted_walk", Miri("hosted::processor::tests::a_copied_page_is_found_with_its_content")),
-    ("hosted_walk", Miri("hosted::processor::tests::a_page_is_found_zeroed")),
+    // Pages that loom cannot model, because their content is written without atomics.
+    ("copy_publish", Miri("hosted::processor::tests::a_cpu_that_finds_a_copied_page_sees_its_content")),
+    ("hosted_walk", Miri("hosted::processor::tests::a_cpu_that_finds_a_copied_page_sees_its_content")),
+    ("hosted_walk", Miri("hosted::processor::tests::a_cpu_that_finds_a_new_page_sees_it_zeroed")),
 
     // Messages to CPUs that go online and offline.
     ("hosted_asks_who_has_left", Loom("hosted::modelled::a_shootdown_does_not_wait_for_a_cpu_that_left_the_space")),

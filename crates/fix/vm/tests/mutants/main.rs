@@ -1,6 +1,6 @@
 //! Each mutant is a planted mistake that a test must notice: see the crate knee-models. `list.rs` names the
-//! test for each mutant. loom checks every order of the lock protocol's accesses. The single steps of
-//! `tests/stepped` check which pages are flushed, when and on which CPUs. Storms check the hosted machine.
+//! test for each mutant. loom checks every order of the lock protocol's accesses. `tests/stepped` checks
+//! which pages are flushed, when, and on which CPUs.
 
 mod list;
 

@@ -1,5 +1,5 @@
-//! The weaker guarantees of lazy spaces: until its next tick, a CPU may go on using pages that were unmapped,
-//! and nothing else.
+//! The weaker guarantee of lazy spaces: until its next tick, a CPU may continue to use pages that were
+//! unmapped. All other guarantees are the same.
 
 use knee_vm::hosted::Architecture;
 use knee_vm::{Cpu, Fault, Object, Page, Pages, Protection, Sharing, Space};
@@ -19,7 +19,7 @@ fn with_lazy_space<A: Architecture>(
     });
 }
 
-fn a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own<A: Architecture>() {
+fn a_lazy_unmap_flushes_only_the_calling_cpu<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(changer, space, HERE, 8).unwrap();
         assert!(!machine.interrupts(|| space.unmap(changer, only(HERE)).unwrap()));
@@ -32,8 +32,8 @@ fn a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own<A: Architecture>() {
     });
 }
 
-/// Once all CPUs have ticked, the CPU's next unmap frees the frames of earlier ones. No frame is freed
-/// before.
+/// Once all CPUs have ticked, a CPU's next unmap frees the frames of its earlier unmaps. No frame is freed
+/// before that.
 fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
@@ -41,7 +41,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         let goes_on = |page| {
             machine.store(second, space, page, 1).unwrap();
             space.unmap(changer, only(page)).unwrap();
-            // This needs a new frame, which must not be the one that the first CPU still uses.
+            // This needs a new frame, which must not be the frame that the first CPU still uses.
             machine.store(changer, space, FAR - 1, 9).unwrap();
             space.discard(changer, only(FAR - 1)).unwrap();
             machine.load(first, space, HERE)
@@ -54,13 +54,14 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         machine.tick(first, || ());
         assert!(!machine.interrupts(|| space.unmap(changer, only(NEXT + 2)).unwrap()));
         assert_eq!(goes_on(NEXT + 3), Err(Fault::Unmapped));
-        // All but the last of these pages were unmapped before the second CPU ticked.
+        // The frames of `HERE` and `NEXT` are free now. The second CPU has not ticked since `NEXT + 1` and
+        // `NEXT + 3` were unmapped.
         assert_eq!(space.resident(), before + 1);
     });
 }
 
-/// What a CPU caches in the tick's interrupt, after the flush, stays until its next tick.
-fn translations_cached_in_a_tick_survive_it<A: Architecture>() {
+/// What a CPU caches in its timer interrupt, after the flush, stays until its next tick.
+fn translations_cached_after_the_flush_of_a_tick_stay<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         machine.tick(first, || {
             assert_eq!(machine.load(first, space, HERE), Ok(7));
@@ -126,7 +127,8 @@ fn settle_frees_pages_that_wait_for_a_tick<A: Architecture>() {
     });
 }
 
-/// Unmapping pages of an object, or more than 64 present pages, interrupts CPUs as in other spaces.
+/// Unmapping pages of an object, or more than 64 present pages, interrupts CPUs as in a space that is not
+/// lazy.
 fn unmapping_object_pages_or_many_pages_is_not_lazy<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let object = Object::new(changer, 4).unwrap();
@@ -148,8 +150,8 @@ fn unmapping_object_pages_or_many_pages_is_not_lazy<A: Architecture>() {
     });
 }
 
-/// CPUs that do not tick are interrupted once for 32 ranges.
-fn many_ranges_that_wait_are_flushed_together<A: Architecture>() {
+/// CPUs that do not tick are interrupted once per 32 ranges.
+fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let many = Pages::new(Page(1000), 100);
         space.map(changer, many, WRITE).unwrap();
@@ -168,7 +170,7 @@ fn many_ranges_that_wait_are_flushed_together<A: Architecture>() {
     });
 }
 
-/// A copy does not contain pages that wait for a tick, and is lazy itself.
+/// A fork does not contain pages that wait for a tick, and is lazy itself.
 fn a_fork_does_not_copy_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
@@ -192,14 +194,14 @@ fn a_space_may_be_dropped_while_pages_wait_for_a_tick<A: Architecture>() {
 }
 
 on_each_architecture!(
-    a_lazy_unmap_interrupts_no_cpu_and_flushes_its_own,
+    a_lazy_unmap_flushes_only_the_calling_cpu,
     frames_are_not_reused_before_the_last_cpu_has_ticked,
-    translations_cached_in_a_tick_survive_it,
+    translations_cached_after_the_flush_of_a_tick_stay,
     mapping_pages_that_others_have_cached_flushes_them,
     map_anywhere_does_not_reuse_pages_that_wait_for_a_tick,
     settle_frees_pages_that_wait_for_a_tick,
     unmapping_object_pages_or_many_pages_is_not_lazy,
-    many_ranges_that_wait_are_flushed_together,
+    many_waiting_ranges_are_flushed_together,
     a_fork_does_not_copy_pages_that_wait_for_a_tick,
     a_space_may_be_dropped_while_pages_wait_for_a_tick,
 );

@@ -1,4 +1,4 @@
-//! A machine whose CPUs are on one thread, or on two threads that take turns. A test determines what the
+//! A machine whose CPUs run on one thread, or on two threads that take turns. A test determines what the
 //! other CPUs do while a CPU shoots down pages or waits.
 
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,8 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// The panic of an operation that would wait for another CPU: then only the test can go on.
+/// The panic payload of an operation that would wait for another CPU. After this panic only the test can
+/// continue.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.
@@ -27,7 +28,7 @@ struct Translation {
     frame: Frame,
     protection: Protection,
     is_global: bool,
-    /// The frame's generation when the CPU cached this.
+    /// The frame's generation when the CPU cached the translation.
     generation: u64,
 }
 
@@ -39,7 +40,7 @@ type CachedTable = Option<(Frame, u64)>;
 struct Tlb {
     /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables by space, level, and number of the entry among all entries of the level.
+    /// Tables by space, by level, and by the number that the entry has among all entries of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 
@@ -64,16 +65,16 @@ impl Tlb {
     }
 }
 
-/// What made a CPU raise a page fault: the tables as they are, or what it has cached of them.
+/// What made a CPU raise a page fault: the current tables, or an entry that the CPU has cached.
 enum Source {
     Tables,
     Cache,
 }
 
-/// The kernel's entry in each root table: it names a table that only the kernel frees.
+/// The kernel's entry in each root table. It points to a table that only the kernel frees.
 pub(crate) const KERNEL: u64 = 0x7777_7003;
 
-/// CPUs of which one runs at a time, with the frames of a hosted machine.
+/// A machine whose CPUs run one at a time. Its frames are those of a hosted machine.
 pub(crate) struct Stepped<A: Architecture> {
     turns: Arc<Turns>,
     epoch: Domain<InTurns>,
@@ -81,7 +82,7 @@ pub(crate) struct Stepped<A: Architecture> {
     generations: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
     ticks: Ticks,
-    /// How often CPUs were interrupted.
+    /// Number of shootdowns.
     interrupts: Cell<u64>,
     interrupted: RefCell<Vec<usize>>,
     others: Cell<Option<Others>>,
@@ -99,8 +100,8 @@ enum At {
     Platform,
 }
 
-// SAFETY: only `with_machine` makes it. Its users are on that thread, or on a thread that takes turns with
-// it.
+// SAFETY: only `with_machine` creates a `Stepped`. It is used only on the same thread, or on a thread that
+// takes turns with it.
 unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
 /// Calls `with` with a machine and its three CPUs, and checks that all frames are freed at the end.
@@ -121,7 +122,7 @@ pub(crate) fn with_machine<A: Architecture>(
     };
     let all = machine.hosted.free_frames();
     (0..3).for_each(|cpu| machine.ticks.cpu_online(cpu));
-    // SAFETY: this thread alone has them, each of them once.
+    // SAFETY: the machine gets one `Cpu` for each number, and the threads that act as its CPUs take turns.
     with(&machine, [0, 1, 2].map(|cpu| unsafe { Cpu::new(&machine, cpu) }));
     assert_eq!(machine.hosted.free_frames(), all, "all frames are free again");
 }
@@ -136,12 +137,12 @@ pub(crate) fn waits<R>(operation: impl FnOnce() -> R) -> bool {
 }
 
 impl<A: Architecture> Stepped<A> {
-    /// Runs `operation`, and `others` at its first shootdown, before any CPU has flushed.
+    /// Runs `operation`, and calls `others` at its first shootdown, before any CPU has flushed.
     pub(crate) fn meanwhile<R>(&self, others: impl FnMut(), operation: impl FnOnce() -> R) -> R {
         self.at(At::Interrupt, others, operation)
     }
 
-    /// Runs `operation`, and `others` again and again while it runs.
+    /// Runs `operation`, and calls `others` again and again meanwhile.
     pub(crate) fn all_the_while<R>(
         &self,
         others: impl FnMut(),
@@ -172,7 +173,7 @@ impl<A: Architecture> Stepped<A> {
     fn come_in(&self, here: At) {
         let Some((at, others)) = self.others.take() else { return };
         if at == here {
-            // SAFETY: `at` is running, and has the closure until this returns.
+            // SAFETY: `at` is running, and keeps the closure until it returns.
             unsafe { (*others)() };
         }
         if (at, here) != (At::Interrupt, At::Interrupt) {
@@ -180,7 +181,7 @@ impl<A: Architecture> Stepped<A> {
         }
     }
 
-    /// A CPU ticks: it flushes its TLB and then calls `then`, before its interrupt handler returns.
+    /// Simulates the timer interrupt of a CPU, which flushes its TLB and then calls `then`.
     pub(crate) fn tick(&self, cpu: &Cpu<'_, Stepped<A>>, then: impl FnOnce()) {
         self.ticks.tick(cpu.number(), || {
             *self.tlbs[cpu.number()].borrow_mut() = Tlb::default();
@@ -208,9 +209,9 @@ impl<A: Architecture> Stepped<A> {
         self.interrupted.borrow().clone()
     }
 
-    /// A CPU leaves a space.
+    /// Makes a CPU leave a space.
     pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, Stepped<A>>, space: &Space<'m, Stepped<A>>) {
-        // SAFETY: this thread is the CPU, which has nothing of the space cached after the flush.
+        // SAFETY: this thread is the CPU, whose TLB has no entries of the space after the flush.
         unsafe {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
@@ -223,7 +224,7 @@ impl<A: Architecture> Stepped<A> {
     }
 
     fn kernel_of(&self, table: Frame) -> &AtomicU64 {
-        // SAFETY: it is the last word of a table, which exists as long as the space.
+        // SAFETY: this is the last word of a table, which exists as long as the space.
         unsafe { self.address(table).cast::<AtomicU64>().add(511).as_ref() }
     }
 
@@ -254,14 +255,18 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        // Faults in a row that cached entries have raised.
+        // The number of consecutive faults that cached entries have raised.
         let mut cached_faults = 0;
         loop {
             match self.translate(cpu, space, page, access) {
                 Ok(cached) => {
                     let is_stale = self.generation(cached.frame) != cached.generation;
-                    assert!(!is_stale, "CPU {} has kept page {page:#x} too long", cpu.number());
-                    // SAFETY: the machine's memory, at a word.
+                    assert!(
+                        !is_stale,
+                        "CPU {} uses a stale translation of page {page:#x}",
+                        cpu.number()
+                    );
+                    // SAFETY: this is the first word of a frame of the machine.
                     return Ok(with(unsafe { self.address(cached.frame).cast().as_ref() }));
                 }
                 Err(Source::Tables) => cached_faults = 0,
@@ -314,12 +319,12 @@ impl<A: Architecture> Stepped<A> {
                 table = cached.ok_or(Source::Cache)?;
                 continue;
             }
-            // SAFETY: a word of a frame.
+            // SAFETY: this is a word of a frame of the machine.
             let entry = unsafe {
                 self.address(table.0).cast::<AtomicU64>().add(index as usize % 512).as_ref()
             };
             let (entry, is_stale) = (entry.load(Relaxed), self.generation(table.0) != table.1);
-            assert!(!is_stale, "CPU {} walks a table of page {page:#x} that is free", cpu.number());
+            assert!(!is_stale, "CPU {} walks a freed table of page {page:#x}", cpu.number());
             let mut tlb = tlb.borrow_mut();
             match A::read(entry, level) {
                 Entry::Table(next) => {
@@ -356,7 +361,8 @@ impl<A: Architecture> Stepped<A> {
     }
 }
 
-// SAFETY: the frames are the hosted machine's, and each CPU of the set has flushed when `shoot_down` returns.
+// SAFETY: the frames come from the hosted machine, and each CPU of the set has flushed when `shoot_down`
+// returns.
 unsafe impl<A: Architecture> Machine for Stepped<A> {
     type Platform = InTurns;
     type Format = A;
@@ -384,7 +390,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
             // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
             unsafe { self.address(frame).write_bytes(0xa5, PAGE) };
         }
-        // SAFETY: the caller's contract is the same.
+        // SAFETY: the caller meets the same contract.
         unsafe { self.hosted.free(frames) }
     }
 
@@ -415,7 +421,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         self.interrupts.set(self.interrupts.get() + 1);
         *self.interrupted.borrow_mut() = on.iter().collect();
         for cpu in on.iter() {
-            // SAFETY: this thread is all CPUs.
+            // SAFETY: this thread acts as all CPUs.
             unsafe { self.flush_local(cpu, space, pages) };
         }
     }

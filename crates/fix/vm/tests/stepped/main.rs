@@ -28,15 +28,15 @@ fn only(page: Page) -> Pages {
     Pages::new(page, 1)
 }
 
-/// A space of a machine with three CPUs, where `ALL` is mapped writable. The CPU that changes mappings has
-/// the highest number, because a shootdown begins with the lowest.
+/// Calls `with` with a machine, its three CPUs, and a space in which `ALL` is mapped writable. The CPU that
+/// changes mappings has the highest number, because a shootdown begins with the CPU of the lowest number.
 fn with_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
     with_machine::<A>(|machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();
         space.map(&changer, ALL, WRITE).unwrap();
-        // Each of them becomes an active CPU of the space.
+        // Each CPU becomes active in the space.
         for cpu in [&first, &second, &changer] {
             machine.load(cpu, &space, HERE).unwrap();
         }
@@ -44,7 +44,8 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// The same with a space that is not lazy and one that is, which must make no difference.
+/// Like [`with_space`], but calls `with` twice: with a space that is not lazy, and with a lazy space. Both
+/// must behave the same.
 fn with_any_space<A: Architecture>(
     with: impl for<'m> Fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -102,7 +103,7 @@ fn no_cpu_writes_to_a_page_that_became_read_only<A: Architecture>() {
     });
 }
 
-/// Until its CPU flushes the cached translation, a program may access the old frame.
+/// Until a CPU flushes its cached translation, programs on it may access the old frame.
 fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -114,7 +115,7 @@ fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     });
 }
 
-/// The same where two spaces share the frame, and the other space releases it first.
+/// As above, but two spaces share the frame, and the other space releases it first.
 fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         for removes in [Space::discard, Space::unmap] {
@@ -130,8 +131,8 @@ fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: A
     });
 }
 
-/// A frame that two spaces shared is free when neither maps it any more.
-fn shared_frames_are_freed_in_the_end<A: Architecture>() {
+/// A frame that two spaces shared is free when neither space maps it any more.
+fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
         machine.store(first, space, FAR, 8).unwrap();
@@ -140,14 +141,14 @@ fn shared_frames_are_freed_in_the_end<A: Architecture>() {
         machine.store(first, space, FAR, 10).unwrap();
         copy.unmap(second, ALL).unwrap();
         space.unmap(changer, ALL).unwrap();
-        // Pages that were unmapped lazily.
+        // Frees pages that were unmapped lazily.
         space.settle(changer);
         assert_eq!((space.resident(), copy.resident()), (0, 0));
     });
 }
 
-/// Otherwise the operation would end while CPUs can still use the page, and a page that is mapped there
-/// afterwards would show the old content.
+/// If the second operation did not wait, it would end while CPUs can still use the old page. If a new page
+/// were mapped there next, these CPUs would still see the old page's content.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
@@ -189,7 +190,7 @@ fn a_cpu_that_has_left_a_space_is_not_interrupted<A: Architecture>() {
 
 /// Each root table has the kernel's half, which no operation on user pages changes. On AArch64 the kernel has
 /// tables of its own.
-fn the_kernels_entries_stay<A: Architecture>() {
+fn no_operation_changes_the_kernels_entries<A: Architecture>() {
     if !A::HAS_KERNEL {
         return;
     }
@@ -220,15 +221,16 @@ fn changing_pages_that_have_been_flushed_does_not_wait<A: Architecture>() {
     });
 }
 
-/// The copy has everything that other CPUs wrote before they were interrupted, and nothing that they wrote
-/// later.
+/// The copy contains everything that other CPUs wrote before they were interrupted, and nothing that they
+/// wrote later.
 fn a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let copy = machine.meanwhile(
             || {
                 machine.store(first, space, HERE, 2).unwrap();
-                // Such a store would not be in the copy, but a later store of the first CPU would.
+                // If such a store did not wait, the copy might lack it, and yet contain a later store of
+                // the first CPU.
                 assert!(waits(|| machine.store(second, space, NEXT, 2)));
                 assert!(waits(|| machine.store(second, space, FAR, 2)));
                 assert!(waits(|| space.unmap(second, only(FAR))));
@@ -275,14 +277,14 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// If the copy-on-write break did not wait, its own flush would count as complete as soon as the flush of the
-/// other pages of the leaf ends.
+/// If the copy-on-write break did not wait, its own flush would count as complete as soon as the flush of
+/// the leaf's other pages ended.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         machine.store(first, space, NEXT, 1).unwrap();
         let copy = space.fork(changer).unwrap();
-        // The space now has a page of its own.
+        // The space now has its own copy of page `NEXT`.
         machine.store(first, space, NEXT, 2).unwrap();
         let others = || assert!(waits(|| machine.store(second, space, HERE, 2)));
         machine.meanwhile(others, || space.unmap(changer, only(NEXT)).unwrap());
@@ -307,9 +309,9 @@ fn accessing_a_page_that_is_being_discarded_waits<A: Architecture>() {
     });
 }
 
-/// An object finds its mappings until all CPUs have flushed all of their pages. Otherwise its frames could be
-/// reused while a CPU still accesses them.
-fn unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others<A: Architecture>() {
+/// An object keeps a mapping in its reverse map until all CPUs have flushed all pages of the mapping.
+/// Otherwise the object's frames could be reused while a CPU still accesses them.
+fn unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
         // Two pages at the end of a table, and two of the next.
@@ -327,8 +329,8 @@ fn unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others<A: Ar
     });
 }
 
-/// A cached table, or its cached absence, is flushed when the table is freed, or by the page fault that finds
-/// the cached entry out of date.
+/// A cached pointer to a table is flushed when the table is freed. A cached absent entry is flushed by the
+/// page fault that it raises.
 fn tables_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, FAR] {
@@ -354,7 +356,7 @@ fn tables_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     });
 }
 
-/// A CPU that has cached that a page is read-only or absent faults until it flushes that entry.
+/// A CPU that has cached a read-only or absent entry faults until it flushes the entry.
 fn all_cpus_can_write_to_a_page_that_they_have_cached_read_only<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let cpus = [first, second, changer];
@@ -386,15 +388,15 @@ on_each_architecture!(
     no_cpu_writes_to_a_page_that_became_read_only,
     frames_are_not_reused_before_all_cpus_have_flushed,
     shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed,
-    shared_frames_are_freed_in_the_end,
+    shared_frames_are_freed_when_no_space_maps_them,
     changing_pages_that_are_being_flushed_waits,
     a_cpu_that_has_left_a_space_is_not_interrupted,
-    the_kernels_entries_stay,
+    no_operation_changes_the_kernels_entries,
     changing_pages_that_have_been_flushed_does_not_wait,
     a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries,
     all_cpus_of_a_space_see_a_store_that_breaks_sharing,
     no_cpu_has_the_new_page_while_another_has_the_old_one,
     breaking_sharing_waits_for_the_flush_of_other_pages,
     accessing_a_page_that_is_being_discarded_waits,
-    unmapping_the_last_pages_of_an_object_waits_for_the_unmap_of_the_others,
+    unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts,
 );

@@ -1,4 +1,4 @@
-//! Two operations at once: the second one begins at each possible point of the first.
+//! Two concurrent operations: the second begins at each possible point of the first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
 /// A copy never keeps a page that the object no longer has: an operation that removes pages from the object
-/// finds the copy and its entries, at whatever point the copy is made.
+/// finds the copy and its entries, no matter when the copy is made.
 fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture>() {
     // The CPU numbers determine whether the object visits the copy before or after the other spaces.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
@@ -48,14 +48,15 @@ fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture
     }
 }
 
-/// An operation that removes pages starts over for each new copy. After a few passes, forks wait for it.
+/// An operation that removes pages starts over if copies were made meanwhile. After a few passes, forks
+/// wait for the operation.
 fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
     with_machine::<A>(|machine, [first, second, changer]| {
         let object = Object::new(&changer, 1).unwrap();
         let space = Space::new(&changer).unwrap();
         space.map_object(&changer, only(Page(7)), &object, 0, WRITE, Sharing::Shared).unwrap();
         machine.store(&first, &space, Page(7), 1).unwrap();
-        // The latest copies, as many as there are frames for.
+        // The latest copies. The number of frames limits how many copies can exist.
         let (mut copies, mut count, mut waited) = (VecDeque::new(), 0, [false; 2]);
         let others = || {
             assert!(count < 1000, "`discard` starts over forever");
@@ -79,8 +80,8 @@ fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
     });
 }
 
-/// A fork begins at any point beside a CPU that maps, stores and unmaps in a loop. An operation that is
-/// already in progress completes, and the next one waits for the fork.
+/// A fork begins at any point of a loop in which another CPU maps, stores and unmaps. An operation that is
+/// already in progress completes, and the next operation waits for the fork.
 fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
     for is_lazy in [false, true] {
         at_each_point::<A>(|run| {
@@ -91,7 +92,7 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
                 machine.load(&second, &space, HERE).unwrap();
                 let (copy, has_begun) = (RefCell::new(None), Cell::new(false));
                 let mut change = || {
-                    // Whether the fork had begun before the last round, and before this one.
+                    // Whether the fork had begun before the previous round, and before this round.
                     let mut begun = [false; 2];
                     for round in 0..4 {
                         begun = [begun[1], has_begun.get()];
@@ -147,7 +148,7 @@ fn an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork<A: Archite
     }
 }
 
-/// Two CPUs move pages of one mapping, each in a table of its own.
+/// Two CPUs move pages of one mapping. Each CPU moves a page within its own table.
 fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     const PLACES: [Page; 2] = [Page(5), Page(520)];
     at_each_point::<A>(|run| {
@@ -158,7 +159,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
             space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
             for page in PLACES {
                 machine.store(&cpus[0], &space, page, page.0).unwrap();
-                // From now on, the table of these pages records their extent.
+                // This pushes the extent down to the leaf of `page`.
                 space.protect(&cpus[0], only(page), READ).unwrap();
                 space.unmap(&cpus[0], only(page + 10)).unwrap();
             }

@@ -1,5 +1,5 @@
-//! Two operations on two threads of which only one runs at a time. The second one begins when the first has
-//! reached a given point. When an operation has to wait, the other one runs.
+//! Two operations on two threads, only one of which runs at a time. The second operation begins when the
+//! first reaches a given point. While one operation waits, the other runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -16,9 +16,9 @@ use crate::machine::{Stepped, Waits};
 enum Turn {
     /// There is only one operation.
     Alone,
-    /// The first one, which will pass this many points before the second begins.
+    /// The first operation, which will pass this many points before the second begins.
     Before(u64),
-    /// The first one, after the second has begun.
+    /// The first operation, after the second has begun.
     First,
     Second,
 }
@@ -26,9 +26,9 @@ enum Turn {
 #[derive(Debug)]
 struct State {
     turn: Turn,
-    /// Turns since an operation has last made progress.
+    /// Number of turns since an operation last made progress.
     passes: u32,
-    /// Operations that have ended.
+    /// Number of operations that have ended.
     over: u32,
 }
 
@@ -46,10 +46,10 @@ impl Default for Turns {
     }
 }
 
-/// After this many turns without progress, the operations wait for each other.
+/// After this many turns without progress, the operations count as deadlocked.
 const MOST_PASSES: u32 = 1000;
 
-/// Held by one of the two threads: dropping it marks the end of its operation.
+/// Held by one of the two threads. Dropping it marks the end of the thread's operation.
 struct Part<'a> {
     turns: &'a Turns,
     other: Turn,
@@ -86,7 +86,7 @@ impl Turns {
         drop(self.changed.wait_while(state, |state| state.turn != turn));
     }
 
-    /// The running operation is at a point where the other one may begin.
+    /// Marks a point of the running operation at which the other operation may begin.
     pub(crate) fn point(&self) {
         let mut state = self.state();
         state.passes = 0;
@@ -102,7 +102,8 @@ impl Turns {
         }
     }
 
-    /// The running operation waits: the other one runs, or this one is abandoned if there is no other.
+    /// Called when the running operation must wait. Lets the other operation run, or abandons the running
+    /// one if the other has not begun.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
         if matches!(state.turn, Turn::Alone | Turn::Before(_)) {
@@ -130,8 +131,8 @@ impl Turns {
     }
 }
 
-/// Calls `work` once for each point of an operation at which another one may begin. `work` calls its argument
-/// with a machine and the two operations.
+/// Calls `work` once for each point of an operation at which another operation may begin. `work` calls its
+/// argument with a machine and the two operations.
 pub(crate) fn at_each_point<A: Architecture>(
     mut work: impl FnMut(&dyn Fn(&Stepped<A>, &mut dyn FnMut(), &mut dyn FnMut())),
 ) {
@@ -144,7 +145,7 @@ pub(crate) fn at_each_point<A: Architecture>(
     assert!(point > 5, "the operation has only {point} points");
 }
 
-/// Runs both operations. Returns whether the first one has reached this point.
+/// Runs both operations. Returns whether the first operation has reached this point.
 fn both<A: Architecture>(
     machine: &Stepped<A>,
     point: u64,
@@ -175,7 +176,7 @@ fn both<A: Architecture>(
 /// The platform of threads that take turns.
 pub(crate) struct InTurns(pub(crate) std::sync::Arc<Turns>);
 
-// SAFETY: it is symmetric, and its fence is a full one.
+// SAFETY: it is symmetric, and `heavy` executes a full fence.
 unsafe impl Platform for InTurns {
     fn is_symmetric(&self) -> bool {
         true

@@ -8,16 +8,16 @@ pub(crate) enum Argument {
     Name(Name),
     Int(Int),
     Flag(Flag),
-    /// One of these words.
+    /// A name that is one of these words.
     Word(Name, &'static [&'static str]),
 }
 
 /// The known properties of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
-    /// The process that makes it, from 0.
+    /// The process that makes the call, from 0.
     pub(crate) process: u8,
-    /// Its arguments, in the order in which the model asked for them.
+    /// The arguments, in the order in which the model asked for them.
     pub(crate) arguments: Vec<(String, Argument)>,
 }
 
@@ -30,7 +30,7 @@ impl Calls {
         self.record(nr).process = process;
     }
 
-    /// Records an argument. A repetition, in another order of the calls, changes nothing.
+    /// Records an argument, unless it was recorded already in an earlier order of the calls.
     pub(crate) fn add_argument(&mut self, nr: usize, name: &str, argument: Argument) {
         let arguments = &mut self.record(nr).arguments;
         if arguments.iter().all(|(known, _)| known != name) {

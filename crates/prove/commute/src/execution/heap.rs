@@ -9,7 +9,7 @@ use crate::facts::Int;
 /// Entries of maps and elements of lists, by the label of the map or list.
 #[derive(Default)]
 pub(crate) struct Heap {
-    /// Each is an `Rc<Vec<(K, V)>>`.
+    /// Each value is an `Rc<Vec<(K, V)>>`.
     maps: HashMap<String, Box<dyn Any>>,
     lists: HashMap<String, Vec<Int>>,
 }
@@ -48,4 +48,4 @@ impl Heap {
     }
 }
 
-const ONE_TYPE: &str = "maps with one label have one type";
+const ONE_TYPE: &str = "maps with the same label have the same type";

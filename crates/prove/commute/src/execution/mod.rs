@@ -25,16 +25,16 @@ use crate::terms::Terms;
 use crate::watch::Progress;
 
 /// One execution. It runs the operations in every order, one order after the other. All orders
-/// share the arguments and what is known of the initial state.
+/// share the arguments and the known part of the initial state.
 pub struct Execution {
     pub(crate) terms: Terms,
     path: Path,
     pub(crate) heap: Heap,
     pub(crate) calls: Calls,
     certificate: Certificate,
-    /// Whether results or states are being compared. Only then are open values chosen.
+    /// Whether results or states are being compared. Values are chosen only during a comparison.
     is_comparing: bool,
-    /// The number of comparisons that have chosen a value, without the current one.
+    /// The number of comparisons that have chosen a value, not counting the current comparison.
     choices: usize,
     /// Whether the current comparison has chosen a value.
     has_chosen: bool,
@@ -43,7 +43,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// An execution that first takes the decisions of `script`.
+    /// An execution that begins with the decisions of `script`.
     pub(crate) fn new(
         script: Rc<[Decision]>,
         max_questions: usize,
@@ -67,12 +67,12 @@ impl Execution {
         self.path.decisions()
     }
 
-    /// What is known about the terms.
+    /// The facts that are known about the terms.
     pub fn facts(&self) -> &Facts {
         &self.terms.facts
     }
 
-    /// Answers a question. If the facts do not imply the answer, it becomes a decision of the path.
+    /// Answers a question. If the facts do not imply the answer, the path gets another decision.
     pub fn ask(&mut self, question: Question) -> Result<bool, Stop> {
         self.path.decide(question, &mut self.terms.facts)
     }
@@ -119,8 +119,8 @@ impl Execution {
         Ok(self.at_most(a, b)? && self.at_most(b, a)?)
     }
 
-    /// The value of an integer: one question for each number of `range`. Assumes that the value is
-    /// in the range.
+    /// The value of an integer. Asks about each number of `range` in turn until the value is known.
+    /// Assumes that the value is in the range.
     pub fn concrete(
         &mut self,
         int: Int,
@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`: an execution in which it is false is not a situation. The exception is an integer
-    /// whose value was chosen to make the orders agree. If `a` or `b` is one, it may be that choice, and not
-    /// the situation, that contradicts the assumption. Then the orders do not agree.
+    /// Assumes `a` ≤ `b`. An execution in which this is false is not a situation, with one exception. If
+    /// the value of `a` or `b` was chosen to make the orders agree, and only this choice makes the assumption
+    /// false, the execution is a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -156,21 +156,22 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ: an execution in which they are equal is not a situation.
+    /// Assumes that two names differ. An execution in which they are equal is not a situation.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
 
-    /// Assumes an answer: an execution whose facts contradict it is not a situation.
+    /// Assumes an answer. An execution whose facts contradict the answer is not a situation.
     pub(crate) fn assume(&mut self, question: &Question, answer: bool) -> Result<(), Stop> {
         let facts = &mut self.terms.facts;
         self.certificate.assumed.push((facts.literal(question), answer));
         if facts.assume(question, answer) { Ok(()) } else { Err(Stop::Infeasible) }
     }
 
-    /// The name called `label` that equals no name of the initial state or of an argument.
+    /// The fresh name called `label`. It differs from all names of the initial state and of arguments.
     ///
-    /// Two fresh names of one order differ. Two of different orders may be chosen to be equal.
+    /// Two fresh names of one order differ. Two fresh names of different orders may be chosen to be
+    /// equal.
     pub(crate) fn fresh(&mut self, sort: &'static str, label: &str) -> Result<Name, Stop> {
         let name = self.terms.fresh(sort, label);
         if self.fresh_in_run.contains(&name) {
@@ -219,7 +220,8 @@ impl Execution {
         int
     }
 
-    /// Runs a comparison of results or states. Open values may be chosen so that the two agree.
+    /// Runs a comparison of results or states, during which open values may be chosen so that the two
+    /// sides agree.
     pub(crate) fn compare<T>(&mut self, compare: impl FnOnce(&mut Self) -> T) -> T {
         self.is_comparing = true;
         let result = compare(self);
@@ -233,9 +235,9 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search. Its comparisons are questions even while states are compared: if a key
-    /// differs from one entry, it may equal the next, so the explorer must not choose the key to be
-    /// equal to the first.
+    /// Runs a search. Its comparisons are questions, even while states are compared. A key that differs
+    /// from the first entry may equal the next, so the explorer must not simply choose the key to be
+    /// equal to the first entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);
@@ -243,8 +245,8 @@ impl Execution {
         result
     }
 
-    /// Returns `same`, whether two things are the same. If results or states are being compared and
-    /// the things differ, records their descriptions `a` and `b`.
+    /// Returns `same`, which says whether two things are equal. During a comparison of results or
+    /// states, records a difference with the descriptions `a` and `b` of the two things.
     pub fn same_thing(&mut self, a: &str, b: &str, same: bool) -> bool {
         if self.is_comparing && !same {
             self.certificate.claim(Claim::Things(a.to_owned(), b.to_owned()));
@@ -252,7 +254,7 @@ impl Execution {
         same
     }
 
-    /// Whether both values are present, or both absent.
+    /// Whether two values are both present or both absent.
     pub fn same_presence(&mut self, a: bool, b: bool) -> bool {
         let word = |is_present: bool| if is_present { "something" } else { "nothing" };
         self.same_thing(word(a), word(b), a == b)
@@ -263,7 +265,7 @@ impl Execution {
         self.certificate.last_claim()
     }
 
-    /// The assumptions and comparisons so far, and the names and integers that may be chosen.
+    /// The assumptions and comparisons so far, and the names and integers that may be chosen freely.
     pub(crate) fn certificate(&self) -> Certificate {
         let (fresh, open) = self.facts().fresh_and_open();
         let agreed = self.facts().agreed_names();

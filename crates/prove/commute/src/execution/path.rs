@@ -1,4 +1,4 @@
-//! The path of an execution: the questions that it has decided, in order.
+//! The path of an execution: the decisions that it has taken, in order.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub enum Stop {
     TooDeep,
     /// An assumption of the model contradicts the path.
     Infeasible,
-    /// The orders agreed so far only because of a chosen value, and an assumption of the model rules out
+    /// The orders agreed so far only because of a chosen value, but an assumption of the model rules out
     /// every such value. So the orders do not agree.
     NoChoice {
-        /// The index, among the comparisons that chose a value, of the one that chose this value.
+        /// The number of the comparison that chose this value. Only comparisons that chose a value count.
         choice: usize,
     },
-    /// On replay, the model asked a different question.
+    /// The model asked a different question after the same answers.
     NotDeterministic {
-        /// The question of the first run.
+        /// The question in the earlier execution, as a formula.
         before: String,
-        /// The question of the replay.
+        /// The question in this execution, as a formula.
         now: String,
     },
 }
@@ -39,7 +39,8 @@ impl std::fmt::Display for Stop {
             Self::NoChoice { .. } => f.write_str("no choice makes the orders agree"),
             Self::NotDeterministic { before, now } => write!(
                 f,
-                "the model is not deterministic: it asked {now} where it had asked {before} before"
+                "the model is not deterministic: it asked about {now}, but about {before} in an \
+                 earlier execution"
             ),
         }
     }
@@ -52,7 +53,7 @@ pub struct Decision {
     pub question: Question,
     /// The answer.
     pub answer: bool,
-    /// The question with labels in place of terms, as it reads in every execution.
+    /// The question with labels in place of terms, which is the same in every execution.
     pub literal: Literal,
 }
 
@@ -63,8 +64,8 @@ impl Decision {
     }
 }
 
-/// The decisions of an execution: first those of a script, which lead to the part of the tree that
-/// this execution explores, then its own.
+/// The decisions of an execution. The first ones come from a script, which leads to the part of the
+/// tree that this execution explores. The others are the execution's own.
 pub(super) struct Path {
     script: Rc<[Decision]>,
     decisions: Vec<Decision>,
@@ -87,8 +88,8 @@ impl Path {
     }
 
     /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise
-    /// the script gives the answer; past the end of the script, the answer is yes. Either way, the answer
-    /// becomes a fact.
+    /// the script gives the answer; past the end of the script, the answer is yes. A decided answer becomes a
+    /// fact.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {
             return Ok(known);

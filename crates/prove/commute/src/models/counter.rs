@@ -9,8 +9,9 @@ state! {
     }
 }
 
-/// `inc` commutes with itself. `inc_get`, which returns the new value, does not, because the first
-/// call gets the smaller value. A scalable counter must not return its value when it is changed.
+/// `inc` commutes with itself. `inc_get`, which returns the new value, does not commute with itself,
+/// because the first call gets the smaller value. The increment of a scalable counter must not return
+/// the counter's value.
 pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",
@@ -18,7 +19,7 @@ pub fn counter() -> Interface<Counter> {
         operations: vec![
             Operation {
                 name: "inc",
-                about: "(): one more",
+                about: "(): increments",
                 apply: |state, _| {
                     state.n = state.n + 1;
                     Ok(Outcome::nothing())
@@ -45,7 +46,7 @@ pub fn counter() -> Interface<Counter> {
             },
             Operation {
                 name: "get",
-                about: "(): how many",
+                about: "(): the value",
                 apply: |state, _| Ok(Outcome::of(state.n)),
             },
         ],

@@ -2,11 +2,11 @@
 
 use crate::{Call, Execution, Int, Map, Part, State, Stop};
 
-/// Descriptors of the initial state and of arguments are at most this. An `open` with O_ANYFD
-/// returns a greater one, which no other call can name.
+/// The maximum descriptor in the initial state and in arguments. An `open` with O_ANYFD returns a
+/// greater descriptor, which no other call can name.
 pub(super) const DESCRIPTORS: i64 = 1_000_000;
 
-/// More than the number of calls of any test.
+/// An upper bound on the number of calls of a test.
 const CALLS: usize = 100;
 
 /// The descriptors of a process.
@@ -35,7 +35,7 @@ impl<V: State> State for Descriptors<V> {
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether this is the value of the initial state.
+    /// What `fd` refers to, and whether this comes from the initial state and not from a call.
     pub(super) fn find(
         &self,
         fd: Int,
@@ -48,8 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // Below the last known unused descriptor, all are in use except the other known unused
-        // ones.
+        // `unused` has all unused descriptors up to its last element. So all other descriptors below
+        // that element are in use.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
@@ -62,7 +62,7 @@ impl<V: State> Descriptors<V> {
         self.fds.find(&fd, execution)
     }
 
-    /// The known descriptors of the initial state; `None` for an unused one.
+    /// The known descriptors of the initial state. A descriptor that is known to be unused has `None`.
     pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
         self.fds.known(execution)
     }
@@ -76,7 +76,8 @@ impl<V: State> Descriptors<V> {
         format!("{}.unused", self.label)
     }
 
-    /// The unused descriptor of the initial state that has `nr` unused ones below it.
+    /// The descriptor that is unused in the initial state and has exactly `nr` unused descriptors
+    /// below it.
     fn initially_unused(&self, nr: usize, execution: &mut Execution) -> Result<Int, Stop> {
         let known = execution.heap.list(&self.unused()).to_vec();
         if let Some(&fd) = known.get(nr) {
@@ -94,13 +95,13 @@ impl<V: State> Descriptors<V> {
         execution.assume_at_most(above + 1, fd)?;
         for (other, value) in self.fds.known(execution) {
             if other.same(&fd, execution)? {
-                // A used descriptor must differ from it. An unused one may be equal to it.
+                // `fd` must differ from a descriptor in use, but may be equal to an unused descriptor.
                 match value {
                     Some(_) => execution.assume_at_most(fd + 1, other)?,
                     None => continue,
                 }
             }
-            // All descriptors between the previous unused one and this one are in use.
+            // All descriptors between the previous unused descriptor and `fd` are in use.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?
@@ -133,7 +134,7 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor: number `nth` of those that the call needs.
+    /// Any unused descriptor. A call that needs two descriptors asks for each with another `nth`.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);
@@ -149,7 +150,8 @@ impl<V: State> Descriptors<V> {
         self.fds.remove(fd);
     }
 
-    /// The descriptors that were opened or closed, once for each time.
+    /// The descriptors that were opened or closed. A descriptor occurs once for each of its openings
+    /// and closings.
     pub(super) fn written(&self) -> impl Iterator<Item = Int> {
         self.fds.writes().iter().map(|(fd, _)| *fd)
     }

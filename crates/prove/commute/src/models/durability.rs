@@ -1,14 +1,14 @@
 //! Files of pages, and their content after a crash.
 //!
-//! An `fsync` does not commute with a write to its file, however fast the disk is. `sync` commutes
-//! with no write at all, because it takes a snapshot of everything, as `fork` does. Operations that
-//! name less commute more often. `fsync_range` depends only on its page. `write_dsync` makes its
-//! own page durable and commutes with every `fsync` and `sync`, which have nothing left to do for
-//! that page.
+//! An `fsync` does not commute with a write that changes its file, however fast the disk is. `sync`
+//! commutes with no write that changes anything, because it takes a snapshot of all files, as `fork`
+//! takes a snapshot of all descriptors. The fewer pages an operation makes durable, the more often it
+//! commutes. `fsync_range` depends only on its page. `write_dsync` makes its own page durable, and commutes
+//! with every `fsync` and `sync`, which have nothing left to do for that page.
 //!
-//! The durable content is what a caller may rely on. A kernel may write back more at any time, but
-//! callers must not rely on it. Times, and the metadata that `fdatasync` leaves out, are not
-//! modelled.
+//! The durable content is what a caller may rely on after a crash. A kernel may write back more at
+//! any time, but callers must not rely on this. The model has no times, and none of the metadata that
+//! `fdatasync` leaves out.
 
 use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, TotalMap, sort, state};
 
@@ -32,7 +32,7 @@ fn page(call: &mut Call<'_>) -> Int {
     call.int("page", 0..=PAGES)
 }
 
-/// Sets a page in one of the two copies of a file.
+/// Sets a page of a file in `files`, the cached or the durable contents.
 fn set(
     files: &mut TotalMap<Term<File>, Pages>,
     call: &mut Call<'_>,
@@ -70,7 +70,7 @@ pub fn durability() -> Interface<Disk> {
             },
             Operation {
                 name: "write_dsync",
-                about: "(file, page, datum): this page is durable, as with O_DSYNC",
+                about: "(file, page, datum): makes this page durable, as with O_DSYNC",
                 apply: |state, call| {
                     let datum = call.term("datum");
                     set(&mut state.cached, call, datum)?;
@@ -80,7 +80,7 @@ pub fn durability() -> Interface<Disk> {
             },
             Operation {
                 name: "fsync",
-                about: "(file): all of its pages are durable",
+                about: "(file): makes all pages of the file durable",
                 apply: |state, call| {
                     let file = call.term("file");
                     let pages = state.cached.get(&file, call.execution)?;
@@ -90,7 +90,7 @@ pub fn durability() -> Interface<Disk> {
             },
             Operation {
                 name: "fsync_range",
-                about: "(file, page): this page is durable",
+                about: "(file, page): makes this page durable",
                 apply: |state, call| {
                     let pages = state.cached.get(&call.term("file"), call.execution)?;
                     let datum = pages.get(&page(call), call.execution)?;
@@ -100,7 +100,7 @@ pub fn durability() -> Interface<Disk> {
             },
             Operation {
                 name: "sync",
-                about: "(): all pages of all files are durable",
+                about: "(): makes all pages of all files durable",
                 apply: |state, _| {
                     state.durable = state.cached.clone();
                     Ok(Outcome::nothing())

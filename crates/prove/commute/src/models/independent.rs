@@ -1,4 +1,4 @@
-//! Interfaces whose operations have no visible result: everything commutes.
+//! Interfaces whose operations have no visible effect: all operations commute.
 
 use crate::{Interface, Operation, Outcome, Truth, state};
 
@@ -9,11 +9,11 @@ state! {
     }
 }
 
-/// An interface of operations that neither return nor change anything that another operation could see.
-/// Each operation is given by its name and by what it does, as [`Operation::about`].
+/// An interface whose operations return nothing and change nothing that another operation could see.
+/// Each operation is given by its name and a description for [`Operation::about`].
 ///
-/// It suits operations that only have side effects in an implementation, such as entering a read-side
-/// critical section, and calls on data that no other call uses.
+/// Use it for operations that have effects only inside an implementation, such as entering a read-side
+/// critical section, and for calls on data that no other call uses.
 pub fn independent(
     name: &'static str,
     about: &'static str,

@@ -5,14 +5,14 @@ use crate::{Interface, Map, Operation, Outcome, Term, sort, state};
 sort!(Key, Content);
 
 state! {
-    /// A value for each of some keys.
+    /// A table in which some keys have values.
     pub struct Table {
         table: Map<Term<Key>, Term<Content>>,
     }
 }
 
-/// Two `put` of one key commute if they put the same value. A `swap`, which returns the old value,
-/// commutes only if nothing changes.
+/// Two `put` with the same key commute if they put the same value. A `swap`, which returns the old
+/// value, commutes with another write of its key only if neither call changes the value.
 pub fn map() -> Interface<Table> {
     Interface {
         name: "map",
@@ -28,7 +28,7 @@ pub fn map() -> Interface<Table> {
             },
             Operation {
                 name: "swap",
-                about: "(key, value): the previous value",
+                about: "(key, value): puts the value and returns the previous value",
                 apply: |state, call| {
                     let key = call.term("key");
                     let old = state.table.get(&key, call.execution)?;

@@ -1,19 +1,19 @@
 //! Processes, and descriptors that share open file descriptions.
 //!
-//! `fork` commutes with almost no operation of its process on descriptors, because the child gets a
-//! copy of all of them and can find out which were open at the time. It commutes with `lseek`,
-//! because parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec`
-//! but names the descriptor that the child gets, so it commutes with operations on all other
-//! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) Shared
-//! offsets have a cost: two `lseek` of different descriptors may not commute if one descriptor was
-//! made by `dup`.
+//! `fork` commutes with almost no descriptor operation of its process, because the child gets a copy
+//! of all descriptors and can find out which were open at the time. `fork` does commute with
+//! `lseek`, because parent and child share the offset. `posix_spawn` does the work of a `fork` and an
+//! `exec`, but its caller names the descriptor that the child gets, so it commutes with operations on
+//! all other descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! Shared offsets have a cost: two `lseek` of different descriptors may not commute if `dup` made one
+//! of the descriptors from the other.
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is
-//! close-on-exec. Other processes may hold the initial descriptions, too, so their offsets are
-//! always visible. `posix_spawn` closes all descriptors that it does not name, as Apple's
-//! `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
-//! descriptors that are not close-on-exec, so that `posix_spawn` would commute no more often than
-//! `fork`. Pids are left open, and children do not run.
+//! close-on-exec. Other processes may hold the initial open file descriptions, too, so their offsets
+//! are always visible. `posix_spawn` closes all descriptors that its caller does not name, as
+//! Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
+//! descriptors that are not close-on-exec, so `posix_spawn` would commute no more often than `fork`.
+//! Pids are left open, and children do not run.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{
@@ -43,7 +43,7 @@ state! {
 #[derive(Debug, Clone)]
 struct Process {
     fds: Descriptors<Slot>,
-    /// The initial descriptor that is close-on-exec, if it was open.
+    /// The number of the descriptor that is close-on-exec in the initial state, if it is open there.
     cloexec: Int,
 }
 
@@ -88,8 +88,8 @@ impl State for Process {
 }
 
 impl Process {
-    /// The descriptor `fd`. Decides whether it is close-on-exec, which most operations do not need:
-    /// they search `fds`.
+    /// The descriptor `fd`. This also decides whether `fd` is close-on-exec. Most operations do not
+    /// need that, and search `fds` directly.
     fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {
@@ -120,7 +120,7 @@ state! {
         proc1: Process,
         descriptions: TotalMap<Term<Description>, Open>,
         forked: Map<Term<Pid>, Process>,
-        /// The description of the only descriptor of each spawned child.
+        /// For each spawned child, the open file description of its only descriptor.
         spawned: Map<Term<Pid>, Term<Description>>,
     }
 }
@@ -130,7 +130,8 @@ fn caller<'s>(state: &'s mut Processes, call: &mut Call<'_>) -> Result<&'s mut P
     Ok(if call.process()? == 0 { &mut state.proc0 } else { &mut state.proc1 })
 }
 
-/// The calling process, the descriptor of the argument, and its description if it is open.
+/// The calling process, the descriptor that the argument names, and the open file description of
+/// this descriptor if it is open.
 fn target<'s>(
     state: &'s mut Processes,
     call: &mut Call<'_>,
@@ -214,7 +215,7 @@ pub fn processes() -> Interface<Processes> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {
         name: "processes",
-        about: "descriptors and children: fork copies all descriptors, posix_spawn passes a few",
+        about: "descriptors and children: fork copies all descriptors, posix_spawn passes only one",
         operations: vec![
             operation("open", "(file, cloexec): the lowest unused descriptor", |state, call| {
                 open(state, call, LOWEST)
@@ -230,10 +231,10 @@ pub fn processes() -> Interface<Processes> {
                 dup(state, call, ANY)
             }),
             operation("dup2", "(fd, new): closes new first if it is open", dup2),
-            operation("lseek", "(fd, off): sets the offset that is shared", lseek),
+            operation("lseek", "(fd, off): sets the offset, which copies of fd share", lseek),
             operation("fork", "(): the child has a copy of all descriptors", fork),
             operation("exec", "(): closes the close-on-exec descriptors", exec),
-            operation("posix_spawn", "(fd): the child has this descriptor, no other", posix_spawn),
+            operation("posix_spawn", "(fd): the child has only this descriptor", posix_spawn),
         ],
         ..Interface::default()
     }

@@ -1,4 +1,4 @@
-//! A bounded queue: producers and consumers commute unless it is full or empty.
+//! A bounded queue: producers and consumers commute unless the queue is full or empty.
 
 use crate::{Interface, Operation, Outcome, Queue, Term, sort, state};
 
@@ -15,7 +15,7 @@ state! {
 }
 
 /// A producer and a consumer commute while the queue is neither empty nor full. Two producers
-/// commute only if their messages are equal, or if the queue is full for both.
+/// commute only if the queue is full, or if it has room for both messages and these are equal.
 pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",

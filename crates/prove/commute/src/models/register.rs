@@ -11,12 +11,12 @@ state! {
     }
 }
 
-/// Two writes of one value commute, and a write of the present value commutes with a read.
-/// Commutativity depends on state and arguments, not on operations alone.
+/// Two writes of the same value commute, and a write of the current value commutes with a read.
+/// Commutativity depends on the state and the arguments, not only on the operations.
 pub fn register() -> Interface<Register> {
     Interface {
         name: "register",
-        about: "a register: writes commute only if they write the same",
+        about: "a register: writes commute only if they write the same value",
         operations: vec![
             Operation {
                 name: "write",

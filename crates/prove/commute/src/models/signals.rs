@@ -1,15 +1,15 @@
 //! Signals to one process: standard signals, which are one bit each, and real-time signals, which
 //! queue.
 //!
-//! Two `kill` commute whatever is pending, because standard signals can be lost: a bit that is set
-//! twice is set. A `sigqueue` loses nothing and keeps the order, so two of them for one signal
-//! commute only if they carry the same value. The lost bit has a cost, too: `unblock` commutes with
-//! a `kill` of the same signal only if that signal was not pending. If it was, the handler runs
-//! once in one order and twice in the other. `sigwait_any` takes the lowest pending signal, so it
-//! depends on all signals, and `sigwait` depends on one.
+//! Two `kill` commute whatever is pending, because standard signals can be lost: setting a bit twice
+//! has the same effect as setting it once. `sigqueue` loses no signal and keeps the order, so two
+//! `sigqueue` of one signal commute only if they carry the same value. Losing signals has a cost,
+//! too: `unblock` does not commute with a `kill` of the same signal if that signal was already
+//! pending, because the handler runs once in one order and twice in the other. `sigwait_any` takes
+//! the lowest pending signal, so it depends on all signals, whereas `sigwait` depends on one signal.
 //!
-//! There are two signals of each kind. Handlers only count. Real-time signals are always blocked
-//! and are received by waiting. Calls do not block.
+//! There are two signals of each kind. A handler only counts its calls. Real-time signals are always
+//! blocked, and a process receives them by waiting. Calls do not block.
 
 use crate::{
     Call, Execution, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth,
@@ -22,7 +22,7 @@ sort!(Payload);
 #[derive(Debug, Clone)]
 struct Standard {
     blocked: Truth,
-    /// Meaningful only while the signal is blocked. Otherwise it is handled at once.
+    /// Meaningful only while the signal is blocked. A signal that is not blocked is handled at once.
     pending: Truth,
     handled: Natural,
 }
@@ -78,7 +78,7 @@ impl Standard {
 }
 
 state! {
-    /// The signals of a process, lowest first.
+    /// The signals of a process, the lowest signal first.
     pub struct Signals {
         sigint: Standard,
         sigterm: Standard,
@@ -87,7 +87,7 @@ state! {
     }
 }
 
-/// The standard signal of the argument, and its name.
+/// The standard signal that the argument names, and its name.
 fn standard<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -98,7 +98,7 @@ fn standard<'s>(
     })
 }
 
-/// The real-time signal of the argument, and its name.
+/// The real-time signal that the argument names, and its name.
 fn real_time<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -109,7 +109,7 @@ fn real_time<'s>(
     })
 }
 
-/// Takes the first pending instance of a real-time signal, as the result of a wait.
+/// Takes the first pending instance of a real-time signal, and returns it as the result of a wait.
 fn front(
     (name, queue): (&'static str, &mut Queue<Term<Payload>>),
     call: &mut Call<'_>,
@@ -126,7 +126,7 @@ pub fn signals() -> Interface<Signals> {
         operations: vec![
             Operation {
                 name: "kill",
-                about: "(standard signal): pending if blocked, otherwise its handler runs",
+                about: "(standard signal): makes it pending if it is blocked, or runs its handler",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
                     if signal.blocked.ask(call.execution)? {
@@ -139,7 +139,7 @@ pub fn signals() -> Interface<Signals> {
             },
             Operation {
                 name: "sigqueue",
-                about: "(real-time signal, value): queued behind the pending ones",
+                about: "(real-time signal, value): queues it behind the pending signals",
                 apply: |state, call| {
                     let (_, queue) = real_time(state, call)?;
                     queue.push(call.term("value"));
@@ -160,7 +160,7 @@ pub fn signals() -> Interface<Signals> {
             },
             Operation {
                 name: "unblock",
-                about: "(standard signal): SIG_UNBLOCK; the handler runs if it was pending",
+                about: "(standard signal): SIG_UNBLOCK; runs the handler if the signal was pending",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
                     if signal.take(call.execution)? {
@@ -187,7 +187,7 @@ pub fn signals() -> Interface<Signals> {
             },
             Operation {
                 name: "sigwait",
-                about: "(signal): takes it if it is pending (sigtimedwait without a wait)",
+                about: "(signal): takes it if it is pending (sigtimedwait with a timeout of 0)",
                 apply: |state, call| {
                     if call.flag("signal is standard")? {
                         let (name, signal) = standard(state, call)?;

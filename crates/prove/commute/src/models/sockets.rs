@@ -1,11 +1,12 @@
 //! Datagram sockets, with and without an order.
 //!
-//! Senders that share a socket fail to scale because of the promise of an order, not because of the
-//! sharing. While there is room, two `send` on one socket commute only if they send equal
-//! datagrams, because a `recv` can tell which was first. Two `send_any` commute while there is room
-//! for both, two `recv_any` while there is a datagram for both, and a sender and a receiver while
-//! the socket is neither full nor empty. An implementation can then have a queue for each core.
-//! (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! Senders that share a socket fail to scale because the socket promises an order, not because they
+//! share it. While there is room, two `send` on one socket commute only if they send equal
+//! datagrams, because a `recv` can tell which datagram was sent first. Two `send_any` commute while
+//! there is room for both datagrams, and two `recv_any` commute while there is a datagram for each.
+//! A `send_any` and a `recv_any` commute while the socket is neither full nor empty. An
+//! implementation can then have a queue for each core. (Clements et al., "The scalable commutativity
+//! rule", SOSP 2013, section 4.)
 //!
 //! Calls do not block: they return EAGAIN if the socket is full or empty. No datagram is lost or
 //! delivered twice.
@@ -19,7 +20,7 @@ sort!(Socket, UnorderedSocket, Datagram);
 const ROOM: i64 = 2;
 
 state! {
-    /// All sockets. The kind of a socket is fixed.
+    /// All sockets. A socket never changes its kind.
     pub struct Sockets {
         ordered: TotalMap<Term<Socket>, Queue<Term<Datagram>>>,
         unordered: TotalMap<Term<UnorderedSocket>, Bag<Term<Datagram>>>,
@@ -29,7 +30,8 @@ state! {
 type Ordered = (Term<Socket>, Queue<Term<Datagram>>);
 type Unordered = (Term<UnorderedSocket>, Bag<Term<Datagram>>);
 
-/// The socket of the argument. Assumes that it does not exceed its capacity.
+/// The socket that the argument names, and its queue. Assumes that the queue does not exceed the
+/// capacity.
 fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     let socket = call.term("socket");
     let queue = state.ordered.get(&socket, call.execution)?;
@@ -37,7 +39,7 @@ fn ordered(state: &Sockets, call: &mut Call<'_>) -> Result<Ordered, Stop> {
     Ok((socket, queue))
 }
 
-/// The same for a socket that does not keep the order of datagrams.
+/// The same as [`ordered`], for a socket that does not keep the order of datagrams.
 fn unordered(state: &Sockets, call: &mut Call<'_>) -> Result<Unordered, Stop> {
     let socket = call.term("socket");
     let bag = state.unordered.get(&socket, call.execution)?;
@@ -53,7 +55,7 @@ pub fn sockets() -> Interface<Sockets> {
         operations: vec![
             Operation {
                 name: "send",
-                about: "(socket, datagram): appended to the queue, unless it is full",
+                about: "(socket, datagram): appends to the queue unless it is full",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
                     if call.execution.at_most(ROOM, queue.length())? {
@@ -66,7 +68,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "recv",
-                about: "(socket): the oldest datagram",
+                about: "(socket): takes the oldest datagram",
                 apply: |state, call| {
                     let (socket, mut queue) = ordered(state, call)?;
                     let front = queue.pop(call.execution)?;
@@ -76,7 +78,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "send_any",
-                about: "(socket, datagram): added to the buffer, unless it is full",
+                about: "(socket, datagram): adds to the buffer unless it is full",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
                     if call.execution.at_most(ROOM, bag.length())? {
@@ -89,7 +91,7 @@ pub fn sockets() -> Interface<Sockets> {
             },
             Operation {
                 name: "recv_any",
-                about: "(socket): any of the buffered datagrams",
+                about: "(socket): takes any of the buffered datagrams",
                 apply: |state, call| {
                     let (socket, mut bag) = unordered(state, call)?;
                     let taken = bag.take_any(call)?;

@@ -12,12 +12,12 @@ state! {
 }
 
 /// Two `push` commute only if they push equal elements. Two `pop` commute only if the top two
-/// elements are equal or the stack is empty. It is the order that does not scale; a bag would
-/// scale.
+/// elements are equal or the stack is empty. A stack cannot scale because it keeps an order. A bag
+/// can.
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",
-        about: "a stack: pushes and pops do not commute, because it keeps their order",
+        about: "a stack: pushes and pops do not commute, because a stack keeps an order",
         operations: vec![
             Operation {
                 name: "push",

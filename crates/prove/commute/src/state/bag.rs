@@ -1,14 +1,14 @@
 //! A bag: an unordered collection from which any element can be taken.
 //!
-//! The interface leaves open which element a call takes, so the explorer may choose the one that
+//! The interface leaves open which element a call takes, so the explorer may choose an element that
 //! makes the orders agree. It need not try all choices:
 //!
-//! - The calls agree if each takes an initial element of its own, because the other calls cannot
-//!   take that element away. So the first call that takes one gets initial element 0 in every
-//!   order, the second call gets element 1, and so on.
-//! - If the bag has fewer initial elements than calls that take one, no other choice would make the calls
-//!   agree. In some order, a call finds the bag empty or takes an element that another call has added. In an
-//!   order in which that call comes first, it gets an initial element.
+//! - The orders agree if an initial element is reserved for each call, because no other call can
+//!   take that element away. So the first call that takes an element gets initial element 0 in
+//!   every order, the second call gets element 1, and so on.
+//! - If the bag has fewer initial elements than there are calls that take one, no choice makes the
+//!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
+//!   added. In an order in which that call comes first, it gets an initial element.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -33,14 +33,15 @@ impl<V: State> Bag<V> {
         self.added.push(value);
     }
 
-    /// Takes an element, if possible one that makes the orders agree. Returns `None` if the bag is
-    /// empty.
+    /// Takes an element: if possible, an element that makes the orders agree. Returns `None` if the
+    /// bag is empty.
     pub fn take_any(&mut self, call: &mut Call<'_>) -> Result<Option<V>, Stop> {
         let own = self.place(call);
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // There are fewer elements than calls that take one, so no choice is better than another.
+        // The bag has fewer initial elements than there are calls that take one, so no choice is
+        // better than another.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));
@@ -54,7 +55,8 @@ impl<V: State> Bag<V> {
         self.length - self.taken.len() as i64 + self.added.len() as i64
     }
 
-    /// The number of the initial element that is reserved for this call, in every order.
+    /// The number of the initial element that is reserved for this call. It is the same in every
+    /// order.
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
@@ -80,7 +82,7 @@ impl<V: State> Bag<V> {
         V::unknown(execution, &format!("{}({nr})", self.label))
     }
 
-    /// The elements of this bag without the initial elements that both bags still have.
+    /// The elements of this bag, except the initial elements that both bags still have.
     fn beyond(&self, other: &Self, execution: &mut Execution) -> Vec<V> {
         let only = other.taken.iter().filter(|nr| !self.taken.contains(nr));
         let mut elements: Vec<V> = only.map(|&nr| self.initial(nr, execution)).collect();
@@ -95,8 +97,8 @@ impl<V: State> State for Bag<V> {
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
-    /// Pairs each element with an equal element of the other bag. Equality is transitive, so
-    /// pairing it with the first equal element loses nothing.
+    /// Pairs each element with an equal element of the other bag. If several elements are equal, this takes
+    /// the first: the choice does not matter, because equality is transitive.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} elements"));
@@ -124,7 +126,7 @@ impl<V: State> State for Bag<V> {
         self.label.clone()
     }
 
-    /// The initial elements that must be there.
+    /// The initial elements that must exist.
     fn part(&self, execution: &mut Execution) -> Part {
         let least = execution.facts().least(self.length).expect("a length is not negative");
         let element = |nr| self.initial(nr as usize, execution).part(execution);

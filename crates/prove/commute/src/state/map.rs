@@ -18,12 +18,12 @@ fn find_entry<'e, K: State, V: 'e>(
     Ok(None)
 }
 
-/// A map whose initial content is unknown. An operation that looks up a key for the first time
-/// decides whether the map has it.
+/// A map whose initial content is unknown. The first operation that looks up a key decides whether
+/// the map contains the key.
 #[derive(Debug, Clone)]
 pub struct Map<K, V> {
     label: String,
-    /// Oldest first; `None` is a removal.
+    /// The writes, oldest first; `None` is a removal.
     writes: Vec<(K, Option<V>)>,
 }
 
@@ -33,7 +33,7 @@ impl<K: State, V: State> Map<K, V> {
         Ok(self.find(key, execution)?.map(|(value, _)| value))
     }
 
-    /// The value at `key`, and whether it is the value of the initial state.
+    /// The value at `key`, and whether it comes from the initial state and not from a write.
     pub fn find(&self, key: &K, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
         execution.search(|execution| {
             if let Some(value) = self.last_write(key, execution)? {
@@ -52,8 +52,8 @@ impl<K: State, V: State> Map<K, V> {
         Ok(find_entry(self.writes.iter().rev(), key, execution)?.map(|(_, value)| value))
     }
 
-    /// The value at `key` in the initial state. The first order that asks decides whether there is
-    /// one.
+    /// The value at `key` in the initial state. The first order that asks decides whether the key
+    /// has a value.
     fn initial(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
         let known = execution.heap.entries::<K, Option<V>>(&self.label);
         if let Some((_, value)) = find_entry(&*known, key, execution)? {
@@ -73,7 +73,7 @@ impl<K: State, V: State> Map<K, V> {
         Question::Is(execution.terms.flag(&label))
     }
 
-    /// The value at `key` in the initial state, if there is one.
+    /// The value at `key` in the initial state, if the key has a value there.
     fn value(&self, key: &K, execution: &mut Execution) -> V {
         let label = format!("{}[{}]", self.label, key.show(execution));
         V::unknown(execution, &label)
@@ -84,13 +84,13 @@ impl<K: State, V: State> Map<K, V> {
         &self.writes
     }
 
-    /// The known part of the initial state; `None` at a key without a value.
+    /// The known entries of the initial state. A key that is known to have no value has `None`.
     pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
         execution.heap.entries(&self.label).to_vec()
     }
 
     /// Assumes that the initial state has a value at `key`, or that it has none. The caller must
-    /// have derived this from what is known.
+    /// have derived this assumption from known facts.
     pub fn assume_presence(
         &self,
         key: &K,
@@ -102,8 +102,8 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // Records the contradiction in the certificate. The assumption succeeds only if `same`
-            // has another label by now, so its result does not matter.
+            // Record the contradiction in the certificate. The assumption succeeds only if `same`
+            // has another label by now; the path is infeasible in either case.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);
@@ -165,7 +165,7 @@ impl<K: State, V: State> State for Map<K, V> {
 #[derive(Debug, Clone)]
 pub struct TotalMap<K, V> {
     label: String,
-    /// Oldest first.
+    /// The writes, oldest first.
     writes: Vec<(K, V)>,
 }
 
@@ -196,7 +196,7 @@ impl<K: State, V: State> TotalMap<K, V> {
         self.writes.push((key, value));
     }
 
-    /// The known part of the initial state.
+    /// The known entries of the initial state.
     pub fn known(&self, execution: &Execution) -> Vec<(K, V)> {
         execution.heap.entries(&self.label).to_vec()
     }
@@ -231,8 +231,8 @@ impl<K: State, V: State> State for TotalMap<K, V> {
     }
 }
 
-/// The known entries of a map as a part of a state. A fresh key is left out: an operation has made
-/// it, so the initial state does not have it.
+/// The known entries of a map as a part of a state. Entries with fresh keys are left out: an operation
+/// created such a key, so the initial state does not contain it.
 fn entries<K: State, V: State>(
     known: impl IntoIterator<Item = (K, Option<V>)>,
     execution: &mut Execution,

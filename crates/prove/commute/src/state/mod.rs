@@ -18,19 +18,19 @@ pub use truth::Truth;
 
 use crate::execution::{Execution, Stop};
 
-/// A state, or a part of one. Its initial value is unknown, and two values can be compared.
+/// A state, or a part of a state. Its initial value is unknown, and two values can be compared.
 pub trait State: Clone + 'static {
     /// The value in the initial state. Equal labels must give equal values.
     fn unknown(execution: &mut Execution, label: &str) -> Self;
 
-    /// Whether the two are indistinguishable to every operation.
+    /// Whether no operation, now or later, can distinguish the two values.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop>;
 
     /// The value as text, for labels and formulas.
     fn show(&self, execution: &Execution) -> String;
 
-    /// The parts of an initial state. For a map, this is the known part of its initial content. The
-    /// explorer calls this only for initial states.
+    /// The value as a tree of parts. The tree has only the known entries of a map. The explorer calls
+    /// this method only on initial states.
     fn part(&self, execution: &mut Execution) -> Part;
 }
 
@@ -40,7 +40,7 @@ pub trait Sort: Clone + 'static {
     const NAME: &'static str;
 }
 
-/// Declares a sort of names: `sort!(Key)`.
+/// Declares sorts of names: `sort!(Key, Content)`.
 #[macro_export]
 macro_rules! sort {
     ($($name:ident),* $(,)?) => {$(

@@ -1,4 +1,4 @@
-//! Initial states as trees, whatever their types are.
+//! Initial states as trees, independent of the type of the state.
 
 use super::Truth;
 use crate::facts::{Int, Name};
@@ -14,13 +14,13 @@ pub enum Part {
     Truth(Truth),
     /// The fields of a struct, by name.
     Fields(Vec<(&'static str, Self)>),
-    /// The known entries of a map; `None` at a key without a value.
+    /// The known entries of a map. A key that is known to have no value has `None`.
     Entries(Vec<(Self, Option<Self>)>),
     /// A stack, a queue or a bag.
     Sequence {
         /// The number of elements.
         length: Int,
-        /// The elements that must be there, in the order in which they are taken.
+        /// The elements that must exist, in the order in which they are taken.
         elements: Vec<Self>,
     },
 }

@@ -27,8 +27,8 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Assumes that this number of the initial state counts `holder`: the number is at least the
-    /// number of different known holders.
+    /// Assumes that this number, which is part of the initial state, counts `holder`. So this
+    /// number is at least the number of different known holders.
     pub fn assume_counts<H: State>(
         self,
         holder: &H,
@@ -87,7 +87,7 @@ impl State for Truth {
     }
 }
 
-/// The state without a value, for maps that are sets.
+/// The state that has only one value. A map with this value type is a set.
 impl State for () {
     fn unknown(_: &mut Execution, _: &str) -> Self {}
 

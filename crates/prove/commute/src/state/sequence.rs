@@ -4,8 +4,8 @@ use super::{Part, State};
 use crate::execution::{Execution, Stop};
 use crate::facts::Int;
 
-/// The common part of stacks and queues: initial elements that are taken from one end, and elements
-/// that were added later.
+/// The common part of stacks and queues: the initial elements, which are taken from one end, and the
+/// elements that were added later.
 #[derive(Debug, Clone)]
 struct Sequence<V> {
     label: String,
@@ -38,7 +38,7 @@ impl<V: State> Sequence<V> {
         self.length - self.taken + self.added.len() as i64
     }
 
-    /// The initial elements that must be there, in the order in which they are taken.
+    /// The initial elements that must exist, in the order in which they are taken.
     fn initial(&self, execution: &mut Execution) -> Vec<V> {
         let mut sequence = self.clone();
         let least = execution.facts().least(self.length).expect("a length is not negative");
@@ -91,7 +91,7 @@ impl<V: State> State for Stack<V> {
     }
 
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        // The initial elements that neither has taken are at the bottom of both.
+        // Initial elements that neither stack has taken are at the bottom of both stacks.
         let taken = self.0.taken.max(other.0.taken);
         let mut above = |side: &Self| {
             let mut sequence = side.0.clone();
@@ -145,7 +145,7 @@ impl<V: State> Queue<V> {
         self.0.length()
     }
 
-    /// The initial elements that must be there, in the order in which they are taken.
+    /// The initial elements that must exist, in the order in which they are taken.
     pub fn initial(&self, execution: &mut Execution) -> Vec<V> {
         self.0.initial(execution)
     }
@@ -159,7 +159,7 @@ impl<V: State> State for Queue<V> {
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mut a, mut b) = (self.0.clone(), other.0.clone());
         if a.taken != b.taken {
-            // Take all initial elements of both and compare the whole queues.
+            // Take all initial elements of both queues, and compare the queues as a whole.
             let mut fronts = [Vec::new(), Vec::new()];
             for (sequence, front) in [&mut a, &mut b].into_iter().zip(&mut fronts) {
                 while sequence.has_initial(execution)? {

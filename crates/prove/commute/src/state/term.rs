@@ -23,7 +23,7 @@ impl<S> Term<S> {
         Self(name, PhantomData)
     }
 
-    /// The constant called `label`, such as the content of new memory. Tests print it as its label.
+    /// The constant called `label`, such as the content of new memory. Tests print it by its label.
     pub fn constant(execution: &mut Execution, label: &str) -> Self
     where
         S: Sort,

@@ -21,8 +21,8 @@ impl Truth {
         }
     }
 
-    /// Whether two truth values are equal. If they differ, the difference is shown by these words
-    /// for true and for false.
+    /// Whether two truth values are equal. The difference, if there is one, is described with the
+    /// words `yes` for true and `no` for false.
     pub fn same_in_words(
         &self,
         other: &Self,
@@ -37,7 +37,7 @@ impl Truth {
         Ok(execution.same_thing(word_a, word_b, a == b))
     }
 
-    /// Whether it is true.
+    /// Whether the value is true. If it is unknown, this asks a question.
     pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
         match self {
             Self::Known(value) => Ok(value),

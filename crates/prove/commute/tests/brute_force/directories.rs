@@ -24,7 +24,7 @@ const INNER: i64 = 1;
 const EMPTY: [i64; 2] = [2, 3];
 /// A directory that is not empty.
 const FULL: i64 = 4;
-/// The new files or directories to choose from: one for each call.
+/// The new files or directories to choose from: as many as there are calls.
 const NEW: [i64; 2] = [100, 101];
 
 impl Tree {
@@ -52,7 +52,7 @@ impl Tree {
         self.0[&dir].values().filter(is_dir).count()
     }
 
-    /// Every state with a new file or directory at this path.
+    /// Every state that has a new file or directory at this path.
     fn with_new(&self, dir: i64, name: i64, node: fn(i64) -> Node) -> Vec<(Self, String)> {
         let used =
             |new: i64| self.0.values().any(|entries| entries.values().any(|n| *n == node(new)));
@@ -67,7 +67,7 @@ impl Tree {
         NEW.into_iter().filter(|new| !used(*new)).map(with).collect()
     }
 
-    /// The state after a name was replaced or removed; `None` if it cannot be.
+    /// Removes what a replaced or removed name referred to. `None` if this is a directory that is not empty.
     fn drop_node(&mut self, node: Node) -> Option<()> {
         if let Node::Dir(dir) = node {
             if !self.0[&dir].is_empty() {

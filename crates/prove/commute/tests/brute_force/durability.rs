@@ -1,10 +1,10 @@
-//! Two files of two pages, with two values.
+//! Two files of two pages, each of which has one of two values.
 
 use knee_commute::models::durability;
 
 use super::{Args, Concrete, arg, check, choices};
 
-/// By file, then by page.
+/// The values of pages, by file and then by page.
 type Files = [[i64; 2]; 2];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

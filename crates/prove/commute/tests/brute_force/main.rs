@@ -1,5 +1,5 @@
-//! Independent implementations of the interfaces, without unknowns. In every state of a small
-//! universe, exactly one situation must hold, and its verdict must be right.
+//! Independent implementations of the interfaces, which work on concrete states. In every state of a
+//! small universe, exactly one situation must hold, and its verdict must be right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ mod sockets;
 /// The arguments of a call, by name; a flag is 0 or 1.
 type Args = Vec<(&'static str, i64)>;
 
-/// An interface without unknowns.
+/// A concrete state of an interface, and the operations on it.
 trait Concrete: Clone + Ord + std::fmt::Debug {
     /// Every state of the universe.
     fn all() -> Vec<Self>;
     /// Every choice of arguments for an operation.
     fn arguments(operation: &str) -> Vec<Args>;
-    /// Every possible outcome of a call: the state after it, and what its caller sees.
+    /// Every possible outcome of a call: the state after the call, and what the caller sees.
     fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)>;
     /// The value of a term of the initial state, given the values of arguments.
     fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64;
@@ -30,12 +30,12 @@ trait Concrete: Clone + Ord + std::fmt::Debug {
     fn flag(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> bool;
 }
 
-/// The value of an argument that must be there.
+/// The value of the argument `name`, which must be present.
 fn arg(args: &Args, name: &str) -> i64 {
     args.iter().find(|(other, _)| *other == name).expect(name).1
 }
 
-/// Every choice of values for these arguments, each below its bound.
+/// Every choice of values for these arguments. Each value is below the bound of its argument.
 fn choices(names: &[(&'static str, i64)]) -> Vec<Args> {
     let values = |&(name, bound): &(&'static str, i64)| (0..bound).map(|n| (name, n)).collect();
     product(&names.iter().map(values).collect::<Vec<_>>())
@@ -51,8 +51,8 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute by definition: there are results that are possible in every order, and
-/// after every set of calls the state does not depend on their order.
+/// Whether the calls commute by definition. There must be results that are possible in every order. With
+/// these results, the possible states after each set of the calls must not depend on the order of the calls.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -66,7 +66,7 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     }
     let possible: BTreeSet<Vec<String>> = ends.into_iter().map(|(_, results)| results).collect();
     possible.iter().any(|results| {
-        // The states that are possible in every order, by set of calls (one bit for each call).
+        // For each set of calls (one bit for each call), the possible states after these calls.
         let mut left = vec![BTreeSet::from([start.clone()])];
         for made in 1..1usize << calls.len() {
             let last = (0..calls.len()).filter(|nr| made >> nr & 1 == 1);
@@ -103,11 +103,11 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
     }
 }
 
-/// A condition: numbers of literals, and which of them hold.
+/// A condition: the numbers of its literals, and whether each literal holds.
 type Numbered = Vec<(usize, bool)>;
 
-/// The distinct literals of an exploration, and its conditions by their numbers. Most literals are
-/// in many situations, and are evaluated once.
+/// The distinct literals of an exploration, and its conditions, in which numbers stand for literals. Most
+/// literals occur in many situations, and the numbers make it possible to evaluate each literal only once.
 fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     let mut literals = Vec::new();
     let mut number = |literal| {
@@ -143,7 +143,7 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
         if failed.is_none() {
             here.push(nr);
         }
-        // All conditions with this prefix fail, too.
+        // Skip the conditions that begin with the same answers up to the failed literal: they fail, too.
         let begins_so =
             |other: &&Numbered| failed.is_some_and(|at| other.get(..=at) == condition.get(..=at));
         nr += 1 + conditions[nr + 1..].iter().take_while(begins_so).count();
@@ -152,7 +152,7 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
 }
 
 /// Checks all combinations of `calls` operations of an interface. Returns the number of situations
-/// that hold nowhere in the universe. If the universe is large enough, such a situation is not
+/// that hold nowhere in the universe. If the universe is large enough, these situations are not
 /// satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
     let mut unmet = 0;
@@ -166,7 +166,7 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize
         let (literals, conditions) = numbered(&exploration);
         let arguments: Vec<Vec<Args>> = set.iter().map(|name| C::arguments(name)).collect();
         let mut arguments = product(&arguments);
-        // The first call is made by process 0.
+        // Process 0 makes the first call.
         arguments.retain(|args| !args[0].contains(&("is in the other process", 1)));
         let mut met = BTreeSet::new();
         for (state, args) in states.iter().flat_map(|s| arguments.iter().map(move |args| (s, args)))
@@ -253,11 +253,11 @@ impl Concrete for Register {
     }
 }
 
-/// A stack with its top last, or a queue with its front first.
+/// A stack, whose last element is the top, or a queue, whose first element is the front.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sequence<const ROOM: usize>(Vec<i64>);
 
-/// All sequences of elements 0 and 1.
+/// All sequences of at most `most` elements that are 0 or 1.
 fn sequences(most: usize) -> Vec<Vec<i64>> {
     let mut all = vec![Vec::new()];
     for _ in 0..most {
@@ -357,7 +357,8 @@ impl Concrete for Table {
     }
 
     fn number(&self, label: &str, key: &dyn Fn(&str) -> i64) -> i64 {
-        // Evaluated only for keys that are present: for others an earlier literal fails.
+        // This value matters only if the key is present. Otherwise an earlier literal of the condition
+        // fails.
         let key = key(label.strip_prefix("table[").unwrap().strip_suffix(']').unwrap());
         self.0.get(&key).copied().unwrap_or(-1)
     }

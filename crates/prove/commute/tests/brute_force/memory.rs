@@ -13,11 +13,11 @@ struct Page {
     leaving: bool,
 }
 
-/// By process, then by address.
+/// The mapped pages, by process and then by address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Memory([BTreeMap<i64, Page>; 2]);
 
-/// The addresses that `mmap` may choose: one for each call.
+/// The addresses that `mmap` may choose: as many as there are calls.
 const NEW: [i64; 2] = [100, 101];
 const ZEROES: i64 = 0;
 

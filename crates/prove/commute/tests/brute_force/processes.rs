@@ -6,7 +6,7 @@ use knee_commute::models::processes;
 
 use super::{Args, Concrete, arg, check, choices};
 
-/// Descriptors: the description that each refers to, and whether it is close-on-exec.
+/// By descriptor: the open file description that it refers to, and whether it is close-on-exec.
 type Fds = BTreeMap<i64, (i64, bool)>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,9 +18,11 @@ struct Processes {
     children: BTreeMap<i64, Fds>,
 }
 
-/// The pids and descriptions to choose from if the interface leaves them open: one for each call.
+/// The pids and open file descriptions to choose from if the interface leaves them open: as many as there
+/// are calls.
 const NEW: [i64; 2] = [100, 101];
-/// The possible values of an "any unused" descriptor: the descriptors of arguments, and two more.
+/// The descriptors to choose from if any unused descriptor may be returned: those that arguments can name,
+/// and two more.
 const FDS: std::ops::Range<i64> = 0..5;
 /// A descriptor that is never open.
 const NONE: i64 = 7;
@@ -30,7 +32,7 @@ fn unused<V>(among: impl IntoIterator<Item = i64>, used: &BTreeMap<i64, V>) -> V
 }
 
 impl Processes {
-    /// Every state with one more child.
+    /// Every state that has `child` as one more child.
     fn with_child(&self, child: Fds) -> Vec<(Self, String)> {
         let with = |pid: i64| {
             let mut left = self.clone();
@@ -40,7 +42,7 @@ impl Processes {
         unused(NEW, &self.children).into_iter().map(with).collect()
     }
 
-    /// Every state with one more descriptor.
+    /// Every state in which `process` has one more descriptor, which refers to `to`.
     fn with_fd(&self, process: usize, any: bool, to: (i64, bool)) -> Vec<(Self, String)> {
         let free = unused(FDS, &self.fds[process]);
         let with = |&fd: &i64| {
@@ -68,7 +70,7 @@ impl Concrete for Processes {
         let mut all = Vec::new();
         for n in 0..18 {
             for cloexec in [0, 1, NONE] {
-                // For each descriptor: not open, or its description.
+                // For each descriptor: its open file description, or `None` if it is not open.
                 let open = [n % 3, n / 3 % 3, n / 9 * 2].map(|nr| [None, Some(0), Some(1)][nr]);
                 let slot = |(fd, open): (i64, Option<i64>)| Some((fd, (open?, fd == cloexec)));
                 let fds = (0..).zip(open).filter_map(slot);

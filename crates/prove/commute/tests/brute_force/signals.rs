@@ -35,7 +35,7 @@ impl Concrete for Signals {
         let standard: Vec<Standard> = [(false, false), (true, false), (true, true)]
             .map(|(blocked, pending)| Standard { blocked, pending, handled: 0 })
             .to_vec();
-        // For two pending values it only matters whether they are equal.
+        // If two values are pending, only their equality matters.
         let queues = [vec![], vec![0], vec![0, 0], vec![0, 1]];
         let mut all = Vec::new();
         for int in &standard {
@@ -119,7 +119,8 @@ impl Concrete for Signals {
     }
 }
 
-/// Whether the flag that is meaningless because of the other flags is clear.
+/// Whether the flag that has no meaning for this kind of signal is clear. This leaves only one choice of flags
+/// for each signal.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

@@ -1,11 +1,11 @@
-//! Sockets with room for two datagrams, of two values.
+//! Sockets with room for two datagrams, each of which has one of two values.
 
 use knee_commute::models::sockets;
 
 use super::{Args, Concrete, arg, check, choices, sequences};
 
-/// Two sockets with an order, front first, and two without, sorted. The sockets of a kind are
-/// symmetric, so the second one has only a few states.
+/// Two ordered sockets, whose oldest datagram is first, and two unordered sockets, whose datagrams are
+/// sorted. The two sockets of a kind are symmetric, so the second one has only a few states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sockets {
     ordered: [Vec<i64>; 2],

@@ -1,5 +1,5 @@
-//! The map entries in a label: `inodes[dir[a.name]].len` has the entry of `inodes` at `dir[a.name]`
-//! and the entry of `dir` at `a.name`.
+//! The map entries in a label: `inodes[dir[a.name]].len` contains the entry of `inodes` with the key
+//! `dir[a.name]` and the entry of `dir` with the key `a.name`.
 
 use crate::formula::{Terms, and, number, symbol};
 
@@ -19,7 +19,7 @@ pub(crate) fn entries(label: &str) -> Vec<Entry> {
             '[' => opened.push(at),
             ']' => {
                 let from = opened.pop().expect("brackets are balanced");
-                // The entries in a key begin at the start of the key.
+                // If this entry is inside a key, the name of its map begins where the key begins.
                 let begins = opened.last().map_or(0, |outer| outer + 1);
                 let map = label[begins..from].to_owned();
                 entries.push(Entry { map, key: label[from + 1..at].to_owned() });
@@ -33,7 +33,7 @@ pub(crate) fn entries(label: &str) -> Vec<Entry> {
     entries
 }
 
-/// An integer key as a term: a variable plus a constant.
+/// An integer key as a term, which is a variable plus a constant. `None` if the key is not an integer.
 fn integer(key: &str, terms: &Terms) -> Option<String> {
     if let Ok(n) = key.parse() {
         return Some(number(n));
@@ -66,14 +66,15 @@ fn parts(key: &str) -> Vec<&str> {
     parts
 }
 
-/// The formula that two keys of a map are equal: integers, or names part by part.
+/// A formula which states that two keys of a map are equal. Keys that are names are compared part by part.
 pub(crate) fn same_key(a: &str, b: &str, terms: &Terms) -> String {
     let term = |key: &str| integer(key, terms).unwrap_or_else(|| symbol(key));
     let same = |(a, b): (&str, &str)| format!("(= {} {})", term(a), term(b));
     and(parts(a).into_iter().zip(parts(b)).map(same))
 }
 
-/// Adds names that occur only as keys. Integers that are keys occur in their bounds, too.
+/// Adds names that occur only as keys. Integer keys need not be added, because they also occur in their
+/// bounds.
 pub(crate) fn add_keys(terms: &mut Terms) {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let keys: Vec<String> = labels

@@ -1,8 +1,9 @@
 //! Explorations as SMT-LIB 2.
 //!
-//! A term becomes a constant with the same label. Names of all sorts share one uninterpreted sort.
-//! No formula compares names of two sorts, so if formulas are satisfiable, they are also
-//! satisfiable with different values for names of different sorts.
+//! A term becomes a constant with the same label. Names of all sorts become constants of one
+//! uninterpreted sort. This makes no difference, because no formula compares names of two sorts: if
+//! formulas are satisfiable, they are also satisfiable with different values for names of different
+//! sorts.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use knee_commute::{Claim, Exploration, Literal, WORD};
 
 use crate::entries::add_keys;
 
-/// A quoted symbol.
+/// A label as a quoted symbol.
 pub(crate) fn symbol(label: &str) -> String {
     assert!(!label.contains(['|', '\\']), "{label} cannot be quoted");
     format!("|{label}|")
@@ -77,7 +78,7 @@ pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are literal words, which differ.
+    /// Names that are literal words. They differ from each other.
     pub(crate) words: BTreeSet<String>,
 }
 
@@ -130,7 +131,7 @@ impl Terms {
         self.ints.extend(labels.into_iter().filter(|label| !label.is_empty()).cloned());
     }
 
-    /// The declarations of the terms.
+    /// The assertion that all literal words differ.
     fn words_differ(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| symbol(word)).collect();
         if words.len() < 2 {
@@ -140,6 +141,7 @@ impl Terms {
         }
     }
 
+    /// The declarations of the terms.
     pub(crate) fn declared(&self) -> String {
         let declare = |labels: &BTreeSet<String>, sort: &str| {
             let one = |label: &String| format!("(declare-const {} {sort})\n", symbol(label));

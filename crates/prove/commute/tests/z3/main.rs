@@ -1,9 +1,9 @@
-//! z3 as an oracle for explorations. It shares no code with the explorer's decisions.
+//! z3 as an oracle for explorations. The oracle shares no code with the explorer's decisions.
 //!
-//! For every pair of operations of every model, z3 checks that the situations are satisfiable,
-//! disjoint and exhaustive, and that each verdict follows from its certificate. The small
-//! interfaces are also written in SMT-LIB, so that z3 checks them without relying on the
-//! certificates. Planted wrong verdicts and conditions show that z3 objects.
+//! For every pair of operations of every model, except those in [`SLOW`], z3 checks that the situations
+//! are satisfiable, disjoint and exhaustive, and that each verdict follows from its certificate. The
+//! small interfaces are also written in SMT-LIB, so that z3 checks them without relying on the
+//! certificates. Tests that plant wrong verdicts and conditions show that z3 objects to them.
 
 mod entries;
 mod formula;
@@ -74,9 +74,10 @@ fn assert_confirmed(
     assert_eq!(objections, "");
 }
 
-/// Interfaces that take z3 a minute. The brute-force tests are faster.
+/// Interfaces for which z3 takes a minute, and which are left out by default. The brute-force tests check
+/// them faster.
 const SLOW: [&str; 1] = ["directories"];
-/// The environment variable that includes them.
+/// The environment variable that includes the slow interfaces.
 const ALL: &str = "KNEE_Z3_ALL";
 
 /// All pairs of a model, with the names of their operations.
@@ -93,7 +94,7 @@ fn z3_confirms_the_situations_and_verdicts_of_every_pair() {
     let all = std::env::var_os(ALL).is_some();
     for model in models() {
         if SLOW.contains(&model.name()) && !all {
-            println!("{} is left out: it takes a minute; {ALL}=1 has it too", model.name());
+            println!("{} is left out: it takes a minute; {ALL}=1 includes it", model.name());
             continue;
         }
         assert_confirmed(model.name(), &explored(&*model), |solver, _, exploration| {
@@ -102,7 +103,8 @@ fn z3_confirms_the_situations_and_verdicts_of_every_pair() {
     }
 }
 
-/// z3 found this: the explorer assumed that a chosen time was late enough for a third call, too.
+/// z3 found this error: the explorer assumed that a time that it had chosen for two calls was late enough
+/// for the third call, too.
 #[test]
 fn a_choice_for_two_calls_does_not_decide_how_times_of_a_third_call_compare() {
     let Some(_) = z3() else { return };

@@ -1,4 +1,4 @@
-//! Checks an exploration by its certificates.
+//! Checks an exploration by means of its certificates.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::solver::{Answer, Solver};
 pub(crate) enum Fault {
     /// A situation that is not satisfiable.
     NoSituation,
-    /// An infeasible path that is satisfiable.
+    /// A path that is reported as infeasible but is satisfiable.
     GivenUp,
     /// Two situations that are not disjoint.
     Overlap,
@@ -33,9 +33,9 @@ pub(crate) enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     pub(crate) fault: Fault,
-    /// The number of the situation; `None` if it is about all situations.
+    /// The number of the situation; `None` if the objection is not about a single situation.
     pub(crate) situation: Option<usize>,
-    /// The answer of z3, which is not the expected one.
+    /// The unexpected answer of z3.
     pub(crate) answer: Answer,
 }
 
@@ -74,11 +74,11 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
     objections.0
 }
 
-/// Of all situations and infeasible paths, exactly one must hold.
+/// Checks that exactly one of all situations and infeasible paths holds.
 ///
-/// One query checks that no two hold, instead of one query for each pair. It asserts that a
-/// condition holds and that an earlier condition holds, too. `any n` means that one of the first n
-/// conditions holds.
+/// A single query checks that no two of them hold, instead of a query for each pair. The query asserts
+/// that some condition holds and that an earlier condition holds, too. `any n` means that one of the
+/// first n conditions holds.
 pub(crate) fn partition(
     solver: &mut Solver,
     exploration: &Exploration,
@@ -136,7 +136,7 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
         objections.expect(Answer::Satisfiable, possible, Fault::NoSituation, Some(nr));
     }
     let answer = match verdict {
-        // With the chosen equalities of fresh names.
+        // Assert the chosen equalities of fresh names.
         Verdict::Commute if !open.is_empty() => solver.meanwhile(|solver| {
             solver.assert(&chosen);
             solver.assert(&not(&exists(open, &agree)));
@@ -153,14 +153,14 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
     }
 }
 
-/// The formula that some choice of the open integers makes `formula` true.
+/// A formula which states that `formula` is true for some values of the open integers.
 fn exists(open: &[String], formula: &str) -> String {
     let open: Vec<String> = open.iter().map(|label| format!("({} Int)", symbol(label))).collect();
     format!("(exists ({}) {formula})", open.join(" "))
 }
 
-/// The formula that each fresh name differs from every name that is not fresh. Which fresh names
-/// differ from each other is among the assumptions.
+/// A formula which states that each fresh name differs from every name that is not fresh. The
+/// certificate's assumptions say which fresh names differ from each other.
 fn apart(fresh: &[String], terms: &Terms) -> String {
     let others = |_: &String| {
         let others = terms.names.iter().filter(|other| !fresh.contains(other));
@@ -170,8 +170,8 @@ fn apart(fresh: &[String], terms: &Terms) -> String {
     and(fresh.iter().flat_map(|a| others(a).into_iter().map(move |b| differ(a, &b))))
 }
 
-/// For every two entries of a map in these labels, the formula that their keys are equal. Entries
-/// with fresh keys are left out: the initial state does not have them.
+/// For every two entries of one map in the labels of `terms`, a formula which states that their keys are
+/// equal. Pairs of fresh keys are left out, because the initial state has no entries with fresh keys.
 fn one_place(terms: &Terms, fresh: &[String]) -> Vec<String> {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let mut maps: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Explorations with planted faults, which show that the oracles object.
+//! Explorations with planted faults, which show that the oracles detect faults.
 
 use knee_commute::{Difference, Exploration, Limits, Literal, Verdict, models};
 
@@ -10,7 +10,8 @@ use crate::z3;
 /// A fault to plant in a situation, and the expected objection.
 struct Plant {
     fault: Fault,
-    /// Plants the fault; returns `false` if this situation cannot have it.
+    /// Plants the fault in a situation, given by number. Returns `false` if this situation cannot have
+    /// the fault.
     plant: fn(&mut Exploration, usize) -> bool,
 }
 
@@ -41,8 +42,8 @@ const DROPPED: Plant = Plant {
     },
 };
 
-/// Drops a situation's last answer. The opposite answer was possible and led to another situation, which this
-/// one now overlaps.
+/// Drops the last answer of a situation's condition. The opposite answer was possible and led to another
+/// situation, so the two situations now overlap.
 const WEAKENED: Plant = Plant {
     fault: Fault::Overlap,
     plant: |exploration, nr| exploration.situations[nr].condition.pop().is_some(),
@@ -59,7 +60,8 @@ const CONTRADICTED: Plant = Plant {
     },
 };
 
-/// Plants the fault in each situation and asserts that z3 objects to the situation or to all.
+/// Plants the fault in each situation, and asserts that z3 objects to this situation or, if the fault concerns
+/// several situations, to the exploration as a whole. Returns the number of planted faults.
 fn assert_objects(
     solver: &mut Solver,
     exploration: &Exploration,
@@ -93,12 +95,13 @@ fn explored(model: &str, operations: [&str; 2]) -> Exploration {
     model.explore(&operations.map(nr), &Limits::default()).expect("it can be explored")
 }
 
-/// Plants a fault in all pairs of the small interfaces, for both oracles, and in a pair of POSIX
-/// calls that compares times.
+/// Plants a fault in all pairs of the small interfaces, and asks both oracles. Also plants the fault in a
+/// pair of POSIX calls that compares times.
 fn assert_objects_everywhere(plant: &Plant) {
     let mut planted = 0;
     for toy in &TOYS {
-        // One solver for each: z3 4.8 does not support a second datatype of the same name.
+        // Each interface has its own solver, because z3 4.8 does not support a second datatype of the
+        // same name.
         let Some(mut solver) = z3() else { return };
         let model = toy.model();
         let names = model.operations();
@@ -115,7 +118,7 @@ fn assert_objects_everywhere(plant: &Plant) {
     let posix = explored("posix", ["rename", "stat"]);
     let in_posix = assert_objects(&mut solver, &posix, plant, objections);
     assert!(planted > 0 && in_posix > 0, "nothing was planted");
-    println!("{planted} faults in small interfaces, {in_posix} in posix; z3 objects to all");
+    println!("z3 objects to all faults: {planted} in small interfaces, {in_posix} in posix");
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn z3_objects_to_a_condition_that_contradicts_itself() {
 }
 
 #[test]
-fn z3_objects_to_an_infeasible_path_that_is_feasible() {
+fn z3_objects_if_a_feasible_path_is_reported_as_infeasible() {
     let Some(mut solver) = z3() else { return };
     let mut exploration = explored("posix", ["fstat", "pipe"]);
     assert_eq!(objections(&mut solver, &exploration), []);

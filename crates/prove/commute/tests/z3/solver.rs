@@ -16,8 +16,8 @@ pub(crate) struct Solver {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Commands that have not been sent yet. They are collected, to write to the pipe as rarely as
-    /// possible.
+    /// Commands that have not been sent yet. The solver collects commands, so that it rarely has to
+    /// write to the pipe.
     unsent: String,
     queries: usize,
 }
@@ -34,7 +34,7 @@ impl Solver {
         Ok(Self { process, input, output, unsent: String::new(), queries: 0 })
     }
 
-    /// Adds a command that z3 does not answer.
+    /// Adds a command to which z3 gives no answer.
     pub(crate) fn command(&mut self, command: &str) {
         self.unsent += command;
         self.unsent.push('\n');
@@ -44,7 +44,7 @@ impl Solver {
         self.command(&format!("(assert {formula})"));
     }
 
-    /// Runs `ask` and retracts its assertions.
+    /// Runs `ask`, and then retracts the assertions that `ask` made.
     pub(crate) fn meanwhile<T>(&mut self, ask: impl FnOnce(&mut Self) -> T) -> T {
         self.command("(push)");
         let result = ask(self);
@@ -57,8 +57,8 @@ impl Solver {
         self.answer("(check-sat)")
     }
 
-    /// Whether the assertions are satisfiable, for formulas with quantified integers. Eliminates
-    /// the quantifiers first, because z3 would otherwise guess instances.
+    /// Whether the assertions are satisfiable, for formulas with quantified integers. z3 eliminates
+    /// the quantifiers first; otherwise it would guess instances.
     pub(crate) fn check_quantified(&mut self) -> Answer {
         self.answer("(check-sat-using (then qe smt))")
     }

@@ -1,8 +1,8 @@
 //! The small interfaces in SMT-LIB, independent of the explorer.
 //!
-//! Each has a sort `State` with `start`, `valid` and `same`, and two functions for each operation:
-//! the state after it, and what its caller sees. A term of a condition is defined by its value in
-//! `start`. Arguments are constants.
+//! Each interface has a sort `State` with `start`, `valid` and `same`, and two functions for each
+//! operation: the state after the operation, and what its caller sees. A term that occurs in conditions
+//! is defined by its value in `start`. Arguments are constants.
 
 use knee_commute::{Exploration, Model, Situation, Verdict, call_label, models};
 
@@ -11,7 +11,7 @@ use crate::oracle::Objection;
 use crate::oracle::{Fault, Objections, partition};
 use crate::solver::{Answer, Solver};
 
-/// The results of operations of all interfaces.
+/// The type of all results of operations.
 const RESULTS: &str = "
     (declare-sort Name 0)
     (declare-datatypes ((Result 0)) (((nothing) (word (text String)) (number (of Int))
@@ -24,7 +24,7 @@ pub(crate) struct Toy {
     /// The arguments, which are the same for every operation.
     arguments: &'static [&'static str],
     definitions: &'static str,
-    /// The terms of each call. `CALL` stands for its label.
+    /// The terms of each call. `CALL` stands for the label of the call.
     of_calls: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub(crate) const TOYS: [Toy; 5] = [
         "#,
         of_calls: "",
     },
-    // Elements by number, the lowest first. Elements above the top have no meaning.
+    // The state has the elements by number, from 0 at the bottom. Elements above the top have no meaning.
     Toy {
         name: "stack",
         arguments: &["element"],
@@ -227,8 +227,8 @@ impl Toy {
         text
     }
 
-    /// The formula that for every set of the calls, all orders have the same results and final
-    /// state.
+    /// A formula which states that all orders of every set of the calls have the same results and the
+    /// same final state.
     fn orders_agree(&self, operations: &[&str]) -> String {
         let mut agree = Vec::new();
         for set in 1..1usize << operations.len() {
@@ -244,7 +244,7 @@ impl Toy {
         and(agree)
     }
 
-    /// The final state, and what each call has returned.
+    /// The final state, and what each call returns.
     fn run(&self, operations: &[&str], order: &[usize]) -> (String, Vec<String>) {
         let (mut state, mut results) = ("start".to_owned(), vec![String::new(); operations.len()]);
         for &nr in order {

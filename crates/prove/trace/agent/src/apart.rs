@@ -1,19 +1,19 @@
-//! Makes QEMU translate kernel code that runs in windows separately from the rest, so that only
-//! this code needs callbacks. The rest is most of the code: four out of five blocks of kernel code
-//! are executed in set-ups and clean-ups.
+//! Makes QEMU translate kernel code separately for windows, so that only the code of windows needs
+//! callbacks. Most kernel code runs outside of windows: of the blocks of kernel code that run, four
+//! out of five belong to set-ups and clean-ups.
 //!
-//! QEMU translates code again if the CPU's flag AC differs, since on a CPU with SMAP, this flag
-//! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of
-//! these guests have no SMAP, so AC means nothing to the kernel (`arch_enter_from_user_mode` of
-//! Linux says so). It means nothing in user mode either, since QEMU does not check alignment. So AC
-//! is free to mark windows. A system call clears the flags that are set in the register SFMASK, and
-//! AC is one of them; all other entries to the kernel keep AC. The agent removes AC from SFMASK
-//! once, through the kernel's msr driver. Without this driver, all code has callbacks: results are
-//! the same, and the guest is slower.
+//! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP,
+//! this flag changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The
+//! CPUs of these guests have no SMAP, so AC has no effect on the kernel (see
+//! `arch_enter_from_user_mode` of Linux). AC has no effect in user mode either, since QEMU does not
+//! check alignment. So AC is free to mark windows. A system call clears the flags that are set in
+//! the register SFMASK, and Linux sets AC there. All other entries to the kernel keep AC. The agent
+//! removes AC from SFMASK once, through the kernel's msr driver. Without this driver, all code has
+//! callbacks: the results are the same, but the guest is slower.
 //!
 //! AC belongs to the CPU and not to the task. When a task that was switched out in a window
-//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, and is not
-//! counted.
+//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, so knee
+//! ignores its results.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -27,25 +27,25 @@ use crate::module;
 
 /// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// The module parameter that allows programs to write registers, which Linux 5.9 and later require.
+/// The module parameter that allows programs to write registers. Linux 5.9 and later require it.
 const ALLOW: &str = "allow_writes=on";
-/// The major number of the driver's devices; the minor number is that of the CPU
+/// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).
 const MAJOR: u32 = 202;
-/// The number of the register SFMASK (Intel's manual, volume 4, IA32_FMASK), which is its offset in
-/// the device.
+/// The number of the register SFMASK (Intel's manual, volume 4, IA32_FMASK), which is also its
+/// offset in the device.
 const SFMASK: u64 = 0xc000_0084;
 const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Returns the parameter for the kernel's command line, for kernels with a built-in driver.
+/// Returns the kernel parameter that allows programs to write registers through a built-in driver.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }
 
-/// Makes system calls keep AC on this number of CPUs, if the kernel's driver allows it. Call it
-/// before [`Mark::Arm`], and before forking any process that opens windows.
+/// Makes system calls keep AC on the first `cpus` CPUs, if the kernel's driver allows it. Call this
+/// function before [`Mark::Arm`], and before forking any process that opens windows.
 pub(crate) fn prepare(cpus: usize) {
     if (0..cpus).try_for_each(keep_ac).is_ok() {
         APART.store(true, Relaxed);
@@ -57,7 +57,7 @@ pub(crate) fn prepare(cpus: usize) {
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // If this fails, the driver is built in or tests are slower.
+        // If loading fails, the driver is built in, or there is no driver and tests are slower.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }
@@ -66,7 +66,7 @@ pub(crate) fn load_driver() {
 fn keep_ac(cpu: usize) -> io::Result<()> {
     let path = format!("/msr{cpu}");
     let node = CString::new(path.as_str())?;
-    // SAFETY: a valid C string.
+    // SAFETY: the path is a valid C string.
     let made = unsafe {
         libc::mknod(node.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(MAJOR, cpu as u32))
     };
@@ -77,8 +77,8 @@ fn keep_ac(cpu: usize) -> io::Result<()> {
     let mut mask = [0; 8];
     register.read_exact_at(&mut mask, SFMASK)?;
     let kept = u64::from_le_bytes(mask) & !AC;
-    // A register has to be written as a whole, and a call of `write_all_at` is one system call
-    // here.
+    // A register must be written as a whole. For these eight bytes, `write_all_at` makes one system
+    // call.
     register.write_all_at(&kept.to_le_bytes(), SFMASK)?;
     register.read_exact_at(&mut mask, SFMASK)?;
     match u64::from_le_bytes(mask) == kept {
@@ -108,8 +108,8 @@ pub(crate) fn close(side: u8) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn set_ac() {
-    // SAFETY: pushes and pops one word, for which the compiler leaves room. [`prepare`] must have
-    // succeeded. It does so only in a guest, where AC has no effect.
+    // SAFETY: the code pushes and pops one word, for which the compiler leaves room. The caller has
+    // checked that [`prepare`] succeeded, which happens only in a guest. AC has no effect there.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const AC) }
 }
 

@@ -11,8 +11,8 @@ const ZEROES_NAME: &str = "zeroes";
 /// The reason why a test cannot be run: an unknown word, or too many objects of a kind.
 pub(crate) type Unknown = String;
 
-/// Returns the call with this operation and these arguments. Arguments that make no difference are
-/// absent.
+/// Returns the call with this operation and these arguments. Arguments that make no difference may
+/// be absent.
 pub(crate) fn call(operation: &str, given: &Value) -> Result<Call, Unknown> {
     let flag = |what: &str| given[what] == true;
     let off = || number(given, "off").unwrap_or(0);

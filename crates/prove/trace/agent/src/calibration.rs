@@ -1,4 +1,4 @@
-//! Trials with known verdicts, which run before anything else in a guest. Their results show
+//! Trials with known verdicts. A guest runs these trials before anything else. Their results show
 //! whether this QEMU reports exactly the memory that two CPUs share.
 //!
 //! Each virtual CPU has its own process, which waits for a request to do a trial's operation. The
@@ -25,8 +25,8 @@ const FEW_CPUS: usize = 4;
 const WARM_UP: usize = 3;
 /// The maximum number of reads that a trial makes while it waits for its timer.
 const MOST_READS: u32 = 100_000;
-/// The time after which a trial's timer expires. The trial sets it within the window and waits for
-/// it there.
+/// The time after which a trial's timer expires. The trial sets the timer and waits for it within
+/// the window.
 const TIMER_NANOS: i64 = 100_000;
 /// The offset of the shared word in its line, in bytes.
 pub const WORD_AT: usize = 16;
@@ -46,7 +46,7 @@ pub enum Kind {
     NoObject,
     /// Each side reads its own file.
     TwoFiles,
-    /// Each side reads its own timer until an interrupt has made it expire.
+    /// Each side reads its own timer until an interrupt has made the timer expire.
     Interrupted,
     /// Both sides have the kernel write to the same [`WORD_BYTES`] bytes of user memory.
     SharedWord,
@@ -81,8 +81,8 @@ pub struct Trial {
 }
 
 /// Returns the trials of a guest with `cpus` virtual CPUs, in their order. Each CPU has trials with
-/// the CPU before it and with the CPU after it, as the first side and as the second. A guest with
-/// one CPU has no trials.
+/// the CPU before it and with the CPU after it, both as the first side and as the second side. A
+/// guest with one CPU has no trials.
 pub fn trials(cpus: usize) -> Vec<Trial> {
     let pairs = |at: usize| match (at, (at + 1) % cpus) {
         // With two CPUs there is only one pair of neighbours.
@@ -108,17 +108,17 @@ struct Place {
     kind: AtomicU32,
 }
 
-/// The lines that all processes access.
+/// The cache lines that all processes access.
 #[repr(C, align(4096))]
 struct Shared {
-    /// The line of the word.
+    /// The cache line that contains the shared word.
     word: [AtomicU8; LINE],
-    /// The line of the two bytes.
+    /// The cache line that contains the two neighbouring bytes.
     neighbours: [AtomicU8; LINE],
 }
 
-/// Runs the trials in the working directory, which is empty before and after. Call it after
-/// [`Mark::Arm`]. Returns the number of trials, each of which the plugin counts as a test.
+/// Runs the trials in the working directory, which is empty before and after. Call this function
+/// after [`Mark::Arm`]. Returns the number of trials, each of which the plugin counts as a test.
 pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let trials = trials(cpus);
     let count = trials.len() as u64;
@@ -132,7 +132,7 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let children = (0..cpus)
         .map(|cpu| {
             make_zeroes(&file_of(cpu))?;
-            // SAFETY: this process has one thread.
+            // SAFETY: this process has only one thread.
             match unsafe { libc::fork() } {
                 -1 => Err(io::Error::last_os_error()),
                 0 => serve(&memory, cpu, &one_file),
@@ -153,7 +153,7 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     }
     for (cpu, child) in children.into_iter().enumerate() {
         memory.post(cpu, Kind::Nothing, EXIT);
-        // SAFETY: a child of this process, whose status is not stored.
+        // SAFETY: `child` is a child of this process, and its status is not stored.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         fs::remove_file(file_of(cpu))?;
     }
@@ -166,10 +166,10 @@ fn file_of(cpu: usize) -> String {
 }
 
 /// Makes an endless file of zeroes (/dev/zero). Repeated reads of an ordinary file mark its pages
-/// active, and the kernel counts active pages in variables of the whole machine.
+/// active, and the kernel counts active pages in machine-wide variables.
 fn make_zeroes(path: &str) -> io::Result<()> {
     let node = CString::new(path)?;
-    // SAFETY: a valid C string.
+    // SAFETY: the path is a valid C string.
     match unsafe { libc::mknod(node.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(1, 5)) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -187,9 +187,9 @@ impl Memory {
     fn new(cpus: usize) -> io::Result<Memory> {
         let bytes = PAGE + cpus * size_of::<Place>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: new memory at an address that the kernel chooses. It is zeroes, which are valid
-        // atomics, is never unmapped, and is large enough: the shared lines are in its first page,
-        // and the places follow.
+        // SAFETY: the memory is new and is never unmapped. It consists of zeroes, which are valid
+        // atomics. It is large enough: the shared lines are in its first page, and the places
+        // follow.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
@@ -202,7 +202,7 @@ impl Memory {
         }
     }
 
-    /// Sends a request to the process of a CPU, and waits until it is done.
+    /// Sends a request to the process of a CPU, and waits until the process has completed it.
     fn perform(&self, cpu: usize, kind: Kind, request: u32) {
         self.post(cpu, kind, request);
         self.places[cpu].request.wait(IDLE, || false);
@@ -215,7 +215,7 @@ impl Memory {
     }
 }
 
-/// Runs the process of a CPU.
+/// The loop of a CPU's process: serves requests until `EXIT`.
 fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     pin(cpu);
     let own = Own::new(cpu, memory.shared, one_file);
@@ -223,14 +223,15 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
     loop {
         let request = place.request.wait_while(IDLE);
         if request == EXIT {
-            // SAFETY: it ends the process without running exit handlers that belong to the parent.
+            // SAFETY: `_exit` ends the process without running exit handlers, which belong to the
+            // parent.
             unsafe { libc::_exit(0) }
         }
         let kind = Kind::ALL[place.kind.load(SeqCst) as usize];
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // The trial then has no windows, so the calibration fails.
+            // A trial without a window makes the calibration fail.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);
@@ -248,7 +249,7 @@ struct Own<'s> {
 impl<'s> Own<'s> {
     fn new(cpu: usize, shared: &'s Shared, one_file: &'s File) -> io::Result<Own<'s>> {
         let file = File::open(file_of(cpu))?;
-        // SAFETY: a new descriptor, which nothing else owns.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let timer = unsafe {
             match libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK) {
                 -1 => return Err(io::Error::last_os_error()),
@@ -304,8 +305,8 @@ impl<'s> Own<'s> {
         let (fd, zero) = (self.timer.as_raw_fd(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
         let it_value = libc::timespec { tv_nsec: TIMER_NANOS, ..zero };
         let once = libc::itimerspec { it_interval: zero, it_value };
-        // SAFETY: the descriptor is a timer's, the pointers are to memory of this function and of
-        // the caller, and a timer is read as eight bytes.
+        // SAFETY: the descriptor belongs to a timer. The pointers refer to variables of this
+        // function and of the caller. A read of a timer writes eight bytes.
         unsafe {
             libc::timerfd_settime(fd, 0, &raw const once, ptr::null_mut());
             for _ in 0..MOST_READS {

@@ -11,12 +11,12 @@ use crate::script::{Call, Nr, Whence};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {
-    /// The buffer of reads and writes. Only these calls fill it, since filling it is slow on an
+    /// The buffer of reads and writes. Other calls do not fill it, since that is slow on an
     /// emulated CPU.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
-/// Makes call `nr` of a test in its window. `seen` says whether the run is traced.
+/// Makes call `nr` of a test in its window. `seen` is true if the run is traced.
 pub(crate) fn call(call: &Call, nr: usize, seen: bool) -> Returned {
     BUFFER.with_borrow_mut(|page| {
         match *call {
@@ -30,15 +30,15 @@ pub(crate) fn call(call: &Call, nr: usize, seen: bool) -> Returned {
 
 fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Returned {
     let mut ends = [0; 2];
-    // SAFETY: `stat` is plain data.
+    // SAFETY: `stat` is plain data, so zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     let name = |nr: Nr| NAMES[usize::from(nr)].as_ptr();
     let bytes = |pages: i64| pages.wrapping_mul(PAGE as i64);
     let side = nr as u8;
     apart::open(side, seen);
-    // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
-    // The descriptors belong to the test and not to the agent. Memory that is mapped, unmapped or
-    // protected is in the range that is kept for tests, or where the kernel finds room.
+    // SAFETY: the system calls get valid C strings, and buffers of the given lengths. The
+    // descriptors belong to the test and not to the agent. Memory that is mapped, unmapped or
+    // protected is in the range that is kept for tests, or at an address that the kernel chooses.
     let returned: i64 = unsafe {
         match *call {
             Call::Open { name: file, creat, excl, trunc, .. } => {
@@ -110,7 +110,7 @@ fn call_with(page: &mut [u8; PAGE], call: &Call, nr: usize, seen: bool) -> Retur
         // it after the window.
         Call::Open { anyfd: true, .. } => {
             let any = ANY_FDS + nr as i32;
-            match renumber("number a file", returned as i32, any) {
+            match renumber("renumber a file", returned as i32, any) {
                 Ok(()) => Returned::Number(any.into()),
                 Err((_, errno)) => Returned::Error(errno),
             }

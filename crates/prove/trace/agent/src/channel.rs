@@ -1,15 +1,15 @@
 //! Memory that a guest shares with the host. The guest receives plans in it, and returns reports
 //! and the kernel's symbols.
 //!
-//! The memory is that of QEMU's device ivshmem-plain, which needs no driver: the guest maps it
-//! through sysfs. On a serial console, a test's report would take longer than the test.
+//! The memory belongs to QEMU's device ivshmem-plain, which needs no driver: the guest maps the
+//! memory through sysfs. Over a serial console, a test's report would take longer than the test.
 //!
 //! ```text
 //! header │ plans │ reports │ symbols
 //! ```
 //!
-//! The header consists of little-endian words of 64 bits, in the order of [`Word`]. Plans and
-//! reports are in the format of crate postcard, each preceded by its length, a word.
+//! The header consists of little-endian 64-bit words, in the order of [`Word`]. Plans and reports
+//! are in the format of crate postcard, each preceded by a word with its length.
 
 use std::io;
 use std::sync::atomic::{Ordering::Release, fence};
@@ -23,7 +23,8 @@ const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
 /// The average room for the report of a test, in bytes.
 const REPORT_BYTES: usize = 1024;
-/// The room for the text of /proc/kallsyms, in bytes. Large kernels have 12 MB of it, with modules.
+/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text
+/// has 12 MB.
 const SYMBOLS_BYTES: usize = 32 << 20;
 
 /// A word of the header.
@@ -180,8 +181,8 @@ impl Shared {
         if at < HEADER_BYTES || at + bytes.len() > end.min(self.bytes) {
             return Err(io::Error::other("the channel to the host is full"));
         }
-        // SAFETY: the bytes are inside the mapping, behind the header and the plans, where only
-        // this function writes.
+        // SAFETY: the bytes are inside the mapping, after the header and the plans, where only this
+        // function writes.
         unsafe { self.at.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -227,7 +228,7 @@ mod tests {
             shared.report(&Report { plan, done, seen: 2 }).expect("there is room");
         }
         let begin = shared.get(Word::ReportsAt);
-        // SAFETY: inside the memory that `connected` made.
+        // SAFETY: the bytes are inside the memory that `connected` allocated.
         let bytes =
             unsafe { std::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported)) };
         let seen = reports(bytes);
@@ -250,7 +251,8 @@ mod tests {
         fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // A length that may fit: decoding ends at a length that does not.
+            // A length of at most 80, so that the value may fit: decoding ends at a value that does
+            // not fit.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

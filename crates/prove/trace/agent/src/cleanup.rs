@@ -8,8 +8,8 @@ use crate::layout::{
 };
 use crate::script::{Call, Home, MOST, Nr, Step};
 
-/// The descriptors and pages that a test may have left in this process. They are recorded, since a
-/// search would take longer than the test.
+/// The descriptors and pages that a test may have left in this process. They are recorded when they
+/// are made, since a search would take longer than the test.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) fds: Vec<i32>,
@@ -27,20 +27,20 @@ pub(crate) fn left() -> MutexGuard<'static, Left> {
 pub(crate) fn clean() {
     let mut left = left();
     for fd in left.fds.drain(..) {
-        // SAFETY: a descriptor of a test, which may be closed already. The agent's own descriptors
-        // are higher.
+        // SAFETY: the descriptor belongs to a test; it may be closed already. The agent's own
+        // descriptors are higher.
         unsafe { libc::close(fd) };
         const { assert!(HIDDEN_ENDS + 2 * MOST as i32 * MOST_HIDDEN <= FREE && FREE < OWN as i32) };
     }
     for at in left.pages.drain(..) {
-        // SAFETY: in the range kept for tests, or where a call of a test has mapped a page.
+        // SAFETY: the page is in the range kept for tests, or a call of a test has mapped it.
         unsafe { libc::munmap(at as *mut libc::c_void, PAGE) };
     }
 }
 
-/// Removes the files that a test whose set-up succeeded may have left.
+/// Removes the files that a test may have left, if its set-up succeeded.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
-    // SAFETY: names are valid C strings. Names that do not exist do no harm.
+    // SAFETY: names are valid C strings. Unlinking a name that does not exist does no harm.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };
     let mut unlinked = [false; MOST];
     let mut name = |nr: Nr| {
@@ -71,8 +71,8 @@ pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     }
 }
 
-/// Closes all descriptors and unmaps all pages that a test whose set-up failed can have made in
-/// this process.
+/// After a failed set-up, closes all descriptors and unmaps all pages that the test may have made
+/// in this process.
 pub(crate) fn sweep() {
     clean();
     // SAFETY: the range is kept for tests, and the agent's own descriptors are higher.

@@ -1,5 +1,5 @@
-//! Compares the result of a call with the result that the model allows. In the latter, names stand
-//! for inodes, contents and addresses.
+//! Compares the result of a call with the result that the model allows. In the model's result,
+//! names stand for inodes, contents and addresses.
 
 use knee_harness::Names;
 use serde_json::Value;
@@ -50,7 +50,8 @@ fn is_page(expected: &Value, byte: u8) -> bool {
     name.and_then(|name| datum_nr(name).ok()).is_some_and(|datum| content(datum) == byte)
 }
 
-/// Returns whether `n` is the expected number, or any valid number if the model leaves it open.
+/// Returns whether `n` is the expected number. If the model leaves the number open, any number that
+/// is not negative is as expected.
 fn is_number(expected: &Value, n: i64) -> bool {
     expected.as_i64() == Some(n) || (expected["any"].is_string() && n >= 0)
 }

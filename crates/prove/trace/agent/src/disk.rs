@@ -1,7 +1,8 @@
-//! A file system other than tmpfs for tests: it is on a RAM disk, and the host has formatted it.
+//! A file system for tests, other than tmpfs. It is on a RAM disk of the guest, and the host has
+//! formatted it.
 //!
-//! The host sends the kernel modules of the file system and the extents of its image that are not
-//! zero, as one file of the initramfs. So the guest needs neither mkfs nor modprobe.
+//! The host sends the file system's kernel modules and the non-zero extents of its image as one
+//! file of the initramfs. So the guest needs neither mkfs nor modprobe.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -15,7 +16,8 @@ use crate::module;
 
 /// The host's file in the initramfs, relative to the root.
 pub const DISK: &str = "disk";
-/// The first RAM disk: Linux gives brd major number 1 (Documentation/admin-guide/devices.txt).
+/// The path, major number and minor number of the first RAM disk. The driver brd has major number 1
+/// (Documentation/admin-guide/devices.txt).
 const DEVICE: (&CStr, u32, u32) = (c"/dev/ram0", 1, 0);
 
 /// A file system, with all that the guest needs to mount it.
@@ -31,7 +33,7 @@ pub struct Disk<'a> {
     /// The extents that are not zero: offsets in bytes, and contents.
     #[serde(borrow)]
     pub extents: Vec<(u64, &'a [u8])>,
-    /// The places where the host has searched for modules, as text for messages.
+    /// The places where the host searched for modules, for error messages.
     pub places: &'a str,
 }
 
@@ -59,7 +61,7 @@ impl<'a> Disk<'a> {
                 .map_err(|error| with_context(&error, &format!("cannot load module {name}")))?;
         }
         let (device, major, minor) = DEVICE;
-        // SAFETY: a valid C string.
+        // SAFETY: the path is a valid C string.
         let made = unsafe {
             libc::mknod(device.as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(major, minor))
         };
@@ -74,7 +76,7 @@ impl<'a> Disk<'a> {
             _ => with_context(&error, "cannot fill the RAM disk"),
         })?;
         let kind = CString::new(self.kind)?;
-        // SAFETY: valid C strings, and no data.
+        // SAFETY: all strings are valid C strings, and no data is passed.
         let mounted =
             unsafe { libc::mount(device.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
         match io::Error::last_os_error() {

@@ -2,7 +2,7 @@
 //!
 //! The handler compares the address of the faulting instruction with the addresses of the load and
 //! the store below. If the instruction is one of these two, the program continues after it, with
-//! the signal in a register. Otherwise the signal kills the program.
+//! the number of the signal in a register. Otherwise the signal kills the program.
 
 use std::arch::global_asm;
 
@@ -10,7 +10,7 @@ use crate::returned::Returned;
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(
-    // rdi: address; rax: the byte there; rdx: the signal, or 0.
+    // rdi: the address; rax: the byte at this address; rdx: the signal, or 0.
     ".globl knee_agent_load",
     "knee_agent_load:",
     "xor eax, eax",
@@ -21,7 +21,7 @@ global_asm!(
     ".globl knee_agent_done",
     "knee_agent_done:",
     "ret",
-    // rdi: address; sil: the byte to store; rdx: the signal, or 0.
+    // rdi: the address; sil: the byte to store; rdx: the signal, or 0.
     ".globl knee_agent_store",
     "knee_agent_store:",
     "xor eax, eax",
@@ -48,8 +48,8 @@ unsafe extern "C" {
 }
 
 extern "C" fn on_fault(signal: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes the context of the interrupted thread, which is this one, and
-    // allows the handler to change it.
+    // SAFETY: the kernel passes the context of the interrupted thread, which also runs the handler,
+    // and allows the handler to change the context.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as usize;
     let ours = [&raw const knee_agent_load_at, &raw const knee_agent_store_at];

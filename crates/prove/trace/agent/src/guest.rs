@@ -1,6 +1,6 @@
 //! The agent as the init process of a guest. It reads plans from memory that it shares with the
 //! host, runs them while the plugin traces them, reports what the calls returned, and powers off.
-//! If the host has sent a program, the agent runs that instead.
+//! If the host has sent a program, the agent runs the program instead.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -23,14 +23,14 @@ use crate::run::run;
 use crate::script::CALLS;
 use crate::workers::Workers;
 
-/// The directory in which tests make their files.
+/// The directory in which tests create their files.
 const WORK: &CStr = c"/tmp";
 /// The number of tests that run while the guest's caches are still cold, and the number of untraced
-/// runs that precede each of them.
+/// runs of each order of such a test.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";
-/// Vendor and device of ivshmem on the PCI bus (docs/specs/ivshmem-spec of QEMU).
+/// The PCI vendor ID and device ID of ivshmem (docs/specs/ivshmem-spec of QEMU).
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
 /// The prefix of the agent's lines on the console, where the kernel writes too. The rest of the
 /// line is the reason why the agent failed.
@@ -41,7 +41,7 @@ pub fn init() -> ! {
     if let Err(error) = work() {
         println!("{CONSOLE}{error}");
     }
-    // SAFETY: no memory is involved; nothing is mounted that a power-off could damage.
+    // SAFETY: no memory is involved, and no mounted file system loses data when the power goes off.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);
@@ -73,9 +73,9 @@ fn work() -> io::Result<()> {
         return cost::run(&request);
     }
 
-    // The descriptors of tests begin at 0, and the agent needs none of these three.
+    // The descriptors of tests begin at 0, and the agent does not need descriptors 0 to 2.
     for fd in 0..3 {
-        // SAFETY: they refer to the console, which is opened again at the end.
+        // SAFETY: these descriptors refer to the console, which the agent opens again at the end.
         unsafe { libc::close(fd) };
     }
     let ran = run_all(&mut shared);
@@ -84,7 +84,7 @@ fn work() -> io::Result<()> {
         // SAFETY: these numbers belong to tests, and all tests have ended.
         unsafe { libc::dup2(console.as_raw_fd(), fd) };
     }
-    // The console may be one of the three, and has to stay open.
+    // The descriptor in `console` may itself be 0, 1 or 2, so it must stay open.
     let _ = console.into_raw_fd();
     ran
 }
@@ -102,7 +102,7 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
         let unseen = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
         let (done, seen) = run(&workers, &plan, unseen, |seen| {
             let wanted = seen == 0 || shared.get(Word::Again) != 0;
-            // The host sets the word while the guest is paused after a run.
+            // The host sets the word `Again` while the guest is paused after a run.
             shared.set(Word::Again, 0);
             wanted
         });
@@ -116,8 +116,8 @@ fn online() -> usize {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get())
 }
 
-/// Maps the memory of the device, and never unmaps it. Call this once. Returns the address and the
-/// size in bytes.
+/// Maps the memory of the ivshmem device, and never unmaps it. Call this function only once.
+/// Returns the address and the size in bytes.
 fn memory() -> io::Result<(*mut u8, usize)> {
     for device in fs::read_dir(DEVICES)? {
         let device = device?.path();
@@ -132,7 +132,7 @@ fn memory() -> io::Result<(*mut u8, usize)> {
         let memory = File::options().read(true).write(true).open(device.join("resource2"))?;
         let bytes = memory.metadata()?.len() as usize;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the call creates a new mapping at an address that the kernel chooses.
         let at =
             unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, memory.as_raw_fd(), 0) };
         if at == libc::MAP_FAILED {
@@ -144,7 +144,7 @@ fn memory() -> io::Result<(*mut u8, usize)> {
 }
 
 fn mount(kind: &CStr, at: &CStr) -> io::Result<()> {
-    // SAFETY: valid C strings, and no data.
+    // SAFETY: both strings are valid C strings, and these file systems need no data.
     let mounted = unsafe { libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
     if mounted == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -9,7 +9,7 @@ pub(crate) const PAGE: usize = 4096;
 /// The address of a test's first page, far from all other mappings of the program.
 pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
 /// The distance between two pages of a test, in bytes. Each page has its own page table: in one
-/// table, the entries of two pages might share a cache line only because of their position.
+/// table, the entries of two pages might share a cache line merely because of their positions.
 pub(crate) const PAGES_APART: usize = 2 << 20;
 
 /// The address of a page that always stays mapped, after the pages of tests; see
@@ -19,9 +19,10 @@ pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 /// The first of the descriptors that an open with O_ANYFD returns; call `nr` of a test returns
 /// `ANY_FDS + nr`.
 pub(crate) const ANY_FDS: i32 = 500;
-/// The first descriptor of pipe ends that stay open only during set-up, two per pipe.
+/// The lowest descriptor of a pipe end that stays open only during set-up. Two descriptors are
+/// reserved for each pipe.
 pub(crate) const BASE_ENDS: i32 = 700;
-/// The first descriptor of hidden ends of pipes, which no call uses.
+/// The lowest descriptor of a hidden end of a pipe. No call uses hidden ends.
 pub(crate) const HIDDEN_ENDS: i32 = 720;
 /// The maximum number of hidden read ends, and of hidden write ends, of a pipe.
 pub(crate) const MOST_HIDDEN: i32 = 8;
@@ -39,7 +40,7 @@ pub(crate) const INODES: [&CStr; MOST] =
 pub(crate) const HIDDEN: [&CStr; MOST] =
     [c".h0", c".h1", c".h2", c".h3", c".h4", c".h5", c".h6", c".h7"];
 
-/// Returns the path by which steps of a set-up open a file; for a file without a name, its
+/// Returns the path by which steps of a set-up open a file. For a file without a name, this is its
 /// directory, as O_TMPFILE requires.
 pub(crate) fn path_of(home: Home) -> &'static CStr {
     match home {
@@ -55,8 +56,8 @@ pub(crate) fn page_at(nr: Nr) -> usize {
     PAGES_AT + usize::from(nr) * PAGES_APART
 }
 
-/// Returns the byte that fills a page with this datum. All data but [`ZEROES`] differ from new
-/// memory, which is 0.
+/// Returns the byte that fills a page with this datum. Except for [`ZEROES`], it is not 0, so the
+/// page differs from new memory.
 pub(crate) fn content(datum: Nr) -> u8 {
     if datum == ZEROES { 0 } else { datum + 1 }
 }
@@ -72,7 +73,7 @@ pub(crate) fn hidden_end(pipe: Nr, write: bool, nr: u8) -> i32 {
     HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr)
 }
 
-/// Returns hidden name `nr` of an inode; the first one is in [`HIDDEN`].
+/// Returns hidden name `nr` of an inode, for `nr` from 1 on; name 0 is in [`HIDDEN`].
 pub(crate) fn hidden_name(inode: Nr, nr: u8) -> CString {
     CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
 }

@@ -5,13 +5,13 @@
 //! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ returned values ─ compare ─▶ outcomes
 //! ```
 //!
-//! The agent starts two processes once, each with a thread per call, and they run all tests:
-//! starting processes and threads for each test would take longer than the tests. The threads
-//! receive commands as plain data through a shared page. After each test they close all descriptors
-//! and unmap all pages that the test may have left. The agent's own descriptors have high numbers,
-//! so that those of a test can begin at 0.
+//! The agent starts two processes, each with a thread per call. These two processes run all tests:
+//! to start processes and threads for each test would take longer than the test. The threads
+//! receive commands as plain data through a shared page. After each test, the agent closes all
+//! descriptors and unmaps all pages that the test may have left behind. The agent's own descriptors
+//! have high numbers, so that the descriptors of a test can begin at 0.
 //!
-//! In a guest, the agent has two more modes. It measures the cost of an operation that tasks on
+//! In a guest, the agent has two more modes: it measures the cost of an operation that tasks on
 //! many CPUs repeat, or it runs a program and sends the program's output to the host.
 
 mod apart;

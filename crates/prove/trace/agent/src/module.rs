@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::io;
 
-/// Loads a module, given its file's content. Succeeds if the kernel already has it.
+/// Loads a module, given the content of its file. Succeeds if the kernel already has the module.
 pub(crate) fn load(module: &[u8], parameters: &str) -> io::Result<()> {
     let parameters = CString::new(parameters)?;
     // SAFETY: the pointer and the length are those of a slice, and the parameters are a valid C

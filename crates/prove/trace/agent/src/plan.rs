@@ -23,17 +23,17 @@ pub(crate) struct Order {
 /// A test that can be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// The steps of the set-up, each with the process that does it.
+    /// The steps of the set-up, each with the process that executes it.
     pub(crate) steps: Vec<(u8, Step)>,
     /// The calls, each with the process that makes it.
     pub(crate) calls: Vec<(u8, Call)>,
-    /// The orders of the calls. The set-up is repeated for each.
+    /// The orders of the calls. The set-up is repeated for each order.
     pub(crate) orders: Vec<Order>,
 }
 
 impl Plan {
     /// Returns the plan of a test of the interface `posix`, with every order of its calls or only
-    /// the first one of each expectation. Fails with the reason why the test cannot be run.
+    /// the first order of each expectation. Fails with the reason why the test cannot be run.
     pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
         let of_expectations = orders(test)?;
         if test.interface != INTERFACE {
@@ -64,8 +64,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the numbers of the calls that enter the kernel in any state. An access to memory
-    /// enters it only if it faults.
+    /// Returns the numbers of the calls that enter the kernel in every state. A memory access
+    /// enters the kernel only if it faults.
     pub fn system_calls(&self) -> impl Iterator<Item = usize> {
         let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
         let calls = self.calls.iter().enumerate();

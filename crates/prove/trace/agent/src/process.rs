@@ -42,8 +42,8 @@ pub struct Summary {
     pub not_run: BTreeMap<String, usize>,
 }
 
-/// Runs the tests in the working directory, which has to be empty. Returns the exit status: 0 if
-/// the agent has done all tests, 1 if it has failed.
+/// Runs the tests in the working directory, which must be empty. Returns the exit status: 0 if the
+/// agent has written an outcome for every test, 1 if the agent itself failed.
 pub fn main() -> i32 {
     let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
     match work(every_order) {
@@ -60,7 +60,7 @@ fn work(every_order: bool) -> io::Result<()> {
         out.write_all(b"\n")
     };
     fault::install();
-    // Descriptors that this process has inherited have numbers that tests use.
+    // Inherited descriptors may have numbers that tests use.
     cleanup::sweep();
     let workers = Workers::start(CALLS)?;
     let mut summary = Summary::default();
@@ -95,7 +95,7 @@ fn one(workers: &Workers, test: &Test, every_order: bool) -> Outcome {
 /// Moves a descriptor to a number that no test uses.
 pub(crate) fn own(fd: i32) -> io::Result<File> {
     raise_limit();
-    // SAFETY: plain system calls; the new descriptor belongs to the file alone.
+    // SAFETY: these are plain system calls; only the returned file owns the new descriptor.
     unsafe {
         let own = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, OWN);
         if own < 0 {
@@ -108,7 +108,7 @@ pub(crate) fn own(fd: i32) -> io::Result<File> {
 
 /// Raises the limit of open descriptors to the hard limit.
 fn raise_limit() {
-    // SAFETY: the limit is plain data.
+    // SAFETY: `rlimit` is plain data, so zeroes are valid.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {

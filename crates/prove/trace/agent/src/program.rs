@@ -21,7 +21,7 @@ pub const PROGRAM_DIRECTORY: &str = ".knee";
 pub const PROGRAM: &str = ".knee/program";
 /// The file that is the program's standard input.
 pub const PROGRAM_INPUT: &str = ".knee/input";
-/// The number of bytes that are read from a pipe at once: its capacity.
+/// The number of bytes that are read from a pipe at once: the pipe's capacity.
 const READ_BYTES: usize = 1 << 16;
 
 /// A program to run.
@@ -49,9 +49,9 @@ pub(crate) fn request() -> io::Result<Option<ProgramRequest>> {
     }
 }
 
-/// Runs the program of a request, and waits for its end.
+/// Runs the program of a request, and waits until it has ended.
 pub(crate) fn run(request: ProgramRequest, relay: &mut Relay) -> io::Result<()> {
-    // If some CPUs are isolated, init may run only on the others. The program may use all CPUs.
+    // If some CPUs are isolated, init may run only on the other CPUs. The program may use all CPUs.
     sched_setaffinity(None, &all_cpus())?;
     let own = |bytes: Vec<u8>| OsString::from_vec(bytes);
     let mut child = Command::new(own(request.path))
@@ -94,7 +94,7 @@ fn pipe_of(file: OwnedFd, kind: fn(Vec<u8>) -> Relayed) -> Pipe {
     Pipe { file: file.into(), kind }
 }
 
-/// Waits until some of the pipes can be read or are closed, and returns their numbers.
+/// Waits until at least one pipe can be read or is closed. Returns the indices of all such pipes.
 fn ready(pipes: &[Pipe]) -> io::Result<Vec<usize>> {
     let mut polled: Vec<_> =
         pipes.iter().map(|pipe| PollFd::new(&pipe.file, PollFlags::IN)).collect();

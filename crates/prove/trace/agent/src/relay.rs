@@ -1,11 +1,11 @@
 //! A ring in memory that a guest shares with the host while a program runs in the guest. The guest
-//! writes the program's output and its exit status there.
+//! writes the program's output and its exit status to the ring.
 //!
-//! The memory is that of QEMU's device ivshmem-plain, as in [`crate::channel`]: a serial console is
-//! too slow for the output of programs. It begins with two little-endian words of 64 bits: the
-//! number of bytes that the guest has written, and the number that the host has read. The ring
-//! follows. It contains values of [`Relayed`] in the format of crate postcard, each preceded by its
-//! length, a word. The guest waits while the ring has no room.
+//! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain: a serial console is
+//! too slow for the output of programs. The memory begins with two little-endian 64-bit words: the
+//! number of bytes that the guest has written, and the number of bytes that the host has read. The
+//! ring follows. It contains values of [`Relayed`] in the format of crate postcard, each preceded
+//! by a word with its length. The guest waits while the ring has no room.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release, fence};
@@ -35,12 +35,12 @@ pub enum Relayed {
     Output(Vec<u8>),
     /// The program has written this to standard error.
     Complaints(Vec<u8>),
-    /// The program has ended with this status, in the format of wait(2). It is the last message.
+    /// The program has ended with this status, in the format of wait(2). This is the last message.
     Ended(i32),
 }
 
-/// Returns the offsets in the memory of a range of bytes. The argument counts bytes from the first
-/// one ever written. The second range of the result is the part that wraps to the beginning of the
+/// Returns the offsets in the memory at which these bytes are stored. `bytes` counts from the first
+/// byte ever written. The second range of the result is the part that wraps to the beginning of the
 /// ring; it may be empty.
 pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     let length = (bytes.end - bytes.start) as usize;
@@ -50,8 +50,9 @@ pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     [begin..begin + before, RING_AT..RING_AT + length - before]
 }
 
-/// Removes all complete values from bytes of the ring, and returns them in the order in which they
-/// were written. A guest may have written anything; bytes that cannot be decoded stay.
+/// Removes all complete values from the bytes that were read from the ring, and returns the values
+/// in the order in which they were written. A guest may have written anything; bytes that cannot be
+/// decoded stay.
 pub fn relayed(from: &mut Vec<u8>) -> Vec<Relayed> {
     let (mut all, mut rest) = (Vec::new(), from.as_slice());
     while let Some((one, behind)) = first(rest) {
@@ -70,8 +71,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Returns the ring in the memory at `at`. Fails if the memory has less than [`RELAY_BYTES`]
-    /// bytes.
+    /// Returns the ring in the memory at `at`. Fails if the memory is smaller than [`RELAY_BYTES`].
     ///
     /// # Safety
     /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this
@@ -98,22 +98,23 @@ impl Relay {
         for place in places(self.written..end) {
             let (part, behind) = rest.split_at(place.len());
             rest = behind;
-            // SAFETY: inside the ring, in a part that the host has read.
+            // SAFETY: the place is inside the ring, in a part that the host has already read.
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
-        // The bytes have to be visible before the count: the host reads the count first.
+        // The bytes must be visible before the count: the host reads the count first.
         fence(Release);
-        // SAFETY: an aligned word of the memory that only the guest writes.
+        // SAFETY: this word is aligned and inside the memory. Only the guest writes it.
         unsafe { self.at.add(WRITTEN_AT).cast::<u64>().write_volatile(end.to_le()) };
         Ok(())
     }
 
     /// Returns the number of bytes that the host has read.
     fn read(&self) -> u64 {
-        // SAFETY: an aligned word of the memory, which the host writes with one store.
+        // SAFETY: this word is aligned and inside the memory. The host writes it with one store.
         let read = u64::from_le(unsafe { self.at.add(READ_AT).cast::<u64>().read_volatile() });
-        // The guest overwrites the bytes that the host has read, so it has to read the count first.
+        // The guest overwrites bytes that the host has read, so it must read the count before it
+        // overwrites them.
         fence(Acquire);
         read
     }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive_in_order_beyond_the_end_of_the_ring() {
+    fn messages_arrive_in_order_even_if_the_ring_wraps_around() {
         let memory = vec![0_u64; RELAY_BYTES / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
         // SAFETY: the memory is large enough and is never freed.
@@ -134,12 +135,12 @@ mod tests {
         for one in &sent {
             relay.send(one).unwrap();
             for place in places(read..relay.written) {
-                // SAFETY: inside the memory.
+                // SAFETY: the place is inside the memory.
                 let part = unsafe { std::slice::from_raw_parts(at.add(place.start), place.len()) };
                 bytes.extend(part);
             }
             read = relay.written;
-            // SAFETY: an aligned word of the memory; there is no other thread.
+            // SAFETY: this word is aligned and inside the memory, and there is no other thread.
             unsafe { at.add(READ_AT).cast::<u64>().write(read) };
             arrived.extend(relayed(&mut bytes));
         }
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_value_stays_until_the_rest_comes() {
+    fn an_incomplete_value_stays_until_the_rest_arrives() {
         let mut bytes = Vec::new();
         append(&Relayed::Ended(9), &mut bytes);
         let end = bytes.pop().unwrap();

@@ -23,8 +23,7 @@ pub(crate) enum Returned {
     Page(u8),
     /// The end of a file or of a pipe.
     End,
-    /// The status of a file: the number of its inode, its length in pages, and the number of its
-    /// names.
+    /// The status of a file: its inode number, its length in pages, and the number of its names.
     Status { inode: u64, pages: i64, links: u64 },
     /// The status of a pipe.
     APipe,

@@ -1,4 +1,5 @@
-//! Runs a plan: its set-up, then its calls, for each order, and records what the calls returned.
+//! Runs a plan: for each order, executes the set-up and then the calls, and records what the calls
+//! returned.
 
 use knee_commute::{Test, TestOutcome as Outcome};
 use knee_harness::{Names, Session, findings};
@@ -26,14 +27,14 @@ pub enum Done {
 pub struct Run {
     /// The index of the order in the plan.
     pub(crate) order: usize,
-    /// The inodes of the test and their numbers, if a call returns such numbers.
+    /// The inodes of the test and their numbers, if a call returns inode numbers.
     pub(crate) inodes: Vec<(Nr, u64)>,
     /// The results of the calls, in the order in which the calls were made.
     pub(crate) returned: Vec<Returned>,
 }
 
-/// Runs each order of a plan `untraced` times, then traced for as long as `again` returns true for
-/// the number of traced runs. Returns the result, and the number of traced runs of all orders.
+/// Runs each order of a plan `untraced` times, then traced for as long as `again` returns true; see
+/// [`knee_harness::run`]. Returns the result, and the number of traced runs of all orders.
 pub(crate) fn run(
     workers: &Workers,
     plan: &Plan,
@@ -130,7 +131,8 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 impl Done {
-    /// Returns the outcome of the test: whether the calls returned the results that it expects.
+    /// Returns the outcome of the test: whether the calls returned the results that the test
+    /// expects.
     pub fn outcome(&self, test: &Test, plan: &Plan) -> Outcome {
         let runs = match self {
             Done::Ran(runs) => runs,

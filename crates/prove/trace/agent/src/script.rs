@@ -9,7 +9,8 @@ pub(crate) const CALLS: usize = 4;
 /// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
 /// file or a pipe.
 pub(crate) const MOST: usize = 8;
-/// The maximum number of descriptors that a test occupies to determine the lowest unused one.
+/// The maximum number of descriptors that a test occupies to determine which descriptor is the
+/// lowest unused one.
 pub(crate) const MOST_OCCUPIED: usize = 16;
 
 /// The number at the end of an object's name in a test: 1 for `filename1`.
@@ -46,7 +47,7 @@ pub(crate) const ZEROES: Nr = Nr::MAX;
 pub(crate) enum Home {
     /// A name that the test uses.
     Name(Nr),
-    /// The first hidden name of the inode, which no call of the test uses.
+    /// The first hidden name of the inode. No call of the test uses hidden names.
     Hidden(Nr),
     /// A temporary name of the inode, which is removed before the test begins.
     Own(Nr),
@@ -54,7 +55,7 @@ pub(crate) enum Home {
     Nowhere,
 }
 
-/// A step of a set-up, which makes a part of a test's initial state.
+/// A step of a set-up. It creates a part of a test's initial state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// Makes a file, and may leave it open or mapped.
@@ -80,9 +81,9 @@ pub(crate) enum Step {
     MapAnonymous { va: Nr, writable: bool, datum: Nr },
     /// Maps a page of a file.
     MapFile { home: Home, map: Mapped },
-    /// Reads the number of an inode, for comparison with the results of calls.
+    /// Reads an inode number, for comparison with the results of calls.
     Learn { inode: Nr, home: Home },
-    /// Reads the number of an inode from a descriptor of this process.
+    /// Reads an inode number by means of a descriptor of this process.
     LearnOpen { inode: Nr, fd: i32 },
     /// Removes a temporary name of an inode.
     Forget { inode: Nr },
@@ -97,7 +98,7 @@ pub(crate) struct Opened {
     pub(crate) off: i64,
 }
 
-/// Where a page of a file is mapped; the offset is in pages.
+/// The mapping of a page of a file; the offset is in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mapped {
     pub(crate) va: Nr,

@@ -1,10 +1,10 @@
-//! The steps to a test's initial state, in an order that takes few system calls.
+//! Computes the steps that create a test's initial state, in an order that needs few system calls.
 //!
-//! Most of a test's time is its set-up. A kernel returns the lowest unused descriptor, so steps
-//! open descriptors in ascending order, and most get the intended number at once. The step that
-//! makes a file or a pipe also leaves it open, or maps it, if the test needs that. If only one
-//! process uses an empty file, that process makes it. So only few files need a temporary name, by
-//! which the other process finds them and which a later step removes.
+//! The set-up takes most of a test's time. A kernel returns the lowest unused descriptor, so steps
+//! open descriptors in ascending order, and most descriptors get the intended number at once. The
+//! step that makes a file or a pipe also leaves it open, or maps it, if the test needs that. If
+//! only one process uses an empty file, that process makes it. So only a few files need temporary
+//! names, by which other steps find them. Later steps remove these names.
 
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ use crate::script::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 
 /// A file or a pipe.
 struct Made {
-    /// The step that makes it, without the descriptors that this step keeps.
+    /// The step that makes it. `map` and `keeps` are added to the step later.
     step: Step,
     /// The process that makes it: see [`maker`].
     by: u8,
     /// The page that the same step maps.
     map: Option<Mapped>,
-    /// The descriptors that the step leaves open: the first one of a file, or one of each end of a
-    /// pipe.
+    /// The descriptors that the step leaves open: for a file, one descriptor at index 0; for a
+    /// pipe, one descriptor for each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
     /// The number of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
@@ -35,7 +35,7 @@ enum Thing {
     Pipe(Nr),
 }
 
-/// A page that a process maps, of a file or of anonymous memory.
+/// A page of a file or of anonymous memory that a process maps.
 struct Map {
     process: u8,
     of: Option<(Thing, Home)>,
@@ -43,16 +43,16 @@ struct Map {
     datum: Nr,
 }
 
-/// A descriptor of a process. `of` is the file, or the pipe and the end (1 is the write end), or
-/// `None` if what the descriptor refers to does not matter.
+/// A descriptor of a process. It refers to `of`: a file, or a pipe and its end (1 is the write
+/// end). `None` means that any file will do.
 struct Open {
     process: u8,
     of: Option<(Thing, usize)>,
     at: Opened,
 }
 
-/// Returns the steps that create the state which the lines of a test's set-up describe, each with the process
-/// that executes it. With `stats`, some steps read the numbers of inodes.
+/// Returns the steps that create the initial state of a test, each with the process that executes it. The
+/// lines of `setup` describe the state. With `stats`, some steps read inode numbers.
 pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
     let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
     for line in setup {
@@ -169,10 +169,10 @@ fn file(line: &Value) -> Result<Made, Unknown> {
 fn pipe(line: &Value) -> Result<Made, Unknown> {
     let nr = name(line, "pipe")?;
     let step = Step::Pipe { data: names(line, "data")?, ends: [0; 2] };
-    // `open` subtracts the ends that the test opens.
+    // The function `open` subtracts the ends that the test opens.
     let hidden = [number(line, "readers")?, number(line, "writers")?];
     if hidden.iter().any(|ends| *ends > MOST_HIDDEN.into()) {
-        return Err(format!("more than {MOST_HIDDEN} ends of one kind"));
+        return Err(format!("a pipe with more than {MOST_HIDDEN} read ends or write ends"));
     }
     Ok(made(step, Thing::Pipe(nr), hidden))
 }
@@ -208,7 +208,7 @@ fn map(process: u8, line: &Value, made: &[Made]) -> Result<Map, Unknown> {
     Ok(Map { process, of, page: Mapped { va, writable, off }, datum: datum(line) })
 }
 
-/// Returns the file with the line's inode, and its name during set-up.
+/// Returns the inode in the line, and the name of its file during set-up.
 fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     let wanted = name(line, "inode")?;
     let mut files = made.iter().filter_map(|made| match made.thing {
@@ -218,10 +218,11 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
-/// Returns the process that makes a file or a pipe. The first process makes all pipes, since the
-/// other one opens their ends by way of its descriptors. It also fills all files. The kernel keeps
-/// new pages in a list of the CPU that allocates them, and later calls on that CPU drain the list.
-/// So the results of a test depend on the CPU that fills its files.
+/// Returns the process that makes a file or a pipe. The first process makes all pipes: the second
+/// process opens the ends of pipes through the descriptors of the first. The first process also
+/// makes all files that are not empty. The kernel keeps new pages in a list of the CPU that
+/// allocates them, and later calls on that CPU drain the list. So the results of a test depend on
+/// the CPU that fills its files.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
     let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));
@@ -230,9 +231,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// Makes the step that creates a file also map this page, if it can. Returns whether it does. A
-/// file that stays open is mapped by another step: one `open` for both would make the calls share
-/// more than the test describes.
+/// If possible, makes the step that creates the file also map this page. Returns whether the step
+/// maps the page. A file that stays open is mapped by another step: if one `open` served both, the
+/// calls would share more than the test describes.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -243,8 +244,8 @@ fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// Makes the step that creates a file or a pipe keep this descriptor, if it can. Returns whether it
-/// does.
+/// If possible, makes the step that creates the file or the pipe keep this descriptor open. Returns
+/// whether the step keeps it.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     let Some((thing, end)) = open.of else { return false };
     let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);
@@ -257,8 +258,9 @@ fn is_kept(open: &Open, made: &mut [Made]) -> bool {
 }
 
 /// Returns the descriptors of a pipe's two ends in the first process. Each is a descriptor of the
-/// test, a hidden one, or one for the set-up only. Appends steps for further hidden ends to `more`,
-/// and steps that close descriptors of the set-up to `closed`.
+/// test, a hidden descriptor, or a descriptor that only the set-up needs. Appends to `more` the
+/// steps that open further hidden ends. Appends to `closed` the steps that close the descriptors
+/// that only the set-up needs.
 fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
     [0, 1].map(|end| {
         let own = own_end(made, nr, end);
@@ -274,8 +276,7 @@ fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, S
     })
 }
 
-/// Returns the descriptor that an end of a pipe has in the first process once the pipe has been
-/// made.
+/// Returns the descriptor that an end of a pipe has in the first process after the pipe was made.
 fn own_end(made: &Made, nr: Nr, end: usize) -> i32 {
     match made.keeps[end] {
         Some(open) => open.fd,
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_makes_a_file_maps_it_once_unless_a_descriptor_has_it_open() {
+    fn the_step_that_makes_a_file_maps_it_once_unless_the_file_stays_open() {
         let setup = json!([
             file("inode0"),
             file("inode1"),
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_process_uses_the_ends_that_the_pipe_was_made_with() {
+    fn the_first_process_uses_the_original_ends_of_a_pipe() {
         let setup = json!([
             { "do": "pipe", "pipe": "pipe0", "data": [], "readers": 1, "writers": 1 },
             { "do": "open", "fd": 1, "pipe": "pipe0", "end": "read" },

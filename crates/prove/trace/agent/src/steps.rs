@@ -1,5 +1,5 @@
-//! Does the steps of a set-up that belong to one process. The working directory is the directory of
-//! the tests; names, inodes, data and addresses are numbers.
+//! Executes the steps of a set-up in one process, whose working directory is the directory of the
+//! tests. Numbers stand for names, inodes, data and addresses.
 
 use crate::cleanup::left;
 use crate::fault;
@@ -8,14 +8,16 @@ use crate::layout::{
 };
 use crate::script::{Home, Mapped, Opened, Step};
 
-/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel frees
-/// them when a test unmaps its last page.
+/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would
+/// free them when a test unmaps its last page.
 ///
-/// Such a table covers a gigabyte or more, and most programs have other mappings there. When Linux
-/// frees one, it flushes the whole TLB instead of one page (`tlb_flush_pmd_range` of
-/// include/asm-generic/tlb.h), which takes QEMU as long as half a test.
+/// Such a table covers a gigabyte or more, and most programs have other mappings in that range,
+/// which keep the table allocated. When Linux frees such a table, it flushes the whole TLB instead
+/// of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU, this takes as long as
+/// half a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
-    // SAFETY: new memory; `MAP_FIXED_NOREPLACE` replaces no mapping.
+    // SAFETY: the call creates a new mapping; with `MAP_FIXED_NOREPLACE`, it replaces no other
+    // mapping.
     let at = unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -24,7 +26,7 @@ pub(crate) fn keep_tables() -> std::io::Result<()> {
     if at == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: a writable byte of that memory. Writing it allocates the tables.
+    // SAFETY: the first byte of the new mapping is writable. Writing it allocates the tables.
     unsafe { at.cast::<u8>().write_volatile(1) };
     Ok(())
 }
@@ -55,9 +57,9 @@ pub(crate) fn renumber(what: &'static str, from: i32, to: i32) -> Result<(), Fai
     Ok(())
 }
 
-/// Does a step. `main` is the ID of the process that has the pipes.
+/// Executes a step. `main` is the ID of the process that holds the pipes.
 pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
-    // SAFETY: system calls with valid C strings, and with buffers of the length that is given.
+    // SAFETY: the system calls get valid C strings, and buffers of the given lengths.
     unsafe {
         match *step {
             Step::File { inode, home, names, links, pages, open, map } => {
@@ -114,7 +116,7 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                 let path = path_of_end(main, end);
                 let mode = if write { libc::O_WRONLY } else { libc::O_RDONLY };
                 let open = ok("open an end", libc::open(path.as_ptr(), mode | libc::O_NONBLOCK))?;
-                renumber("number an end", open as i32, fd)?;
+                renumber("renumber an end", open as i32, fd)?;
             }
             Step::Occupy { fd } => {
                 let open = ok("open the directory", libc::open(c".".as_ptr(), libc::O_PATH))?;
@@ -149,22 +151,22 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Moves an open file to its descriptor, and sets its offset. The present offset is `now`, in
-/// pages.
+/// Moves an open file to the descriptor in `open`, and sets the file's offset. `now` is the current
+/// offset, in pages.
 fn place(from: i32, open: Opened, now: i64) -> Result<(), Failed> {
-    renumber("number a file", from, open.fd)?;
+    renumber("renumber a file", from, open.fd)?;
     if open.off != now {
-        // SAFETY: a plain system call.
+        // SAFETY: this is a plain system call.
         let offset = unsafe { libc::lseek(open.fd, open.off * PAGE as i64, libc::SEEK_SET) };
         ok("set an offset", offset)?;
     }
     Ok(())
 }
 
-/// Maps a page of a file, and closes its descriptor.
+/// Maps a page of a file, and closes the file's descriptor.
 fn map_file(page: Mapped, fd: i32) -> Result<(), Failed> {
     let mapped = map(page, libc::MAP_SHARED, fd);
-    // SAFETY: a descriptor of the set-up, which is used nowhere else.
+    // SAFETY: only this step uses the descriptor.
     unsafe { libc::close(fd) };
     mapped
 }
@@ -184,11 +186,11 @@ pub(crate) fn protection(writable: bool) -> i32 {
     libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 }
 }
 
-/// Returns the number of a file's inode, if the file exists.
+/// Returns the inode number of a file, if the file exists.
 pub(crate) fn inode_number(home: Home) -> Option<u64> {
-    // SAFETY: `stat` is plain data, and the path a valid C string.
+    // SAFETY: `stat` is plain data, so zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
+    // SAFETY: the path is a valid C string, and `status` is writable.
     let found = unsafe { libc::stat(path_of(home).as_ptr(), &mut status) };
     (found == 0).then_some(status.st_ino)
 }

@@ -1,11 +1,12 @@
-//! Two processes, each with a worker thread per call. Worker `nr` of each process is on CPU `nr`.
+//! Two processes, each with a worker thread per call. Worker `nr` of each process runs on CPU `nr`.
 //! The agent's main thread is the first worker of the first process; all other workers wait for
 //! commands in a shared page.
 //!
 //! A waiting thread spins for a while before it sleeps, since waking a thread on another CPU takes
 //! longer than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next
-//! virtual CPU at each `pause`, so a spinning thread lets the others run. Two threads of one CPU
-//! must not spin at the same time, so only the thread that had the last command spins.
+//! virtual CPU at each `pause`, so a spinning thread lets the other virtual CPUs run. Two threads
+//! of one CPU must not spin at the same time, so only the thread that received the last command
+//! spins.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -28,8 +29,8 @@ const GO: u32 = 1;
 /// The slot has a reply.
 const DONE: u32 = 2;
 
-/// The worker that does the steps, by process. In the second process it is not the main thread,
-/// which shares CPU 0 with the main thread of the first process.
+/// For each process, the worker that executes the steps. In the second process, this is not the
+/// main thread, because that thread shares CPU 0 with the main thread of the first process.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
 
 /// A command for a worker.
@@ -56,7 +57,7 @@ pub(crate) enum Reply {
 pub(crate) struct Word {
     value: AtomicU32,
     /// The number of threads that sleep, or are about to poll a last time and sleep. It is a count
-    /// and not a flag: both sides wait for the same word, and one may be waking up while the other
+    /// and not a flag: both sides wait on the same word, and one may be waking up while the other
     /// goes to sleep.
     asleep: AtomicU32,
 }
@@ -77,7 +78,7 @@ impl Word {
         self.wait_until(|value| value == wanted, may_spin);
     }
 
-    /// Sleeps until the word has another value than `unwanted`, and returns that value.
+    /// Sleeps while the word has the value `unwanted`. Returns the next value.
     pub(crate) fn wait_while(&self, unwanted: u32) -> u32 {
         self.wait_until(|value| value != unwanted, || false)
     }
@@ -119,15 +120,16 @@ struct Slot {
 }
 
 // SAFETY: a slot has two users, and `state` says which of them may access the two cells. From GO to
-// DONE, it is the worker of this slot, the one thread that calls `serve`. Otherwise it is the
-// thread that has the only `Workers`, which is not `Sync`. Each passes the cells to the other by a
-// store to `state`, which the other loads before it accesses a cell. Both operations are SeqCst, so
-// the accesses of one user happen before the accesses of the other.
+// DONE, this is the worker of the slot, which is the only thread that calls `serve`. At all other
+// times, it is the thread that has the `Workers`; there is only one `Workers`, and it is not
+// `Sync`. Each user passes the cells to the other by a store to `state`, which the other loads
+// before it accesses a cell. Both operations are SeqCst, so the accesses of one user happen before
+// the accesses of the other.
 unsafe impl Sync for Slot {}
 
 impl Slot {
     /// Sends a command to the worker, and waits for its reply. Only the thread that has the
-    /// [`Workers`] calls this. The state is IDLE before and after.
+    /// [`Workers`] calls this method. The state is IDLE before and after the call.
     fn request(&self, command: Command, may_spin: impl Fn() -> bool) -> Reply {
         // SAFETY: the state is IDLE, so this thread alone accesses the cell.
         unsafe { (*self.command.get()).write(command) };
@@ -135,19 +137,19 @@ impl Slot {
         self.state.wait(DONE, may_spin);
         // SAFETY: the state is DONE, so this thread alone accesses the cell, and the worker has
         // initialized it. The worker runs the same program, in this process or in a fork of it. So
-        // the type has the same layout there, and the text that a reply refers to is at the same
-        // address.
+        // the type has the same layout in the worker, and the text that a reply refers to is at the
+        // same address.
         let reply = unsafe { (*self.reply.get()).assume_init_read() };
         self.state.set(IDLE);
         reply
     }
 
-    /// Waits for a command and executes it. Only the worker of this slot calls this.
+    /// Waits for a command and executes it. Only the worker of this slot calls this method.
     fn serve(&self, may_spin: impl Fn() -> bool, execute: impl FnOnce(Command) -> Reply) {
         self.state.wait(GO, may_spin);
         // SAFETY: the state is GO, so this thread alone accesses the cell, and the main thread has
-        // initialized it; as in `request`, the type has the same layout there. A command is plain
-        // data.
+        // initialized it; as in `request`, the type has the same layout in both threads. A command
+        // is plain data.
         let command = unsafe { (*self.command.get()).assume_init_read() };
         let reply = execute(command);
         // SAFETY: the state is still GO, so this thread alone accesses the cell.
@@ -156,15 +158,15 @@ impl Slot {
     }
 }
 
-/// Memory that both processes share. All zeroes is a valid value: it consists of atomics and
-/// `MaybeUninit`.
+/// Memory that both processes share. All zeroes is a valid value, since the struct consists of
+/// atomics and `MaybeUninit`.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
-    /// The process whose worker had the last command, by CPU.
+    /// For each CPU, the process whose worker received the last command.
     last: [AtomicU32; CALLS],
 }
 
-/// The workers. The second process ends when this one does.
+/// The workers. The second process ends when this process ends.
 pub(crate) struct Workers {
     shared: &'static Shared,
     main: i32,
@@ -173,14 +175,14 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts `calls` threads in each of the two processes. Call it while this process has one
-    /// thread.
+    /// Starts `calls` threads in each of the two processes. Call this function while this process
+    /// has only one thread.
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: new memory of this size at an address that the kernel chooses, page-aligned and
-        // never unmapped. It is zeroes, which are a valid `Shared`: each of its fields is an
-        // `AtomicU32`, or `MaybeUninit`, which is valid whatever its bytes are.
+        // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. It
+        // consists of zeroes, which are a valid `Shared`, as the documentation of `Shared`
+        // explains.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -192,14 +194,14 @@ impl Workers {
         };
         // The second process inherits a copy of the kept page.
         steps::keep_tables()?;
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has only one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };
         if child < 0 {
             return Err(std::io::Error::last_os_error());
         }
         let process = usize::from(child == 0);
         if process == 1 {
-            // SAFETY: a plain system call.
+            // SAFETY: this is a plain system call.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         }
         for nr in 1..calls {
@@ -218,7 +220,7 @@ impl Workers {
             return execute(&command, nr, self.main);
         }
         self.shared.last[nr].store(process as u32, SeqCst);
-        // The worker of CPU 0 cannot begin while this thread spins there.
+        // While this thread spins on CPU 0, a worker of CPU 0 cannot run.
         self.shared.slots[process][nr].request(command, || nr != 0)
     }
 }

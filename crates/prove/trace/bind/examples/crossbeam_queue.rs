@@ -19,7 +19,7 @@ impl Binding for Mailbox {
     fn set_up(setup: &Setup<'_>) -> Self {
         let queue = ArrayQueue::new(ROOM);
         for message in setup.sequence("mail") {
-            queue.push(message).expect("the model has no more than fits");
+            queue.push(message).expect("the model has at most `ROOM` messages");
         }
         Self(queue)
     }

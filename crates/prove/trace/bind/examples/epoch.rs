@@ -16,34 +16,34 @@ use knee_sync::{Platform, System};
 
 const OPERATIONS: &[(&str, &str)] = &[
     ("pin", "(): begins and ends a section"),
-    ("pin_twice", "(): the same with a section inside"),
+    ("pin_twice", "(): begins and ends a section with another section inside"),
     ("refresh", "(): ends a section and begins another"),
     ("load", "(): loads a pointer that both threads load, in a section"),
-    ("section", "(): begins and ends a section that may be sent"),
+    ("section", "(): begins and ends a section that may be sent to another thread"),
     ("quiescent", "(): reports a quiescent state"),
     ("offline", "(): goes offline and online again"),
     ("retire", "(): retires an object"),
     ("retire_entry", "(): retires an object that contains its entry"),
-    ("retire_full", "(): retires as many objects as fill the thread's bag"),
+    ("retire_full", "(): retires enough objects to fill the thread's bag twice"),
     ("replace", "(): replaces a value of the thread's own"),
     ("defer", "(): defers a call"),
-    ("reclaim", "(): frees what is ready of 32 retired objects"),
+    ("reclaim", "(): tries to free 32 retired objects"),
     ("synchronize", "(): waits for a grace period"),
-    ("cookie", "(): the current point in time"),
-    ("poll", "(): whether a grace period is over, and it is"),
-    ("barrier", "(): waits until everything retired is freed"),
+    ("cookie", "(): a cookie for the current point in time"),
+    ("poll", "(): checks a grace period that is over"),
+    ("barrier", "(): waits until all retired objects are freed"),
     ("register", "(): registers and unregisters"),
-    ("garbage", "(): about how many objects are retired"),
-    ("stalls", "(): the sections that last long"),
+    ("garbage", "(): the approximate number of retired objects"),
+    ("stalls", "(): lists the sections that have lasted long"),
     ("set_scan_backoff", "(): sets the pause between scans"),
     ("heavy", "(): the fence of reclaimers"),
-    ("light", "(): the fence of readers, and a clock"),
+    ("light", "(): the fence of readers, and the time"),
 ];
 
 /// The number of objects that fill a bag.
 const BAG: usize = 64;
 
-/// The threads that make calls.
+/// The number of threads that make calls.
 const THREADS: usize = 2;
 
 /// The objects of a thread, on cache lines of their own.
@@ -60,7 +60,8 @@ struct Threads {
     shared: AtomicPtr<u64>,
 }
 
-// SAFETY: each handle is used by one thread, or by the main thread while no thread makes a call.
+// SAFETY: each handle is used only by the calls of one thread, and by the main thread while no
+// thread makes a call.
 unsafe impl Send for Threads {}
 // SAFETY: as above.
 unsafe impl Sync for Threads {}
@@ -71,7 +72,7 @@ struct Line {
     _entry: Entry,
 }
 
-// SAFETY: an entry that is not retired yet is not bound to a thread.
+// SAFETY: until it is retired, an entry is not bound to a thread.
 unsafe impl Send for Line {}
 
 /// An object for a thread to retire.
@@ -80,7 +81,8 @@ fn object() -> *mut Line {
 }
 
 unsafe fn free(entry: NonNull<Entry>) {
-    // SAFETY: the entry is the only field of an object from a box, which is freed once.
+    // SAFETY: the entry is the only field of an object that came from a box. The object is freed
+    // only once.
     drop(unsafe { Box::from_raw(entry.as_ptr().cast::<Line>()) });
 }
 

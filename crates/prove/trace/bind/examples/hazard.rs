@@ -8,14 +8,14 @@ use knee_commute::{Interface, Model, Natural, Operation, Outcome, state};
 use knee_sync::hazard::{self, AtomicBox, Domain};
 
 state! {
-    /// The value; zero is an empty box.
+    /// The value in the box. Zero means that the box is empty.
     struct Value {
         value: Natural,
     }
 }
 
-/// Loads commute. Operations that change the box commute if the order cannot be seen. Operations on
-/// a thread's own objects commute with everything.
+/// Loads commute. Operations that change the box commute if no caller can see their order.
+/// Operations on a thread's own objects commute with everything.
 fn hazard_box() -> Interface<Value> {
     let own = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
@@ -56,8 +56,8 @@ fn hazard_box() -> Interface<Value> {
             },
             own("protect", "(): protects an object of the thread's own"),
             own("retire", "(): retires an object"),
-            own("reclaim", "(): frees what is ready of 32 retired objects"),
-            own("barrier", "(): waits until everything retired is freed"),
+            own("reclaim", "(): tries to free 32 retired objects"),
+            own("barrier", "(): waits until all retired objects are freed"),
             own("register", "(): registers with a domain, and unregisters"),
         ],
         ..Interface::default()
@@ -98,7 +98,7 @@ impl Binding for Cell {
         let (cell, value) = (&self.cell.0, call.number("value"));
         // SAFETY: no thread can find these objects, and each is retired once.
         let retire = |object| unsafe { hazard::retire(object) };
-        // Makes the thread register, and allocates its room for retired objects.
+        // Makes the thread register, and allocates its storage for retired objects.
         (0..64).for_each(|_| retire(object()));
         hazard::reclaim();
         if call.operation() == "reclaim" {

@@ -1,4 +1,5 @@
-//! `knee_sync::invalidation`: threads that invalidate batches, and threads that wait for them.
+//! `knee_sync::invalidation`: threads that invalidate batches, and threads that wait for the
+//! batches.
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -10,10 +11,10 @@ use knee_sync::invalidation::{Member, Stamp, Tracker};
 
 const OPERATIONS: &[(&str, &str)] = &[
     ("begin", "(): begins and finishes a section"),
-    ("mark_own", "(): the same, and marks a stamp of the thread's own in it"),
-    ("mark_shared", "(): the same with the stamp of both threads, whose lock it would hold"),
-    ("wait_own", "(): waits for the sections that have marked the thread's own stamp"),
-    ("wait_shared", "(): waits for the sections that have marked the stamp of both"),
+    ("mark_own", "(): marks the thread's own stamp in a section"),
+    ("mark_shared", "(): marks a shared stamp in a section; a real caller would hold its lock"),
+    ("wait_own", "(): waits for the sections that marked the thread's own stamp"),
+    ("wait_shared", "(): waits for the sections that marked the stamp of both threads"),
     ("register", "(): registers and unregisters the thread"),
 ];
 
@@ -34,12 +35,13 @@ struct Bound {
     shared: Box<Shared>,
 }
 
-// SAFETY: each member is used by one thread, or by the main thread while no thread makes a call.
+// SAFETY: each member is used only by the calls of one thread, and by the main thread while no
+// thread makes a call.
 unsafe impl Sync for Bound {}
 
 impl Binding for Bound {
     fn model() -> impl Model {
-        let about = "threads that invalidate, and threads that wait for that";
+        let about = "threads that invalidate, and threads that wait for the invalidations";
         independent("invalidation", about, OPERATIONS)
     }
 
@@ -47,7 +49,7 @@ impl Binding for Bound {
         let tracker: &'static Tracker<System> = Box::leak(Box::new(Tracker::new()));
         let own = || Own { member: RefCell::new(tracker.register()), stamp: Stamp::new() };
         let own = std::array::from_fn(|_| own());
-        // Makes a free slot for a thread that registers.
+        // Leaves a free slot for the next thread that registers.
         drop(tracker.register());
         Self { tracker, own, shared: Box::new(Shared(Stamp::new())) }
     }

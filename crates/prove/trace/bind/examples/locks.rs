@@ -10,14 +10,14 @@ use knee_sync::rm::{Readers, RmLock};
 
 const OPERATIONS: &[(&str, &str)] = &[
     ("read", "(): locks for reading and unlocks"),
-    ("read_recursive", "(): the same, and once more inside"),
-    ("try_read", "(): the same if no writer has the lock"),
+    ("read_recursive", "(): locks for reading twice, one lock inside the other, and unlocks"),
+    ("try_read", "(): locks for reading if no writer has the lock, and unlocks"),
     ("read_other", "(): locks another lock for reading"),
     ("write", "(): locks for writing and unlocks"),
-    ("try_write", "(): the same if nobody has the lock"),
-    ("register", "(): registers a reader, and unregisters"),
-    ("pi_lock", "(): locks a mutex and unlocks"),
-    ("pi_try_lock", "(): the same if nobody has it"),
+    ("try_write", "(): locks for writing if no other thread has the lock, and unlocks"),
+    ("register", "(): registers and unregisters a reader"),
+    ("pi_lock", "(): locks a mutex and unlocks it"),
+    ("pi_try_lock", "(): locks the mutex if no other thread has it, and unlocks"),
     ("pi_other", "(): locks another mutex"),
 ];
 
@@ -42,7 +42,7 @@ impl Binding for Bound {
         rm.iter().for_each(|lock| drop(lock.0.read()));
         let mutexes = std::array::from_fn(|_| Own(PiMutex::new(())));
         let bound = Self { rm, mutexes, readers: Readers::new() };
-        // Makes a free record.
+        // Leaves a free record for the next reader that registers.
         drop(bound.readers.register(&System::detect()));
         bound
     }

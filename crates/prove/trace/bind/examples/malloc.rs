@@ -21,7 +21,7 @@ state! {
 fn allocator() -> Interface<Heap> {
     Interface {
         name: "allocator",
-        about: "an allocator: all of it commutes, as malloc may return any unused address",
+        about: "an allocator: all calls commute, since malloc may return any unused address",
         operations: vec![
             Operation {
                 name: "malloc",
@@ -34,7 +34,7 @@ fn allocator() -> Interface<Heap> {
             },
             Operation {
                 name: "free",
-                about: "(address): which is in use",
+                about: "(address): frees an address that is in use",
                 apply: |state, call| {
                     let address = call.term("address");
                     state.used.assume_presence(&address, true, call.execution)?;
@@ -57,7 +57,7 @@ const BYTES: usize = 64;
 struct Malloc(HashMap<u64, usize>);
 
 fn malloc() -> usize {
-    // SAFETY: any size will do.
+    // SAFETY: `malloc` accepts any size.
     let address = unsafe { libc::malloc(BYTES) }.expose_provenance();
     assert_ne!(address, 0, "out of memory");
     address
@@ -78,7 +78,8 @@ impl Binding for Malloc {
             "free" => {
                 let address = self.0[&call.name("address")];
                 Box::new(move || {
-                    // SAFETY: the set-up has allocated it, and the model frees nothing twice.
+                    // SAFETY: the set-up has allocated the address, and the model frees no address
+                    // twice.
                     unsafe { libc::free(std::ptr::with_exposed_provenance_mut::<c_void>(address)) };
                     Returned::Nothing
                 })

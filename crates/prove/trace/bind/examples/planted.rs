@@ -1,6 +1,6 @@
-//! Operations whose sharing is known, to test that knee finds it and names the data. Two calls
-//! write one word, which is in a variable, in allocated memory or in thread-local storage; they
-//! write two bytes of one line; or they share nothing.
+//! Operations whose sharing is known, to test that knee finds the sharing and names the data. Two
+//! calls write one word, which is in a variable, in allocated memory or in thread-local storage; or
+//! they write two bytes of one cache line; or they share nothing.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -14,11 +14,11 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("null", "(): does nothing"),
     ("own", "(): writes a line that is the caller's own"),
     ("count", "(): adds one to a variable of the program"),
-    ("neighbour", "(): writes a byte of a variable, next to that of the other caller"),
-    ("add", "(): adds one to what the binding has allocated"),
-    ("reset", "(): sets it to zero, in another function"),
+    ("neighbour", "(): writes a byte of a variable, next to the byte of the other caller"),
+    ("add", "(): adds one to a word that the binding has allocated"),
+    ("reset", "(): sets the same word to zero, in another function"),
     ("visit", "(): adds one to a thread-local variable of the first caller"),
-    ("wrong", "(): returns what it should not"),
+    ("wrong", "(): returns an unexpected result"),
     ("missing", "(): does not exist in the binding"),
     ("panics", "(): panics"),
     ("aborts", "(): ends the program"),
@@ -33,7 +33,7 @@ struct Bytes([AtomicU8; 4]);
 
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; 4]);
 
-/// A line for each caller; 128 bytes, as processors fetch lines in pairs.
+/// A cache line for each caller. It has 128 bytes, since processors fetch lines in pairs.
 #[repr(align(128))]
 struct Line(AtomicU8);
 
@@ -56,7 +56,7 @@ thread_local! {
     static VISITS: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-/// Returns the visits of the thread that called this first.
+/// Returns `VISITS` of the first thread that called this function.
 fn visits() -> &'static AtomicU64 {
     static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
     FIRST.get_or_init(|| {
@@ -73,7 +73,7 @@ struct Planted {
 
 impl Binding for Planted {
     fn model() -> impl Model {
-        independent("planted", "operations of which callers see nothing", OPERATIONS)
+        independent("planted", "operations without effects that callers can see", OPERATIONS)
     }
 
     fn set_up(_: &Setup<'_>) -> Self {

@@ -70,7 +70,7 @@ impl Binding for Cell {
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let value = call.number("value");
-        // Makes the thread register, and allocates its room for retired values.
+        // Makes the thread register, and allocates its storage for retired values.
         Rcu::new(Line(0)).store(Line(1));
         Some(match call.operation() {
             "load" => Box::new(|| Returned::Number(self.0.load(&epoch::pin()).0)),

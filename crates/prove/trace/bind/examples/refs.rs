@@ -1,4 +1,4 @@
-//! `knee_sync::refs`: the three reference counts.
+//! `knee_sync::refs`: the three kinds of reference counts.
 //!
 //! Each operation is on one kind of count: `percpu_…`, `snzi_…` and `refcache_…`.
 
@@ -34,7 +34,7 @@ fn counts() -> Interface<Counts> {
     let unseen = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
         name: "counts",
-        about: "reference counts: all of it commutes but for the last reference",
+        about: "reference counts: all operations commute, except when a reference is the last",
         operations: vec![
             Operation {
                 name: "percpu_get",
@@ -105,7 +105,7 @@ fn counts() -> Interface<Counts> {
             },
             Operation {
                 name: "snzi_depart",
-                about: "(): drops an arrival",
+                about: "(): undoes an arrival",
                 apply: |state, call| {
                     put(&mut state.snzi, call)?;
                     call.execution.at_most(1, state.snzi.0)?;
@@ -122,7 +122,7 @@ fn counts() -> Interface<Counts> {
             },
             Operation {
                 name: "refcache_clone",
-                about: "(): takes a reference from the owner's",
+                about: "(): clones the owner's reference",
                 apply: |state, _| {
                     state.refcache.0 = state.refcache.0 + 1;
                     Ok(Outcome::nothing())
@@ -138,7 +138,7 @@ fn counts() -> Interface<Counts> {
             },
             Operation {
                 name: "refcache_upgrade",
-                about: "(): takes a reference from a weak one",
+                about: "(): upgrades a weak reference",
                 apply: |state, _| {
                     state.refcache.0 = state.refcache.0 + 1;
                     Ok(Outcome::nothing())

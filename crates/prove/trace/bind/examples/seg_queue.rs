@@ -20,7 +20,7 @@ state! {
 fn endless_queue() -> Interface<Line> {
     Interface {
         name: "endless_queue",
-        about: "a queue with room for all: producers and consumers commute unless it is empty",
+        about: "an unbounded queue: producers and consumers commute unless the queue is empty",
         operations: vec![
             Operation {
                 name: "push",

@@ -1,4 +1,4 @@
-//! `knee_vm::Space::fork`: a space and its copy, whose pages are shared until one of the two writes.
+//! `knee_vm::Space::fork`: a space and its copy, which share pages until one of the two writes.
 
 mod machine;
 
@@ -95,7 +95,8 @@ fn pair(
     Ok(pair)
 }
 
-/// Returns the arguments `page` and `child`, the page of both spaces, and the page of this space.
+/// Returns the arguments `page` and `child`, the page in both spaces, and the page in the space
+/// that `child` selects.
 fn find(state: &Spaces, call: &mut Call<'_>) -> Result<(Term<Page>, bool, Pair, Copy), Stop> {
     let (page, child) = (call.term("page"), call.flag("child")?);
     let pair = pair(&state.pages, &page, call.execution)?;
@@ -114,7 +115,7 @@ fn replace(
     state.pages.insert(page, pair);
 }
 
-/// Operations on different spaces commute, although they share frames.
+/// Operations on different spaces commute, although the spaces share frames.
 fn forked() -> Interface<Spaces> {
     Interface {
         name: "forked",
@@ -122,7 +123,7 @@ fn forked() -> Interface<Spaces> {
         operations: vec![
             Operation {
                 name: "load",
-                about: "(page, child): its content",
+                about: "(page, child): the content of the page",
                 apply: |state, call| {
                     let (_, _, _, copy) = find(state, call)?;
                     match copy.mapped.ask(call.execution)? {
@@ -157,7 +158,7 @@ fn forked() -> Interface<Spaces> {
             },
             Operation {
                 name: "discard",
-                about: "(page, child): frees its frame, so that it is zero",
+                about: "(page, child): frees the frame of the page, so that the page is zero",
                 apply: |state, call| {
                     let found = find(state, call)?;
                     if found.3.mapped.ask(call.execution)? {
@@ -169,7 +170,7 @@ fn forked() -> Interface<Spaces> {
             },
             Operation {
                 name: "sharers",
-                about: "(page, child): calls a function for each space that has its frame",
+                about: "(page, child): calls a function for each space that has the page's frame",
                 apply: |state, call| {
                     find(state, call)?;
                     Ok(Outcome::nothing())
@@ -195,7 +196,7 @@ struct Bound {
     spaces: [Space<'static, Uncached>; 2],
 }
 
-/// The pages that tests name.
+/// The number of pages that tests name.
 const PAGES: u64 = 2;
 
 fn page(name: u64) -> knee_vm::Page {

@@ -1,4 +1,5 @@
-//! `knee_vm::Space`: operations on pages that may be the same, in a space and in its forks.
+//! `knee_vm::Space`: operations on the same page or on different pages, in a space and in its
+//! forks.
 //!
 //! Each page of a test is in a leaf table of its own.
 
@@ -41,8 +42,8 @@ fn new() -> Area {
     Area { writable: Truth::Known(true), content: Natural(0.into()) }
 }
 
-/// Returns the mapping at `page`. Asks whether something was stored there, so that there is a test
-/// of each case: the result may not depend on it, but the work does.
+/// Returns the mapping at `page`. Asks whether something was stored there, so that knee generates a
+/// test of each case: the result may not depend on the case, but the work does.
 fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option<Area>, Stop> {
     let found = state.pages.get(page, call.execution)?;
     if let Some(area) = &found {
@@ -51,7 +52,7 @@ fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option
     Ok(found)
 }
 
-/// Changes the mapping at the argument `page` with `with`, and returns `done`. Returns [`UNMAPPED`]
+/// Lets `with` change the mapping at the argument `page`, and returns `done`. Returns [`UNMAPPED`]
 /// if there is no mapping.
 fn change(
     state: &mut Memory,
@@ -74,7 +75,7 @@ fn memory() -> Interface<Memory> {
         operations: vec![
             Operation {
                 name: "map",
-                about: "(page): maps it unless something is mapped there",
+                about: "(page): maps the page unless something is mapped there",
                 apply: |state, call| {
                     let page = call.term("page");
                     if find(state, call, &page)?.is_some() {
@@ -86,7 +87,7 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "map_anywhere",
-                about: "(): maps a page, and returns which",
+                about: "(): maps a page at an address that the space chooses",
                 apply: |state, call| {
                     let page = call.fresh("page")?;
                     state.pages.assume_presence(&page, false, call.execution)?;
@@ -116,7 +117,7 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "discard",
-                about: "(page): frees its frame, so that it is zero",
+                about: "(page): frees the frame of the page, so that the page is zero",
                 apply: |state, call| {
                     change(state, call, |area, _| {
                         area.content = new().content;
@@ -127,12 +128,12 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "populate",
-                about: "(page): makes it present",
+                about: "(page): makes the page present",
                 apply: |state, call| change(state, call, |_, _| Ok(())),
             },
             Operation {
                 name: "query",
-                about: "(page): its protection",
+                about: "(page): the protection of the page",
                 apply: |state, call| {
                     let page = call.term("page");
                     let Some(area) = find(state, call, &page)? else {
@@ -144,7 +145,7 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "load",
-                about: "(page): its content",
+                about: "(page): the content of the page",
                 apply: |state, call| {
                     let page = call.term("page");
                     let found = find(state, call, &page)?;
@@ -169,7 +170,7 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "remap",
-                about: "(page, to): moves a page to where nothing may be mapped",
+                about: "(page, to): moves the page to `to`, where nothing may be mapped",
                 apply: |state, call| {
                     let (page, to) = (call.term("page"), call.term("to"));
                     let Some(area) = find(state, call, &page)? else {
@@ -188,7 +189,7 @@ fn memory() -> Interface<Memory> {
             },
             Operation {
                 name: "prune",
-                about: "(page): frees its table if nothing is mapped there",
+                about: "(page): frees the table of the page if nothing is mapped in it",
                 apply: |state, call| {
                     let page = call.term("page");
                     find(state, call, &page)?;

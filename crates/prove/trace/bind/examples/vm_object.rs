@@ -1,7 +1,7 @@
 //! `knee_vm::Object`: an object with a pager, and two spaces that map it.
 //!
-//! Pages with even names are in one space, and pages with odd names in the other. Each is in a leaf table of
-//! its own, and each page of the object has its own block of the object's index.
+//! Pages with even names are in one space, and pages with odd names in the other. Each of these pages is
+//! in a leaf table of its own, and each page of the object has its own block of the object's index.
 
 mod machine;
 
@@ -27,15 +27,15 @@ state! {
         /// Whether the page had a frame at first. If not, its content is the pager's content.
         resident: Truth,
         content: Natural,
-        /// The pager's content of the page.
+        /// The content that the pager has stored for the page.
         stored: Natural,
     }
 }
 
 state! {
-    /// The object, and where it is mapped.
+    /// The object and its mappings.
     struct Mapped {
-        /// The number of its pages.
+        /// The number of pages of the object.
         pages: Natural,
         object: TotalMap<Int, Content>,
         mapped: Map<Term<Page>, Natural>,
@@ -53,7 +53,7 @@ fn find(state: &Mapped, call: &mut Call<'_>, index: Int) -> Result<Content, Stop
     Ok(page)
 }
 
-/// Changes the page of the argument `index`, if the object has it.
+/// Changes the page at the argument `index`, if the object has this page.
 fn change(
     state: &mut Mapped,
     call: &mut Call<'_>,
@@ -81,7 +81,7 @@ fn access(state: &Mapped, call: &mut Call<'_>) -> Result<Result<Int, Outcome>, S
     Ok(Ok(index.0))
 }
 
-/// Operations on different pages commute unless one changes the size.
+/// Operations on different pages commute unless one of them changes the size of the object.
 fn object() -> Interface<Mapped> {
     let unseen = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
@@ -164,8 +164,8 @@ fn object() -> Interface<Mapped> {
                 about: "(): the number of pages",
                 apply: |state, _| Ok(Outcome::of(state.pages.0)),
             },
-            unseen("capacity", "(): the most pages that it may have"),
-            unseen("resident", "(): about how many pages have frames"),
+            unseen("capacity", "(): the maximum number of pages"),
+            unseen("resident", "(): the approximate number of pages with frames"),
             unseen(
                 "mappings",
                 "(index): calls a function for each place where the page is present",
@@ -183,7 +183,7 @@ const STRIDE: u64 = 512;
 #[repr(align(128))]
 struct Word(AtomicU64);
 
-/// Keeps the first word of each page.
+/// A pager that keeps the first word of each page.
 struct Store([Word; MOST as usize]);
 
 impl Store {

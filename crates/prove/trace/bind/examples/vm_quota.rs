@@ -17,10 +17,10 @@ state! {
     }
 }
 
-/// The limit if it is not far away.
+/// The limit of a quota that is not roomy.
 const LIMIT: i64 = 4;
 
-/// Charges commute unless they together exceed the limit.
+/// Charges commute unless together they exceed the limit.
 fn quota() -> Interface<Account> {
     let give_back = |name, about| Operation {
         name,
@@ -34,7 +34,7 @@ fn quota() -> Interface<Account> {
     };
     Interface {
         name: "quota",
-        about: "a limit on pages: charges commute unless they exceed it together",
+        about: "a limit on pages: charges commute unless together they exceed it",
         invariant: |state, execution| execution.assume_at_most(state.used.0, LIMIT),
         operations: vec![
             Operation {
@@ -50,7 +50,7 @@ fn quota() -> Interface<Account> {
                 },
             },
             give_back("give_back", "(): gives a page back to the CPU's share"),
-            give_back("give_back_to_rest", "(): gives a page back to the rest"),
+            give_back("give_back_to_rest", "(): gives a page back to the rest of the quota"),
             Operation {
                 name: "used",
                 about: "(): the number of used pages",

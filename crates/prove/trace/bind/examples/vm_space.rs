@@ -1,8 +1,9 @@
 //! `knee_vm::Space`: every operation, each CPU on pages of its own.
 //!
-//! Small ranges of two CPUs are in neighbouring leaf tables, large ones in neighbouring tables of tables.
-//! Operations called `near_…` use pages of one leaf table, whose lock both CPUs take. Spaces and pools are as
-//! they are after a program has run for a while: the tree has its nodes, and CPUs have frames.
+//! The small ranges of two CPUs are in neighbouring leaf tables; the large ranges are in neighbouring
+//! tables of tables. Operations called `near_…` use pages of one leaf table, whose lock both CPUs take.
+//! Spaces and pools are in the state that they have after a program has run for a while: the tree has its
+//! nodes, and the pools of the CPUs have frames.
 
 mod machine;
 
@@ -21,7 +22,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("map_anywhere", "(): maps pages at an address that the space chooses"),
     ("map_guarded", "(): maps a stack between guard pages"),
     ("map_object", "(): maps pages of an object that is the CPU's own"),
-    ("map_object_anywhere", "(): maps such pages at an address that the space chooses"),
+    ("map_object_anywhere", "(): maps pages of an object at an address that the space chooses"),
     ("unmap", "(): unmaps four present pages"),
     ("unmap_large", "(): unmaps pages of many tables"),
     ("unmap_anywhere", "(): unmaps pages whose address the space has chosen"),
@@ -33,26 +34,26 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("populate", "(): makes four pages present"),
     ("fault", "(): handles a write fault on an absent page"),
     ("fault_object", "(): handles a write fault on a page of an object"),
-    ("fault_private", "(): handles a write fault on a private page of an object: copies it"),
+    ("fault_private", "(): handles a write fault that copies a private page of an object"),
     ("load", "(): loads from a present page"),
     ("store", "(): stores to a present page"),
     ("remap", "(): moves four present pages"),
-    ("remap_anywhere", "(): grows a mapping where there is no room, so that it moves"),
+    ("remap_anywhere", "(): grows a mapping that cannot grow in place and therefore moves"),
     ("prune", "(): frees the table of unmapped pages"),
     ("query", "(): the protection of a page"),
-    ("mappings", "(): lists what is mapped, by both CPUs"),
+    ("mappings", "(): lists the mappings of both CPUs"),
     ("sharers", "(): the spaces that have the frame of a page"),
-    ("activate", "(): adds a CPU to the shootdown set that is in it already"),
+    ("activate", "(): adds a CPU to the shootdown set, which contains it already"),
     ("switch", "(): removes a CPU from the shootdown set and adds it again"),
-    ("resident", "(): the number of present pages, exact only if it does not change"),
+    ("resident", "(): the number of present pages, which is exact only if no CPU changes it"),
     ("settle", "(): frees the frames of pages that were unmapped lazily"),
-    ("near_fault", "(): handles a write fault on a page in a table of both CPUs"),
-    ("near_map", "(): maps a page in a table of both CPUs"),
-    ("near_query", "(): the protection of a page in a table of both CPUs"),
-    ("near_load", "(): loads from a present page in a table of both CPUs"),
+    ("near_fault", "(): handles a write fault on a page in a table that both CPUs use"),
+    ("near_map", "(): maps a page in a table that both CPUs use"),
+    ("near_query", "(): the protection of a page in a table that both CPUs use"),
+    ("near_load", "(): loads from a present page in a table that both CPUs use"),
 ];
 
-/// The number of pages of a table of tables.
+/// The number of pages that a table of tables maps.
 const TABLES: u64 = 512 * TABLE;
 
 struct OwnPages {
@@ -194,7 +195,7 @@ impl Binding for OwnPages {
             "load" => succeeds(move || load(cpu, space, page)),
             "store" => succeeds(move || store(cpu, space, page, 2)),
             "remap" => succeeds(move || space.remap(cpu, small, other)),
-            // Four of eight mapped pages cannot grow in place.
+            // The first four of eight mapped pages cannot grow in place.
             "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
             "prune" => does(move || space.prune(cpu, Pages::new(Page(page.0 - 7), TABLE))),
             "query" => does(move || space.query(cpu, page)),

@@ -1,5 +1,5 @@
-//! Trials with known verdicts. The threads that make calls run them before the first test. The
-//! results show knee whether QEMU reports exactly the memory that two threads share.
+//! Trials with known verdicts. The threads that make calls run these trials before the first test.
+//! The results show knee whether QEMU reports exactly the memory that two threads share.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -43,7 +43,8 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// Returns all trials, in their order. Each thread has trials with the next one, in both orders.
+/// Returns all trials, in the order in which they run. Each thread has trials with the next thread,
+/// in both orders.
 pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_values_are_equal_for_one_name_and_differ_for_two() {
+    fn a_name_stands_for_one_chosen_value_and_two_names_for_different_values() {
         let [one, two] = ["address1", "address2"].map(|name| json!({ "result": { "any": name } }));
         let mut names = Names::default();
         assert!(agrees(&mut names, &one, Returned::Chosen(64)));

@@ -1,9 +1,9 @@
 //! Gives each thread that makes calls its own virtual CPU, in a guest.
 //!
 //! The plugin identifies a thread by its virtual CPU; in QEMU's user mode, each thread has its own
-//! anyway. Threads are not pinned: a library that asks for the number of CPUs would get 1. A thread
-//! moves to its CPU and may then run on all CPUs. It stays on its CPU, since the guest's kernel is
-//! configured not to balance load.
+//! anyway. Threads are not pinned: in a pinned thread, a library that asks for the number of CPUs
+//! would get 1. Instead, a thread moves to its CPU and may then run on all CPUs. It stays on its
+//! CPU, since the guest's kernel is configured not to balance load.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The environment variable that is `1` if the program runs in a guest of knee, with
 /// [`SIDES`](knee_marks::SIDES) + 1 virtual CPUs and a kernel that does not migrate threads. In
-/// QEMU's user mode it is `0`; it is set there too, so that the program's memory has the same
-/// layout.
+/// QEMU's user mode it is `0`. It is set in both cases, so that the program's memory has the same
+/// layout in both.
 pub const GUEST: &str = "KNEE_BIND_GUEST";
 
 /// Moves the calling thread to a CPU. Does nothing outside of a guest.

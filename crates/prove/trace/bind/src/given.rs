@@ -1,7 +1,7 @@
 //! The initial state and the arguments of a test.
 //!
-//! Names such as `key1` stand for any value of their sort: a binding gets `key1` as the number 1.
-//! Values that make no difference are missing in a test, and a binding gets 0 instead of them.
+//! Names such as `key1` stand for any value of their sort: a binding gets `key1` as the number 1. A
+//! test omits values that make no difference, and a binding gets 0 instead.
 
 use knee_commute::TestCall;
 use knee_harness::name_number;
@@ -32,8 +32,8 @@ impl<'t> Setup<'t> {
         present.map(|(key, value)| (key, name(map, value))).collect()
     }
 
-    /// Returns the names in a set, or the keys of a map whose values have fields. The fields of a value are
-    /// parts of the state: `setup.flag("pages[page0].writable")`.
+    /// Returns the names in a set, or the keys of a map whose values have fields. The fields of a value
+    /// are parts of the state, for example `setup.flag("pages[page0].writable")`.
     ///
     /// # Panics
     /// If an element is not a name.
@@ -53,7 +53,7 @@ impl<'t> Setup<'t> {
         entries.map(|(key, value)| (number_of(map, key), value)).collect()
     }
 
-    /// Returns the names in a queue or a stack, in the order in which they are taken.
+    /// Returns the names in a queue or a stack, in the order in which calls take them.
     ///
     /// An element that the test leaves open, because no call depends on it, is 0.
     ///

@@ -1,9 +1,10 @@
 //! Binds a library to a model of its interface, so that knee can check which memory its calls
 //! share.
 //!
-//! A model defines the operations of an interface (crate knee-commute). From it, knee generates
-//! tests: a state, and calls that commute in it. A binding brings a library to that state and makes
-//! these calls. Model and binding are one program, whose `main` is [`main()`]:
+//! A model defines the operations of an interface (crate knee-commute). From the model, knee
+//! generates tests. Each test has a state, and calls that commute in this state. A binding brings a
+//! library to the state and makes the calls. Model and binding are one program, whose `main` is
+//! [`main()`]:
 //!
 //! ```no_run
 //! use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -40,8 +41,8 @@
 //! }
 //! ```
 //!
-//! `knee commute check --program ./counter` runs it under QEMU and lists which calls share memory;
-//! the guide is docs/libraries.md.
+//! `knee commute check --program ./counter` runs the program under QEMU and lists which calls share
+//! memory. The guide is docs/libraries.md.
 //!
 //! | from → to | module |
 //! | --- | --- |
@@ -67,14 +68,15 @@ pub use cpu::GUEST;
 pub use given::{Call, Setup};
 pub use run::{MESSAGE_PREFIX, Message, main};
 
-/// Makes a call. knee traces all of its accesses, so it should do nothing else:
-/// [`Binding::prepare`] reads the arguments.
+/// Makes a call. knee traces all accesses of an action, so the action should do nothing but make
+/// the call: [`Binding::prepare`] reads the arguments.
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
-/// A library with the interface of a model. A value is the state that the calls of a test share. A
-/// thread that makes no calls creates a new value for each run of a test, and never drops it.
+/// A library with the interface of a model. A value of this type is the state that the calls of a
+/// test share. A thread that makes no calls creates a new value for each run of a test, and never
+/// drops the value.
 ///
-/// A panic in its functions becomes the outcome of the test.
+/// A panic in these functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {
     /// The model of the interface.
     fn model() -> impl Model;
@@ -82,7 +84,7 @@ pub trait Binding: Send + Sync + Sized + 'static {
     /// Brings the library to the initial state of a test.
     fn set_up(setup: &Setup<'_>) -> Self;
 
-    /// Prepares a call on the thread that makes it. Returns `None` if the binding does not have the
-    /// operation.
+    /// Prepares a call. The thread that makes the call also runs this function. Returns `None` if
+    /// the binding does not have the operation.
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>>;
 }

@@ -20,7 +20,7 @@ use crate::{Binding, Setup};
 /// The number of untraced runs of each order of a test. The first run fills caches, and allocates
 /// and initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs of each order after that.
+/// The number of traced runs of each order, which follow the untraced runs.
 const TRACED: u32 = 2;
 
 /// The prefix of a binding's lines on standard output, where the library may write too. A
@@ -61,7 +61,7 @@ pub fn main<B: Binding>() -> ExitCode {
     if io::stdin().is_terminal() {
         let program = std::env::args().next().unwrap_or_else(|| "PROGRAM".to_owned());
         eprintln!(
-            "This binds a library to the interface {} for knee:\n\n  \
+            "This program binds a library to the interface {} for knee. Check it with:\n\n  \
              knee commute check --program {program}",
             B::model().name()
         );
@@ -108,8 +108,8 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
 
 /// Returns the messages about the trials and the mappings.
 ///
-/// A separate thread writes them, and they are never freed. So the addresses that the allocator
-/// returns to tests do not depend on the lengths of the names of mapped files.
+/// A separate thread creates the messages, and they are never freed. So the addresses that the
+/// allocator returns to tests do not depend on the lengths of file names in the mappings.
 fn mappings() -> io::Result<&'static [u8]> {
     let made = thread::spawn(|| {
         let mut lines = Vec::new();
@@ -122,7 +122,7 @@ fn mappings() -> io::Result<&'static [u8]> {
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// Writes a message with one write, and flushes it, since the next test may end the program.
+/// Writes a message with a single call and flushes it, since the next test may end the program.
 fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let message = serde_json::to_string(message)?;
     out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
@@ -184,8 +184,9 @@ impl<B: Binding> Session for Library<'_, B> {
         binding: Arc<B>,
         replies: Vec<Reply>,
     ) -> Result<(), Outcome> {
-        // Memory that one thread allocates and another frees moves between their caches in the
-        // allocator, and later tests would show this as sharing. So the binding is never freed.
+        // If one thread allocates memory and another thread frees it, the allocator moves the
+        // memory between the caches of these threads, and later tests would show this as sharing.
+        // So the binding is never freed.
         std::mem::forget(binding);
         let not_prepared = replies.iter().find_map(|reply| match reply {
             Reply::NotPrepared(why) => Some(why.clone()),
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Returns tests of all pairs, whether or not they commute.
+    /// Returns tests of all pairs of operations, whether or not they commute.
     fn tests() -> Vec<Test> {
         let mut tests = Vec::new();
         let wanted = Wanted { differing: true, ..Wanted::default() };

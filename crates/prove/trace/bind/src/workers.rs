@@ -1,9 +1,9 @@
 //! Threads that make calls. The first thread makes the first call of every test, and the second
 //! thread the second call. As in most programs, threads live longer than their calls.
 //!
-//! They receive calls and send replies while no window is open. The main thread allocates the data
-//! of a test, and no other thread frees them: otherwise memory would move between the caches of two
-//! threads in the allocator.
+//! The threads receive calls and send replies while no window is open. The main thread allocates
+//! the data of a test, and no other thread frees this data: otherwise the allocator would move
+//! memory between the caches of two threads.
 
 use std::any::Any;
 use std::fmt::{self, Display, Formatter};
@@ -128,7 +128,7 @@ impl<B: Binding> Workers<B> {
         self.0[nr].request(Turn::Make(job))
     }
 
-    /// Makes thread `nr` do its part of a trial, and waits for it.
+    /// Makes thread `nr` do its part of a trial, and waits until it has done so.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
         // The reply is empty: the stores of a trial cannot fail.
         let _ = self.0[nr].request(Turn::Try(kind));

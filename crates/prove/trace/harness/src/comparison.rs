@@ -5,10 +5,10 @@ use std::fmt::Display;
 use knee_commute::{Expect, Finding, Test, TestCall};
 use serde_json::Value;
 
-/// The calls of a run that returned something other than what the test expects.
+/// The calls of a run whose results differ from those that the test expects.
 ///
-/// `calls` are the numbers of the calls in the order in which they were made, and `returned` are their
-/// results. `agrees` says whether a result is the expected one. A result that is missing does not agree.
+/// `calls` has the numbers of the calls in the order in which they were made, and `returned` has their
+/// results. `agrees` returns whether a result is as expected. A missing result does not agree.
 pub fn findings<'t, R: Display>(
     test: &'t Test,
     expect: &'t Expect,

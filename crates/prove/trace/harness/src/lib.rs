@@ -1,9 +1,8 @@
 //! Runs the calls of a test in each order, and compares what they return with the model.
 //!
-//! The agent of a guest (crate knee-agent) and a program that binds a library (crate knee-bind) run
-//! tests in the same way: for each order, set up, make the calls one after the other between two marks,
-//! clean up. They differ in how a call gets to the thread that makes it. Their [`Session`]
-//! implements that.
+//! The agent of a guest (crate knee-agent) and a program that binds a library (crate knee-bind) run tests in
+//! the same way: for each order, set up, make the calls one after the other between two marks, clean up. They
+//! differ only in how a call reaches the thread that makes it. Each implements this in its [`Session`].
 //!
 //! ```
 //! use knee_harness::{Session, run};

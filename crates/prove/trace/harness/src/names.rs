@@ -1,5 +1,5 @@
-//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open what they stand
-//! for.
+//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open which values
+//! they stand for.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl<'t> Names<'t> {
         self.0.push((name.into(), value));
     }
 
-    /// Whether `name` can stand for `value`. If so, a new name stands for it from now on.
+    /// Whether `name` can stand for `value`. If it can, it stands for this value from now on.
     pub fn agree(&mut self, name: &'t str, value: u64) -> bool {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == name) {
             return *known == value;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_one_value_and_two_names_of_a_sort_for_two() {
+    fn a_name_stands_for_one_value_and_two_names_of_a_sort_for_different_values() {
         let mut names = Names::default();
         assert!(names.agree("address1", 64));
         assert!(names.agree("address1", 64));

@@ -5,8 +5,8 @@ use knee_commute::{TEST_SCHEMA, Test};
 /// The numbers of the calls in the order of each expectation of a test.
 ///
 /// # Errors
-/// Why the test cannot be run: its schema is unknown, or an order contains a call that the test
-/// does not have.
+/// The reason why the test cannot be run: its schema is unknown, or an order contains a call that
+/// the test does not have.
 pub fn orders(test: &Test) -> Result<Vec<Vec<usize>>, String> {
     if test.schema != TEST_SCHEMA {
         return Err(format!("the test has an unknown schema, {}", test.schema));

@@ -2,7 +2,7 @@
 
 use knee_marks::Mark;
 
-/// How the calls of a test get to the threads that make them.
+/// How the calls of a test reach the threads that make them.
 pub trait Session {
     /// The initial state of a run, which its calls receive.
     type State;
@@ -14,15 +14,15 @@ pub trait Session {
     /// Sets up the initial state of the test.
     ///
     /// # Errors
-    /// The state cannot be reached. What the attempt has created is removed.
+    /// The state cannot be set up. The implementation must then remove what it has created.
     fn set_up(&mut self) -> Result<Self::State, Self::Error>;
 
-    /// Makes call `nr` on its thread, and waits for the result. `traced` is whether the plugin
+    /// Makes call `nr` on its thread, and waits for the result. `traced` is true if the plugin
     /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
-    /// Ends a run of the order with this number: takes the results, in the order of the calls, and
-    /// removes what the run has created.
+    /// Ends a run, and removes what the run has created. `order` is the number of the run's order,
+    /// and `returned` has the results in the sequence in which the calls were made.
     ///
     /// # Errors
     /// The results show that the test cannot be run.
@@ -34,11 +34,11 @@ pub trait Session {
     ) -> Result<(), Self::Error>;
 }
 
-/// Runs each order: `untraced` times to fill caches, then traced as long as `again` returns true
-/// for the number of traced runs of this order.
+/// Runs each order: first `untraced` times to fill caches, then traced for as long as `again`
+/// returns true. The argument of `again` is the number of traced runs of this order so far.
 ///
-/// Returns the first error, after which it makes no further run, and the number of traced runs: for each
-/// of them the plugin writes one result.
+/// Stops at the first error. Returns this error, if there is one, and the number of traced runs that
+/// ended with a mark: the plugin writes one result for each of them.
 pub fn run<'o, S: Session>(
     session: &mut S,
     orders: impl IntoIterator<Item = &'o [usize]>,
@@ -63,7 +63,7 @@ pub fn run<'o, S: Session>(
     (Ok(()), results)
 }
 
-/// Makes one run. With `results`, the run is traced and counted there.
+/// Makes one run. With `results`, the run is traced and increments this number.
 fn run_once<S: Session>(
     session: &mut S,
     order: usize,
@@ -87,7 +87,8 @@ fn run_once<S: Session>(
 mod tests {
     use super::*;
 
-    /// Records its runs. `set_up` or `finish` fails in the run with the given number, from 1.
+    /// Records its runs. `set_up` or `finish` fails in the run with the given number; the first run
+    /// is number 1.
     #[derive(Default)]
     struct Recorder {
         runs: Vec<(usize, Vec<(usize, bool)>)>,
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_runs_and_a_traced_run_counts_from_its_end_mark_on() {
+    fn an_error_stops_the_runs_and_a_traced_run_counts_if_its_end_was_marked() {
         let mut recorder = Recorder { fails_to_set_up: Some(3), ..Recorder::default() };
         let ran = run(&mut recorder, ORDERS, 1, |traced| traced < 2);
         assert_eq!((ran, recorder.runs.len()), ((Err("set-up"), 1), 2));

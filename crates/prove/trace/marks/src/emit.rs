@@ -7,8 +7,8 @@ use crate::entries;
 /// The return instruction of x86.
 const RETURN: u8 = 0xc3;
 
-/// Reports the entries in the text of `/proc/kallsyms`, as [`entries`] finds them. Writes the
-/// instructions that encode them into memory, and executes these instructions.
+/// Reports the entries that [`entries`] finds in the text of `/proc/kallsyms`. Writes into memory
+/// the instructions that encode these entries, and executes the instructions.
 pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     let mut code = Vec::new();
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));

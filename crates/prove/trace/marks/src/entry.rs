@@ -1,16 +1,18 @@
-//! Addresses at which interrupts and exceptions enter the kernel, and at which it switches tasks.
+//! Addresses at which interrupts and exceptions enter the kernel, and at which the kernel switches
+//! tasks.
 //!
-//! The plugin leaves out what an interrupt does between entry and return. It recognises entries by
-//! their address and returns by their instruction, `iretq`. Exceptions also return with `iretq`, so
-//! the plugin must know the entry of an exception that occurs inside an interrupt. Outside of
-//! interrupts, exceptions belong to the operation: a test of page faults is about page faults.
+//! The plugin ignores what the CPU does between the entry of an interrupt and the return from it.
+//! It recognises an entry by its address, and a return by the instruction `iretq`. Exceptions also
+//! return with `iretq`, so the plugin must know the entry of an exception that occurs inside an
+//! interrupt. An exception outside of interrupts belongs to the operation; otherwise no test could
+//! examine page faults.
 //!
-//! Names are those of Linux since 5.8, when the entry code got its `asm_` prefixes
-//! (arch/x86/include/asm/idtentry.h).
+//! The symbol names are those of Linux 5.8 and later. Version 5.8 introduced the prefix `asm_` for
+//! the entry code (arch/x86/include/asm/idtentry.h).
 
 use crate::{CODE_BYTES, KernelSymbol, decode, encode, kernel_symbols};
 
-// Scale 2 and base rbx; index rbp, rsi, rdi.
+// The SIB bytes have scale 2, base rbx, and index rbp, rsi or rdi.
 const SIB_INTERRUPT: u8 = 0x6b;
 const SIB_FAULT: u8 = 0x73;
 const SIB_SWITCH: u8 = 0x7b;
@@ -26,7 +28,7 @@ const MAX_STUBS_BYTES: u64 = 256 * 16;
 pub enum EntryKind {
     /// An interrupt, an NMI or a machine check enters the kernel. It is not part of the operation.
     Interrupt,
-    /// An exception that the interrupted code has caused, such as a page fault, enters the kernel.
+    /// An exception that the interrupted code caused, such as a page fault, enters the kernel.
     Fault,
     /// The CPU switches from one task to another.
     Switch,
@@ -35,7 +37,7 @@ pub enum EntryKind {
 /// An address that the plugin has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What happens there.
+    /// What happens at the address.
     pub kind: EntryKind,
     /// Virtual address of the first instruction, in the upper 2 GiB.
     pub address: u64,
@@ -71,8 +73,8 @@ fn extend(displacement: u32) -> u64 {
     i64::from(displacement as i32) as u64
 }
 
-/// Calls `found` for every entry in the text of `/proc/kallsyms`, which must have been read by
-/// root, so that it contains real addresses.
+/// Calls `found` for every entry in the text of `/proc/kallsyms`. The file must be read as root:
+/// other users see zeroes instead of the addresses.
 pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
     // One symbol stands for a table of stubs, which ends where the next symbol begins.
     let mut stubs = None;
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_found_by_name_and_stubs_one_by_one() {
+    fn entries_are_found_by_name_and_each_stub_is_an_entry() {
         let kallsyms = "\
             ffffffff81c00000 T asm_exc_page_fault\n\
             ffffffff81c00200 t irq_entries_start\n\

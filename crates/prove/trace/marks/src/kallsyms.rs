@@ -7,14 +7,14 @@ pub struct KernelSymbol<'t> {
     pub address: u64,
     /// Its kind, as in nm(1): `T` and `t` are code.
     pub kind: &'t str,
-    /// Its name, which is part of the text.
+    /// Its name.
     pub name: &'t str,
     /// Whether it belongs to a module.
     pub is_of_module: bool,
 }
 
-/// The symbols in the text of `/proc/kallsyms`, as root sees it, in their order. Lines that are not
-/// symbols are skipped.
+/// The symbols in the text of `/proc/kallsyms`, in the order of the text. Lines that are not
+/// symbols are skipped. The addresses are zeroes if the text was not read as root.
 pub fn kernel_symbols(kallsyms: &str) -> impl Iterator<Item = KernelSymbol<'_>> {
     kallsyms.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();

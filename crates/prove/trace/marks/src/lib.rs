@@ -2,30 +2,33 @@
 //!
 //! A guest signals the plugin with instructions that do nothing. `nopl disp32(base,index)` is eight
 //! bytes, `0f 1f 84 sib disp32`, and the plugin sees the bytes when QEMU translates them. So the
-//! same program runs on real hardware, where the instructions have no effect, and the kernel under
-//! test is not changed. There are two kinds of such instructions:
+//! same program also runs on real hardware, where the instructions have no effect, and the kernel
+//! under test needs no change. There are two kinds of such instructions:
 //!
-//! * **[`Mark`]**: "a test begins", "the window of side 1 opens". SIB is 0, as in the padding that
-//!   assemblers emit, and the upper half of the displacement is [`MAGIC`], which padding never has.
-//! * **[`Entry`]**: "an interrupt enters the kernel at this address". A SIB that no assembler emits
-//!   for padding encodes its kind. The displacement, sign-extended, is the address; this is exact
-//!   because all of the text of an x86-64 kernel lies in the upper 2 GiB. The guest finds the
-//!   addresses in its `/proc/kallsyms` with [`entries`]. [`emit_entries`] writes the
-//!   [`Entry::code`] of each entry and a return instruction into memory, and calls this code. So no
-//!   symbol table is needed outside the guest, even with a stripped kernel image or KASLR.
+//! * **[`Mark`]** reports an event, such as "a test begins" or "the window of side 1 opens". The
+//!   SIB byte is 0, as in the padding that assemblers emit. The upper half of the displacement is
+//!   [`MAGIC`], which never occurs in padding.
+//! * **[`Entry`]** reports an address, such as "an interrupt enters the kernel at this address".
+//!   The SIB byte, which no assembler emits for padding, encodes the kind of the entry. The
+//!   displacement, sign-extended, is the address. This loses no bits, because the whole text of an
+//!   x86-64 kernel lies in the upper 2 GiB. The guest finds the addresses in its `/proc/kallsyms`
+//!   with [`entries`]. [`emit_entries`] writes the [`Entry::code`] of each entry and a return
+//!   instruction into memory, and calls this code. So no symbol table is needed outside the guest,
+//!   even with a stripped kernel image or KASLR.
 //!
-//! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call,
-//! because the plugin's callbacks take effect with the next block of instructions. For each test,
-//! it executes `Begin`, the marks of the windows, and `End`. All entries come before `Arm`: code
-//! that is already translated is not examined again. If the plugin tracks which CPU holds which
-//! line, `Flush` precedes the first test of each experiment.
+//! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call. The
+//! system call ends the current block of instructions; the plugin's callbacks take effect with the
+//! next block. For each test, the guest executes `Begin`, the marks of the windows, and `End`. A
+//! guest must report all entries before `Arm`, because the plugin does not examine translated code
+//! again. If the plugin tracks which CPU holds which cache line, `Flush` precedes the first test of
+//! each experiment.
 //!
 //! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code
 //! separately for each value of certain CPU flags. A guest may execute `Apart` before `Arm` if it
 //! sets such a flag right after `Open`, clears it right before `Close`, and keeps it clear at all
-//! other times. In windows outside of tests, the flag must stay clear too. Then, code that is
-//! translated while no window is open gets no callbacks. The virtual CPUs of such a guest must
-//! share one host thread.
+//! other times. A window outside of a test must leave the flag clear too. After `Apart`, kernel
+//! code that is translated while no window is open gets no callbacks. The virtual CPUs of such a
+//! guest must share one host thread.
 //!
 //! ```
 //! use knee_marks::{Mark, entries};

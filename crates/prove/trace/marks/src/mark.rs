@@ -21,26 +21,26 @@ const CLOSE: u32 = 0x20;
 /// An event that a guest marks in its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A test begins: its index is the number of tests that began before.
+    /// A test begins. Its index is the number of tests that began before it.
     Begin,
-    /// The test ends: the sides are compared and the result is written.
+    /// The test ends. The plugin compares the sides and writes the result.
     End,
-    /// From here on, QEMU translates code with callbacks. Until then, the guest boots at full
+    /// From this mark on, QEMU translates code with callbacks. Before it, the guest boots at full
     /// speed.
     Arm,
-    /// The caches that the plugin models become empty: no virtual CPU holds any line.
+    /// The caches that the plugin models become empty: no virtual CPU holds any cache line.
     Flush,
-    /// From here on, kernel code is only watched if it is translated while a window is open: see the
-    /// crate's documentation. Must precede `Arm`.
+    /// From this mark on, the plugin watches kernel code only if QEMU translates it while a window is
+    /// open; see the crate's documentation. This mark must precede `Arm`.
     Apart,
-    /// From here on, the actions of this virtual CPU belong to this side, a number below [`SIDES`].
+    /// Opens the window of this side, a number below [`SIDES`], on the executing virtual CPU.
     Open(u8),
     /// Closes the window of this side.
     Close(u8),
 }
 
 impl Mark {
-    /// The instruction that encodes it.
+    /// The instruction that encodes the mark.
     pub fn code(self) -> [u8; CODE_BYTES] {
         let code = match self {
             Mark::Begin => BEGIN,
@@ -71,7 +71,8 @@ impl Mark {
         }
     }
 
-    /// Executes the instruction. The compiler moves no access to memory across it.
+    /// Executes the instruction that encodes the mark. The compiler moves no memory access across
+    /// it.
     ///
     /// # Panics
     /// The side is not below [`SIDES`].
@@ -99,8 +100,8 @@ impl Mark {
 #[inline(always)]
 fn emit_code<const CODE: u32>() {
     // SAFETY: the instruction does nothing, whatever its operand: it touches no register, flag or
-    // memory. Without the option `nomem`, the compiler assumes that it touches memory, and so moves
-    // no access across it.
+    // memory. Without the option `nomem`, the compiler assumes that the instruction touches memory,
+    // and so moves no access across it.
     unsafe {
         asm!(
             ".byte 0x0f, 0x1f, 0x84, 0x00",

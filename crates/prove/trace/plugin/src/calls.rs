@@ -1,13 +1,13 @@
 //! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
-//! The way in which a block of instructions ends is known, and the next block shows the effect.
-//! After a call, the next block is the callee's; the callback of the call instruction has recorded
-//! the instruction's address. After a return, the next block is the caller's, right after the call.
-//! If this call is not the innermost one, the inner frames were left without a return and are
-//! dropped too. A return that matches no frame is a jump that undoes a call (a retpoline). A fault
-//! counts as a call by the interrupted block. `iretq` counts as the return from the fault, whatever
-//! its target, since the kernel returns to fix-up code if an access was allowed to fault. Tail
-//! calls keep the frame of the first caller.
+//! The plugin knows how each block of instructions ends, and the next block shows the effect. After
+//! a call, the next block is the callee's; the callback of the call instruction has recorded the
+//! instruction's address. After a return, the next block is the caller's and begins right after the
+//! call. If this call is not the innermost one, the frames inside it were left without a return and
+//! are dropped too. A return that matches no frame is a jump that undoes a call (a retpoline). A
+//! fault counts as a call by the interrupted block. `iretq` counts as the return from the fault,
+//! whatever its target, since the kernel returns to fixup code if it expected that the access
+//! might fault. Tail calls keep the frame of the first caller.
 //!
 //! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return
 //! leaves an empty stack empty. This module never sees the code of interrupts or of other tasks.
@@ -19,13 +19,13 @@ use knee_marks::EntryKind;
 
 use crate::block::{BlockStart, Ends};
 
-/// The maximum number of callers in a chain, the innermost ones.
+/// The maximum number of callers in a chain. Only the innermost callers are recorded.
 pub(crate) const MAX_CALLERS: usize = 6;
-/// The maximum number of frames that are kept, the innermost ones. System calls of Linux nest about
-/// twenty functions deep.
+/// The maximum number of frames that are kept. The outermost frames are dropped first. System calls
+/// of Linux nest about twenty functions deep.
 const MAX_FRAMES: usize = 64;
-/// The maximum number of chains. Further code is recorded without callers. Only an operation that
-/// touches lines at random has more chains.
+/// The maximum number of chains. Beyond this number, code is recorded without callers. Only an
+/// operation that touches lines at random has more chains.
 const MAX_CHAINS: usize = 1 << 20;
 /// The maximum length of an instruction, in bytes.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
@@ -85,7 +85,7 @@ impl Calls {
         self.open();
     }
 
-    /// Handles the opening of a window: the stack is empty.
+    /// Handles the opening of a window: empties the stack.
     pub(crate) fn open(&mut self) {
         self.ends = Ends::Leaves;
         self.keep(0);
@@ -134,14 +134,15 @@ impl Calls {
         chain
     }
 
-    /// Returns the addresses of a chain's calls, the innermost first.
+    /// Returns the addresses of a chain's calls, the innermost call first.
     pub(crate) fn callers(&self, chain: Chain) -> &[u64] {
         let callers = self.chains.get(chain.0 as usize).map_or(&[][..], |callers| callers);
         let count = callers.iter().take_while(|&&caller| caller != 0).count();
         &callers[..count]
     }
 
-    /// Handles a fault, which interrupted the running block or user code that is not observed.
+    /// Handles a fault. It interrupted the running block, or user code that the plugin does not
+    /// observe.
     fn fault(&mut self) {
         match self.ends {
             Ends::Leaves => self.keep(0),
@@ -195,7 +196,7 @@ mod tests {
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
     /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. For each caller of
-    /// the last block, returns the address of its block.
+    /// the last block, returns the address of the caller's block.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_returns_to_the_code_it_interrupted_or_to_fix_up_code() {
+    fn a_fault_returns_to_the_code_it_interrupted_or_to_fixup_code() {
         for to in [0x200, 0x900] {
             let blocks = [(0x100, Call), (0x200, Call), (FAULT, Leaves), (to, Otherwise)];
             assert_eq!(callers(&blocks), [0x100]);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_in_a_fault_does_not_return_from_it() {
+    fn a_return_in_a_fault_does_not_return_from_the_fault() {
         let blocks = [(0x100, Call), (0x200, Otherwise), (FAULT, Return), (0x110, Otherwise)];
         assert_eq!(callers(&blocks), [0x200, 0x100]);
     }

@@ -2,7 +2,8 @@
 //!
 //! The model is the textbook one: each virtual CPU has an infinite cache, and the caches are kept
 //! coherent by invalidation (MSI). Only the traced operations change the caches; accesses between
-//! them are ignored. Operations run one after the other, so a line moves at most once in each.
+//! them are ignored. Operations run one after the other, so a line moves at most once in each
+//! operation.
 
 use std::collections::HashMap;
 
@@ -28,9 +29,9 @@ struct Holders {
 /// The way in which a line moves to the CPU that touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// The CPU writes the line, and the caches of other CPUs that have it are invalidated.
+    /// The CPU writes the line, and the copies in other CPUs' caches are invalidated.
     Taken,
-    /// The CPU reads the line, which another CPU has modified. Both have it afterwards.
+    /// The CPU reads the line, which another CPU has modified. Both CPUs hold the line afterwards.
     Fetched,
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Move {
 pub(crate) struct Moves<'a> {
     pub(crate) taken: u64,
     pub(crate) fetched: u64,
-    /// The side, its line, the kind of move, and the CPUs that had the line.
+    /// The side, the line, the kind of move, and the CPUs that held the line.
     pub(crate) first: Vec<(usize, &'a Line, Move, Cpus)>,
 }
 
@@ -70,7 +71,7 @@ impl Caches {
     }
 
     /// Updates the holders of a line that a CPU has touched. If the line had to move, returns the
-    /// kind of move, and the CPUs that had it.
+    /// kind of move, and the CPUs that held the line.
     fn touch(&mut self, cpu: u32, line: &Line) -> Option<(Move, Cpus)> {
         let own: Cpus = 1 << cpu.min(Cpus::BITS - 1);
         let holders = self.lines.entry(line.number).or_default();
@@ -79,7 +80,8 @@ impl Caches {
             *holders = Holders { cpus: own, modified: true };
             return (others != 0).then_some((Move::Taken, others));
         }
-        // A modified line has one holder. If that is another CPU, this one does not have the line.
+        // A modified line has one holder. If the holder is another CPU, this CPU does not have the
+        // line.
         let fetched = holders.modified && others != 0;
         holders.modified &= !fetched;
         holders.cpus |= own;
@@ -93,8 +95,8 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// Returns the move that each of these accesses to one line causes. An access is the number of
-    /// the CPU, and true for a write.
+    /// Returns the move that each of these accesses to one line causes. An access is a CPU number
+    /// and whether the access is a write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_writer_takes_the_line_from_the_one_before() {
+    fn each_writer_takes_the_line_from_the_previous_writer() {
         let taken = |from| Some((Move::Taken, from));
         assert_eq!(
             moves(&[(0, WRITE), (1, WRITE), (2, WRITE), (0, WRITE)]),
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_takes_the_line_from_all_readers_even_if_it_has_read_it() {
+    fn a_writer_that_has_read_the_line_takes_it_from_all_other_readers() {
         assert_eq!(
             moves(&[(0, READ), (1, READ), (2, READ), (1, WRITE)])[3],
             Some((Move::Taken, 0b101))

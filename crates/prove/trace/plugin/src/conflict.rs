@@ -2,15 +2,16 @@
 
 use crate::lines::{Line, LineTable};
 
-/// The maximum number of conflicts per test that are reported one by one; further ones are only
-/// counted.
+/// The maximum number of conflicts per test that are reported one by one; further conflicts are
+/// only counted.
 pub(crate) const MAX_CONFLICTS: usize = 1000;
 
-/// A line that at least two sides touched and at least one wrote.
+/// A line that at least two sides touched and at least one of them wrote.
 pub(crate) struct Conflict<'a> {
     /// The sides that touched the line: their numbers and accesses.
     pub(crate) sides: Vec<(usize, &'a Line)>,
-    /// Whether one side touched a byte that another wrote. Otherwise the conflict is false sharing.
+    /// Whether one side touched a byte that another side wrote. Otherwise the conflict is false
+    /// sharing.
     pub(crate) overlap: bool,
 }
 

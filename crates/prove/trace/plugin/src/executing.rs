@@ -1,17 +1,18 @@
 //! Identifies the executing virtual CPU.
 //!
 //! QEMU passes the number of the executing CPU to each callback. In versions 10.0 to 11.1, the
-//! number is a constant in the translated code if QEMU assumes that only one CPU executes it
+//! number is a constant in the translated code if QEMU assumes that only one CPU executes this code
 //! (`gen_cpu_index` of accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests
 //! whose virtual CPUs share a host thread). Callbacks then receive the number of the CPU that
-//! *translated* the block, and the work of two CPUs looks like that of one.
+//! *translated* the block, and the work of two CPUs looks like the work of one CPU.
 //!
-//! So the plugin uses QEMU's number only if QEMU cannot read registers: before 9.0, where the
-//! number is correct. Otherwise it identifies a CPU by the base of the kernel's per-CPU data, which
-//! is unique. While the kernel runs, this base is in GS; otherwise it is in the register that
-//! `swapgs` exchanges with GS. The kernel's base is the one in the upper half of the address space.
-//! The plugin reads it at the start of each block and at each mark, since a CPU executes a block to
-//! its end before another CPU runs. CPUs are numbered in the order in which they first appear.
+//! So the plugin uses QEMU's number only if QEMU cannot read registers. This is the case before
+//! version 9.0, and in these versions the number is correct. Otherwise the plugin identifies a CPU
+//! by the base of the kernel's per-CPU data, which is unique to the CPU. While the kernel runs,
+//! this base is in GS; otherwise it is in the register that `swapgs` exchanges with GS. The
+//! kernel's base is the one in the upper half of the address space. The plugin reads the base at
+//! the start of each block and at each mark, since a CPU executes a block to its end before another
+//! CPU runs. CPUs are numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -39,16 +40,16 @@ struct Shared(UnsafeCell<Known>);
 // no function that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
-/// Selects how CPUs are identified. Call it when QEMU has loaded the plugin. With `by_registers`,
-/// registers identify the executing CPU if this QEMU can read them; then the virtual CPUs have to
-/// share one thread of the host. For the threads of a program without a machine, QEMU's numbers are
-/// correct and are used.
+/// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. With
+/// `by_registers`, registers identify the executing CPU if this QEMU can read them. In this case,
+/// the virtual CPUs must share one thread of the host. For the threads of a program without a
+/// machine, QEMU's numbers are correct and are used.
 pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }
 
-/// Returns the executing CPU. Call it in a callback that may read registers: at the start of a
-/// block, or at a mark.
+/// Returns the executing CPU. Call this function in a callback that may read registers: at the
+/// start of a block, or at a mark.
 #[inline]
 pub(crate) fn locate(given: c_uint) -> c_uint {
     if !BY_REGISTERS.load(Relaxed) {
@@ -107,8 +108,8 @@ impl Bases {
     fn look_up(&mut self, base: u64) -> u32 {
         let known = self.known[..self.count].iter().position(|known| *known == base);
         self.last = known.unwrap_or_else(|| {
-            // QEMU has at most `MAX_VCPUS` virtual CPUs. An impossible further one gets the last
-            // number.
+            // QEMU has at most `MAX_VCPUS` virtual CPUs. A further CPU, which cannot exist, would
+            // get the last number.
             let place = self.count.min(MAX_VCPUS - 1);
             self.known[place] = base;
             self.count = place + 1;
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn more_cpus_than_qemu_has_do_not_overrun() {
+    fn more_cpus_than_qemu_has_do_not_overrun_the_table() {
         let mut bases = Bases::EMPTY;
         for cpu in 0..MAX_VCPUS as u64 + 10 {
             let number = bases.number(|| 0xffff_8000_0000_0000 + cpu * 4096, || 0);

@@ -5,8 +5,8 @@ use crate::block::Ends;
 /// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-/// Returns whether this is a repeated string instruction. A CPU executes it as one instruction,
-/// whereas QEMU before 10.0 executes, for each element, a block that begins with it.
+/// Returns whether this is a repeated string instruction. A CPU executes it as one instruction. For
+/// each element, QEMU before 10.0 executes a block that begins with the instruction.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -21,12 +21,12 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 ///
 /// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction
 /// leaves the block through a helper. Examples are returns, for which a helper finds the next
-/// block, conditional jumps, for which one computes the flags, and instructions that cross a page.
-/// Until another callback is set, QEMU then reports accesses of other helpers as accesses of this
-/// instruction: those of atomic instructions of user code, and those to the descriptors and the
-/// stack frame when an interrupt is delivered. So the plugin records at most as many accesses as
-/// the instruction makes. It records none for `iretq` and `sysretq`, which access only their own
-/// stack, if any memory.
+/// block, conditional jumps, for which a helper computes the flags, and instructions that cross a
+/// page. Until another callback is set, QEMU then reports the accesses of other helpers as accesses
+/// of this instruction. For example, helpers access memory for atomic instructions in user code,
+/// and access descriptors and the stack to deliver an interrupt. So the plugin records at most as
+/// many accesses as the instruction makes. It records none for `iretq` and `sysretq`, which access
+/// no memory except the stack.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {
@@ -58,7 +58,7 @@ pub(crate) fn is_of_stack(code: &[u8]) -> bool {
         |modrm: u8, sib: u8| modrm >> 6 != 0b11 && modrm & 7 == 4 && sib & 7 == 4;
     let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
     let (extended, opcode) = match code[prefixes..] {
-        // With this bit of REX, the base of the address is another register.
+        // If bit 0 of REX is set, the base of the address is another register.
         [rex @ 0x40..=0x4f, ref rest @ ..] => (rex & 1 == 1, rest),
         ref rest => (false, rest),
     };
@@ -149,7 +149,8 @@ mod tests {
             &[0x65, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
             &[0x89, 0xe5],
             &[0xf0, 0x83, 0x44, 0x24, 0xfc, 0],
-            // mov (%rcx),%rax with a SIB byte whose index, the number of %rsp, means none
+            // mov (%rcx),%rax with a SIB byte whose index is the number of %rsp, which means no
+            // index
             &[0x48, 0x8b, 0x04, 0x21],
         ] {
             assert!(!is_of_stack(code), "{code:x?}");

@@ -4,9 +4,10 @@
 //! 5.3). COMMUTER patched an emulator; this plugin works with unmodified QEMU. The guest marks the
 //! start and the end of each test and of the windows of its sides (crate knee-marks). While a
 //! side's window is open on a virtual CPU, the plugin adds each memory access of the kernel on that
-//! CPU to the side's table of cache lines. At the end of the test it intersects the tables: a line
-//! that two sides touched and at least one wrote is a conflict. Windows are open one after the
-//! other, so no CPU spins for a lock, and the result depends neither on timing nor on the machine.
+//! CPU to the side's table of cache lines. At the end of the test, the plugin intersects the
+//! tables: a line that at least two sides touched and at least one of them wrote is a conflict. The
+//! windows of a test open one after the other, so no CPU spins for a lock, and the result depends
+//! neither on timing nor on the machine.
 //!
 //! | from → to | module |
 //! | --- | --- |
@@ -28,45 +29,45 @@
 //! # Arguments
 //! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,stack=off][,scope=program][,cpu=number]`
 //!
-//! * `out=PATH`: the output, a file, a FIFO or `/dev/fd/N`. The plugin writes a line when a test
-//!   ends.
-//! * `user=on`: user code counts as well (off by default). Required under `qemu-x86_64`, which runs
-//!   a program without a machine and executes no kernel code.
-//! * `trace=INDEX`: the plugin writes every access of the test with this index before the test's
-//!   line.
-//! * `resume=PATH`: after the line of a test with conflicts, or with a side that was switched out,
-//!   the guest pauses until the plugin can read a byte from PATH. So a reader of the line finds the
-//!   objects of the test still in the guest's memory.
-//! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (off by
-//!   default).
+//! * `out=PATH`: a file, a FIFO or `/dev/fd/N` for the results. The plugin writes a line when a
+//!   test ends.
+//! * `user=on`: user code counts as well (the default is `off`). Required under `qemu-x86_64`,
+//!   which runs a program without a machine and executes no kernel code.
+//! * `trace=INDEX`: for the test with this index, the plugin writes every access before it writes
+//!   the line of the test.
+//! * `resume=PATH`: if a test had conflicts, or a side was switched out, the guest pauses after the
+//!   line of the test until the plugin can read a byte from PATH. Until then, the objects of the
+//!   test stay in the guest's memory, where the reader of the line can examine them.
+//! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (the
+//!   default is `off`).
 //! * `stack=off`: the plugin ignores the accesses of kernel code that push to the stack, pop from
-//!   it, or are relative to the stack pointer (on by default). Each task has its own stack, so
-//!   these accesses cause no conflicts, but they are a third of all accesses and lines.
+//!   it, or are relative to the stack pointer (the default is `on`). Each task has its own stack,
+//!   so these accesses cause no conflicts, but they are a third of all accesses and lines.
 //! * `scope=program`: the plugin traces only a program in the guest: user code counts, kernel code
-//!   does not, and a virtual address identifies a line (`scope=machine` by default). While the
-//!   window of a thread is open, no other user code may run on its virtual CPU.
+//!   does not, and a virtual address identifies a line (the default is `machine`). While the window
+//!   of a thread is open, no other user code may run on its virtual CPU.
 //! * `cpu=number`: QEMU's number identifies the executing virtual CPU. By default (`registers`),
-//!   the guest's registers do, if this QEMU can read them. Some versions of QEMU pass wrong
-//!   numbers; `number` serves only to demonstrate this.
+//!   the guest's registers identify it, if this QEMU can read them. Some versions of QEMU pass
+//!   wrong numbers; `number` serves only to demonstrate this.
 //!
 //! # Programs without a machine
-//! QEMU's user mode gives each thread a virtual CPU and makes system calls itself. So the plugin
-//! does not see the kernel's work for the program, and there are neither interrupts nor physical
-//! addresses. A virtual address identifies a line, so memory that is mapped twice counts as two
-//! lines.
+//! QEMU's user mode gives each thread a virtual CPU and passes system calls to the host's kernel.
+//! So the plugin does not see the kernel's work for the program, and there are neither interrupts
+//! nor physical addresses. A virtual address identifies a line, so memory that is mapped twice
+//! counts as two lines.
 //!
 //! # Undocumented behaviour of QEMU
-//! The plugin relies on behaviour that QEMU does not document.
-//! Each guest that knee starts begins with trials that fail if QEMU behaves differently (the module
-//! `calibration` of crate knee-agent), and a test covers each item:
+//! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if
+//! QEMU behaves differently (the module `calibration` of crate knee-agent). A test covers each
+//! item:
 //!
 //! | QEMU | where | test |
 //! | --- | --- | --- |
 //! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the executing CPU (before 10.0) or can read its registers | `executing` | `each_side_is_on_its_own_virtual_cpu` |
-//! | translates code again if the flag AC differs | `translate`, and `apart` of crate knee-agent | the trials, since their code has been executed outside of windows before |
+//! | passes the number of the executing CPU (before 10.0) or can read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | translates code separately for each value of the flag AC | `translate`, and `apart` of crate knee-agent | the trials, since their code also runs outside of windows first |
 //! | keeps the memory callback of a block's last instruction set after the block, or clears it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
-//! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_instruction_on_a_string_counts_once_and_each_of_its_accesses_counts` |
+//! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |
 //! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
 //!
 //! # Limits

@@ -1,13 +1,13 @@
 //! The cache lines that one side of a test touched: a hash table that is cleared in constant time.
 //!
-//! A test touches a few hundred lines, and thousands of tests run per second. So each slot has the
-//! generation in which it was filled, and clearing the table begins the next generation, which
+//! A test touches a few hundred lines, and thousands of tests run per second. So each slot stores
+//! the generation in which it was filled, and clearing the table begins the next generation, which
 //! makes all slots free. The table uses open addressing with linear probing and is at most half
-//! full. A separate list has the lines in the order of first access, so reports do not depend on
+//! full. A separate list holds the lines in the order of first access, so reports do not depend on
 //! addresses.
 //!
 //! Most accesses are by code that has touched the line before. The data needed to detect such an
-//! access fit in one cache line of the host; the other data of a line are stored separately.
+//! access fit in one cache line of the host, and [`Details`] holds the other data.
 
 use crate::calls::Chain;
 
@@ -15,16 +15,16 @@ use crate::calls::Chain;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// The maximum number of code addresses per line and kind of access.
 pub(crate) const MAX_PCS: usize = 4;
-/// The maximum number of virtual addresses per line. A file's page has one in the kernel and one
-/// per mapping.
+/// The maximum number of virtual addresses per line. A line of a file has one virtual address in
+/// the kernel and one per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
-/// The maximum number of lines. They hold 64 MiB, and the table takes 216 MiB for them. Further
-/// lines of an operation are ignored.
+/// The maximum number of lines. They cover 64 MiB of the guest's memory, and the table takes 216
+/// MiB. Further lines of an operation are ignored.
 pub(crate) const MAX_LINES: usize = 1 << 20;
 /// The initial number of slots, enough for most operations.
 const FIRST_SLOTS: usize = 1 << 11;
 
-/// Up to `N` distinct numbers, the first that were added.
+/// The first `N` distinct numbers that were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FirstFew<const N: usize> {
     values: [u64; N],
@@ -38,7 +38,7 @@ impl<const N: usize> FirstFew<N> {
         &self.values[..self.count.into()]
     }
 
-    /// Adds a number. Returns false if it is already present or there is no room.
+    /// Adds a number. Returns false if the number is already present or there is no room.
     #[inline]
     pub(crate) fn add(&mut self, value: u64) -> bool {
         let count = usize::from(self.count);
@@ -78,7 +78,8 @@ impl Code {
 }
 
 /// A code address, hashed to 32 bits. A kernel and its modules are within two gigabytes, so their
-/// tags are unique. If two addresses of a program have the same tag, the second one is missing.
+/// tags are unique. If two addresses of a program have the same tag, the second one is not
+/// recorded.
 type Tag = u32;
 const NO_TAG: Tag = 0;
 
@@ -96,9 +97,9 @@ pub(crate) struct Line {
     pub(crate) read: u64,
     /// Bit n is set if byte n was written.
     pub(crate) written: u64,
-    /// The virtual address of the line's first byte in the first access.
+    /// The virtual address of the line's first byte, from the first access.
     address: u64,
-    /// The tags of the code in [`Details`].
+    /// The tags of the code addresses in [`Details`].
     writers: [Tag; MAX_PCS],
     readers: [Tag; MAX_PCS],
 }
@@ -137,7 +138,7 @@ pub(crate) struct LineTable {
     lines: Vec<Line>,
     /// The details of each line.
     details: Vec<Details>,
-    /// The index of the line that was touched last. Most accesses touch it again.
+    /// The index of the line that was touched last. Most accesses touch this line again.
     last: usize,
     generation: u32,
     overflowed: bool,
@@ -238,7 +239,7 @@ impl LineTable {
         }
     }
 
-    /// Returns the index of a line, which is added with this virtual address if it is new. Returns
+    /// Returns the index of a line. If the line is new, adds it with this virtual address. Returns
     /// `None` if the table is full.
     #[inline]
     fn line(&mut self, number: u64, address: u64) -> Option<usize> {

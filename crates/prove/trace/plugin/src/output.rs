@@ -7,7 +7,7 @@
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
 //! ```
 //!
-//! The last three are the numbers of kernel entries that the guest has reported. With
+//! The last three members are the numbers of kernel entries that the guest has reported. With
 //! `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as accesses of
 //! operations. When a test ends, the plugin writes a line for it (shown here as several lines):
 //!
@@ -24,34 +24,35 @@
 //!  "more":0,"stray":0}
 //! ```
 //!
-//! * `sides` lists the sides that opened a window. There, `read` and `written` are numbers of
-//!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. `first` and
-//!   `last` are the first and the last byte of the line that the side touched.
+//! * `sides` lists the sides that opened a window. In `sides`, `read` and `written` are numbers of
+//!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. The side
+//!   touched no byte of the line before byte `first` or after byte `last`.
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are addresses of code, at most four in all; writers take precedence.
-//!   `callers` has a list for each of them, in the same order: the call path of the code when it
-//!   first touched the line. A call path has at most six calls, the innermost first; a fault
-//!   appears as the block of code that it interrupted.
+//!   `callers` has a list for each of these addresses, in the same order: the call path of the code
+//!   when it first touched the line. A call path has at most six calls, the innermost first; a
+//!   fault appears as the block of code that it interrupted.
 //! * `more` is the number of further conflicts, which are not listed.
-//! * A test is **interrupted** if a side has interrupts. Their accesses are ignored, and all
-//!   accesses of the operation are recorded.
-//! * It is **disturbed**, and should be repeated, if a side has `switches`: the task was switched
-//!   out and back in. All of its accesses are recorded, and also those of the scheduler on its
-//!   behalf.
-//! * It is **incomplete** if a side has `unresolved` accesses, `overflowed` or closed fewer windows
-//!   than it opened, or if marks were `stray` (out of order).
+//! * A test is **interrupted** if a side has `interrupts`. The accesses of interrupts are ignored,
+//!   and all accesses of the operation are recorded.
+//! * A test is **disturbed**, and should be repeated, if a side has `switches`: the task was
+//!   switched out and back in. All accesses of the task are recorded, including those of the
+//!   scheduler on behalf of the task.
+//! * A test is **incomplete** if a side has `unresolved` accesses, if a side's `overflowed` is
+//!   true, if a side closed fewer windows than it opened, or if the test has `stray` marks (marks
+//!   out of order).
 //!
 //! With `moves=on`, a test has three more members for the lines that its sides had to get from
-//! other CPUs. `taken` is the number of lines that a side wrote and other CPUs had. `fetched` is
-//! the number of lines that a side read and another CPU had modified. `moves` lists the first
-//! thousand: `from` is a mask of the CPUs that had the line, and `by` describes the accesses of the
-//! side, as in conflicts:
+//! other CPUs. `taken` is the number of lines that a side wrote and that other CPUs held. `fetched`
+//! is the number of lines that a side read and that another CPU had modified. `moves` lists the
+//! first thousand of these lines: `from` is a mask of the CPUs that held the line, and `by`
+//! describes the accesses of the side, as in conflicts:
 //!
 //! ```json
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
 //! ```
 //!
-//! With `trace=INDEX`, the accesses of that test precede its line:
+//! With `trace=INDEX`, the accesses of the test with that index precede its line:
 //!
 //! ```json
 //! {"trace":0,"side":0,"pc":"0xffffffff812f3a04","virtual":"0xffff888003a4b058",
@@ -98,7 +99,7 @@ impl Output {
     }
 
     /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that
-    /// opened a window, with their numbers. Returns the number of conflicts that it listed.
+    /// opened a window, with their numbers. Returns the number of listed conflicts.
     pub(crate) fn test(
         &mut self,
         test: u64,
@@ -128,7 +129,7 @@ impl Output {
 
     fn write(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
         self.line.clear();
-        // Formatting these values into a string does not fail.
+        // Formatting these values into a string cannot fail.
         let _ = self.line.write_fmt(line);
         self.file.write_all(self.line.as_bytes())
     }
@@ -209,7 +210,7 @@ impl Display for ConflictObject<'_> {
     }
 }
 
-/// Members of a test with `moves=on`.
+/// The JSON members that `moves=on` adds to a test.
 struct MovesMembers<'a>(Option<&'a Moves<'a>>, Sides<'a>);
 
 impl Display for MovesMembers<'_> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use crate::{qemu, scope, session, settings, translate};
 
-/// The environment variable with the API version to claim.
+/// The environment variable that holds the API version to claim.
 const API: &str = "KNEE_PLUGIN_API";
 /// The argument that makes the plugin print QEMU's API versions and makes QEMU exit.
 const PROBE: &str = "probe=on";
@@ -52,7 +52,7 @@ unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `info` and the strings at `argv` are valid.
     let (info, arguments) = unsafe {
         let argument = |at: usize| CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned();
         (&*info, (0..usize::try_from(argc).unwrap_or(0)).map(argument).collect::<Vec<_>>())

@@ -6,15 +6,17 @@
 //!
 //! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU
 //!   supports: 2 from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the
-//!   plugin, so a constructor can set it. It sets the symbol to the value of `KNEE_PLUGIN_API`,
-//!   which knee sets once QEMU has reported its oldest version. Without this variable, it sets the
-//!   symbol to 2 if this QEMU has scoreboards, which version 2 introduced.
+//!   plugin, so a constructor can set it. The plugin's constructor sets the symbol to the value of
+//!   the environment variable `KNEE_PLUGIN_API`, which knee sets once QEMU has reported its oldest
+//!   version. Without this variable, the constructor sets the symbol to 2 if this QEMU has
+//!   scoreboards, which version 2 introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
 //!   buffer from then on. In the C calling convention of x86-64, both can be called with all three
 //!   arguments.
 //! * From version 7 on, the callbacks for translation and reset receive the user data of their
 //!   registration as their last argument, and no longer the plugin's ID as their first. The
-//!   registrations take that user data as an additional argument, which older versions ignore.
+//!   functions that register them take that user data as an additional argument, which older
+//!   versions ignore.
 //! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -25,7 +27,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
 use crate::scope::{counts_kernel, is_kernel, is_program};
 
-/// The first version whose `qemu_plugin_insn_data` copies.
+/// The first version whose `qemu_plugin_insn_data` copies the bytes.
 const COPIES_INSTRUCTIONS: c_int = 3;
 /// The first version that passes user data to all callbacks.
 const PASSES_USER_DATA: c_int = 7;
@@ -85,7 +87,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Returns the address of a function of QEMU, or of a library that it uses, if this version has it.
+/// Returns the address of a function of QEMU, or of a library that QEMU uses, if this version has
+/// the function.
 pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a null handle searches all loaded objects, and the name ends in a zero. Constructors
     // may call dlsym too.
@@ -96,8 +99,8 @@ pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
 static ID: AtomicU64 = AtomicU64::new(0);
 /// The API version of this QEMU.
 static RUNNING: AtomicI32 = AtomicI32::new(0);
-/// Stores the plugin's ID and the API version of this QEMU. Call it when QEMU has loaded the
-/// plugin.
+/// Stores the plugin's ID and the API version of this QEMU. Call this function when QEMU has loaded
+/// the plugin.
 pub(crate) fn start(id: u64, version: c_int) {
     ID.store(id, Relaxed);
     RUNNING.store(version, Relaxed);
@@ -106,7 +109,7 @@ pub(crate) fn start(id: u64, version: c_int) {
 /// Calls `callback` for each block that is translated from now on.
 pub(crate) fn translate_with(callback: OnTranslate) {
     // SAFETY: the ID is the one that QEMU passed. The callback stays valid, since QEMU unloads a
-    // plugin only on the plugin's request. It takes two words in each version.
+    // plugin only on the plugin's request. The callback takes two words in each version.
     unsafe {
         qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback, ptr::null_mut());
     }
@@ -119,8 +122,8 @@ pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
     unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
-/// A block that is being translated. It exists only during QEMU's callback, for which QEMU keeps
-/// its handles valid; so calls with them are sound.
+/// A block that is being translated. It exists only during QEMU's callback. QEMU keeps its handles
+/// valid for that time, so calls with them are sound.
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {
@@ -166,7 +169,8 @@ impl Instruction<'_> {
     pub(crate) fn code(self) -> Code {
         let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
         // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
-        // versions return is to all bytes of the instruction, and is valid as long as the block.
+        // versions return points to all bytes of the instruction, and is valid as long as the
+        // block.
         unsafe {
             code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
             let bytes = code.bytes.as_mut_ptr();
@@ -227,7 +231,7 @@ pub(crate) enum Physical {
     Memory(u64),
     /// A device, or memory of the kernel if only the program counts.
     Device,
-    /// QEMU has no translation of the address any more, which its documentation allows.
+    /// QEMU no longer has a translation of the address, which its documentation allows.
     Unknown,
 }
 
@@ -246,16 +250,17 @@ impl AccessInfo {
         unsafe { qemu_plugin_mem_is_store(self.0) }
     }
 
-    /// Returns the physical address of the access; for a program, its virtual address, since all
-    /// threads have the same address space.
+    /// Returns the physical address of the access. For a program, returns the virtual address,
+    /// since all threads have the same address space.
     pub(crate) fn physical(self, address: u64) -> Physical {
         if is_program() || !counts_kernel() {
-            // If a system call or a page fault ends a block of the program, the CPU accesses tables
-            // and stacks of the kernel to deliver it.
+            // If a system call or a page fault ends a block of the program, the CPU accesses the
+            // kernel's tables and stacks as it enters the kernel.
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
-        // SAFETY: called within the callback of the access, on the thread of its virtual CPU. The
-        // result belongs to QEMU, and is read before the next call of `qemu_plugin_get_hwaddr`.
+        // SAFETY: this method is called within the callback of the access, on the thread of its
+        // virtual CPU. The result belongs to QEMU, and is read before the next call of
+        // `qemu_plugin_get_hwaddr`.
         unsafe {
             let physical = qemu_plugin_get_hwaddr(self.0, address);
             if physical.is_null() {

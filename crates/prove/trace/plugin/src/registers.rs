@@ -1,7 +1,7 @@
 //! Registers of the executing virtual CPU, which plugins can read from QEMU 9.0 on.
 //!
-//! Older versions lack the functions for this, so the plugin looks them up at run time. It also
-//! looks up functions of GLib, because QEMU passes arrays of GLib.
+//! Older versions lack the functions that read registers, so the plugin looks these functions up at
+//! run time. It also looks up functions of GLib, because QEMU passes GLib arrays.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -16,7 +16,7 @@ struct RawArray {
     length: c_uint,
 }
 
-/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 on, it has more.
+/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 on, it has more fields.
 #[repr(C)]
 struct RawDescriptor {
     handle: *mut c_void,
@@ -24,7 +24,7 @@ struct RawDescriptor {
 }
 
 type GetRegisters = unsafe extern "C" fn() -> *mut RawArray;
-/// Returns the number of bytes that it has appended; from version 6 on, whether it succeeded.
+/// Returns the number of bytes that it appended; from version 6 on, returns whether it succeeded.
 type ReadRegister = unsafe extern "C" fn(*mut c_void, *mut RawArray) -> c_int;
 type NewByteArray = unsafe extern "C" fn() -> *mut RawArray;
 type SetSize = unsafe extern "C" fn(*mut RawArray, c_uint) -> *mut RawArray;
@@ -57,14 +57,14 @@ impl Registers {
         symbol(c"qemu_plugin_read_register").is_some()
     }
 
-    /// Finds the registers, if this QEMU has them. Call it in a callback of a virtual CPU that may
-    /// read registers.
+    /// Finds the registers, if this QEMU has them. Call this function in a virtual CPU's callback
+    /// that may read registers.
     pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
         // glib/garray.h. The array of descriptors states its length, and GLib returns the size of
-        // an element. Each begins with a handle and a name that ends in a zero. QEMU does not use
-        // the array after it has returned it. The array is not freed, since this function succeeds
-        // only once.
+        // an element. Each descriptor begins with a handle and a name that ends in a zero. QEMU
+        // does not use the array after it has returned the array. This function does not free the
+        // array, since the plugin calls the function only once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;
@@ -100,7 +100,7 @@ impl Registers {
         self.read(self.kernel_gs)
     }
 
-    /// Returns the value of a register of 64 bits, or 0 if QEMU cannot read it now.
+    /// Returns the value of a 64-bit register, or 0 if QEMU cannot read it now.
     #[inline]
     fn read(&self, handle: *mut c_void) -> u64 {
         // SAFETY: the handle is QEMU's and stays valid. QEMU appends to the buffer, which belongs

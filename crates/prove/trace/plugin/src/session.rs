@@ -31,7 +31,7 @@ struct Session {
     armed: bool,
     /// Whether QEMU translates the code of windows separately: see [`apart`].
     apart: bool,
-    /// The number of the test that has begun and not ended.
+    /// The number of the current test.
     test: Option<u64>,
     begun: u64,
     /// The sides whose windows are closed.
@@ -87,7 +87,7 @@ pub(crate) fn apart() {
     WATCHING.store(false, Relaxed);
 }
 
-/// Records an entry to the kernel that the guest has reported.
+/// Records a kernel entry that the guest reports.
 pub(crate) fn learn(entry: Entry) {
     let mut entries = ENTRIES.write().unwrap_or_else(PoisonError::into_inner);
     entries.get_or_insert_default().insert(entry.address, entry.kind);
@@ -138,7 +138,7 @@ pub(crate) fn flush() {
     with(|session| session.caches = session.caches.take().map(|_| Caches::default()));
 }
 
-/// Begins a test. If the one before has not ended, it gets no result.
+/// Begins a test. If the previous test has not ended, it gets no result.
 pub(crate) fn begin() {
     with(|session| {
         let test = session.begun;
@@ -148,7 +148,7 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // Its window is still open. The CPU keeps the old side.
+                // The window of the old side is still open, so the CPU keeps that side.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;
@@ -158,8 +158,9 @@ pub(crate) fn begin() {
     });
 }
 
-/// Ends the test and writes its result. If it has conflicts, or a side was switched out, the guest
-/// pauses: the reader of results may read its memory or request another run of the test.
+/// Ends the test and writes its result. If the test has conflicts, or a side was switched out, the
+/// guest pauses, so that the reader of results can read the guest's memory or request another run
+/// of the test.
 pub(crate) fn end() {
     with(|session| {
         let Some(test) = session.test.take() else {
@@ -185,8 +186,8 @@ pub(crate) fn end() {
 }
 
 impl Session {
-    /// Pauses the guest until the reader of results lets it continue. If there is no reader any
-    /// more, the guest continues at once.
+    /// Pauses the guest until the reader of results lets it continue. If there is no longer a
+    /// reader, the guest continues at once.
     fn wait(&mut self) {
         let Some(mut resume) = self.resume.as_ref() else { return };
         if resume.read_exact(&mut [0]).is_err() {
@@ -233,7 +234,8 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
         }
         done.count.closed += 1;
         // The flag that marks the code of windows belongs to the CPU. If the task was switched out,
-        // another task may have got the flag and kept it, so the flag is unreliable from then on.
+        // another task may have inherited the flag and kept it, so the flag is unreliable from then
+        // on.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

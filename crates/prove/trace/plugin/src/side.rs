@@ -5,7 +5,7 @@ use crate::lines::{Access, LineTable};
 use crate::pages::Pages;
 use crate::qemu::{AccessInfo, Physical};
 
-/// The maximum number of accesses in a trace, which then takes 40 MiB.
+/// The maximum number of accesses in a trace. A trace of this length takes 40 MiB.
 const MAX_TRACE: usize = 1 << 20;
 
 /// The record of a side of a test.
@@ -30,8 +30,8 @@ pub(crate) struct Count {
     pub(crate) accesses: u64,
     /// The number of interrupts, whose accesses are ignored.
     pub(crate) interrupts: u64,
-    /// The number of times that the task was switched out. Its accesses before and after that
-    /// count.
+    /// The number of times that the task was switched out. Its accesses before and after a switch
+    /// are recorded.
     pub(crate) switches: u64,
     /// The number of accesses whose physical address QEMU did not know. They are missing from the
     /// table.

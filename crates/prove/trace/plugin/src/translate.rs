@@ -1,11 +1,11 @@
 //! Selects the callbacks of each block of instructions when QEMU translates it.
 //!
-//! Kernel code, identified by addresses in the upper half, gets a callback per block and per access
-//! to memory. User code gets them only with `user=on`, so that spinning user threads run without
-//! callbacks. With `scope=program`, user code gets them and kernel code gets none. Before
+//! Kernel code, identified by addresses in the upper half, gets a callback per block and per memory
+//! access. User code gets callbacks only with `user=on`, so that spinning user threads run without
+//! them. With `scope=program`, user code gets callbacks and kernel code gets none. Before
 //! `Mark::Arm`, only the marks that precede tests get callbacks: with callbacks for all code, a
 //! guest boots nine times slower. After `Mark::Apart`, kernel code that is translated while no
-//! window is open gets none.
+//! window is open gets no callbacks.
 
 use std::ffi::{c_uint, c_void};
 
@@ -19,8 +19,8 @@ use crate::scope::{self, is_kernel};
 use crate::session;
 use crate::vcpu::vcpu;
 
-/// Registers the translation callback for the marks that precede tests. Call it when QEMU has
-/// loaded the plugin.
+/// Registers the translation callback for the marks that precede tests. Call this function when
+/// QEMU has loaded the plugin.
 pub(crate) fn start() {
     qemu::translate_with(on_translate_before_arming);
 }
@@ -31,7 +31,7 @@ unsafe extern "C" fn on_translate_before_arming(first: *mut c_void, second: *mut
 }
 
 unsafe extern "C" fn on_translate(first: *mut c_void, second: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: as in `on_translate_before_arming`.
     after_arming(&unsafe { Block::of_callback(first, second) });
 }
 
@@ -80,7 +80,7 @@ fn after_arming(block: &Block) {
         if (kernel || user) && is_repeated_string(&code) {
             insn.on_execute(on_repeat, insn.address());
         }
-        // A call pushes its return address after all other accesses.
+        // A call pushes its return address after all its other accesses.
         let pushes = u8::from(calls && !stack);
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}

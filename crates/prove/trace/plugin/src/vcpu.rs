@@ -1,19 +1,19 @@
 //! Decides which accesses of a virtual CPU belong to the side whose window is open on it.
 //!
 //! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin
-//! counts the depth of interrupts. An entry at an interrupt's address increments the depth; inside
-//! an interrupt, every entry does, including faults. An `iretq` decrements it, with one exception:
-//! the kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
+//! counts the depth of interrupts. The entry of an interrupt increments the depth; inside an
+//! interrupt, the entry of a fault does too. An `iretq` decrements it, with one exception: the
+//! kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
 //! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So
 //! the address of the next block shows whether the `iretq` was a return. After the return,
 //! recording continues with the interrupted code, so an interrupt hides none of it.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
-//! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves a task's
-//! registers on the task's stack and the stack pointer in its `task_struct`, and reads them from
-//! the same addresses when it switches back. So the plugin stores the addresses that the switch
-//! writes. When a later switch reads one of them, the task is running again, at its former depth of
-//! interrupts.
+//! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves the registers
+//! of a task on the task's stack, saves the stack pointer in the `task_struct`, and reads all of
+//! them from the same addresses when it switches back. So the plugin stores the addresses that the
+//! switch writes. When a later switch reads one of them, the task is running again, at its former
+//! depth of interrupts.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -33,8 +33,8 @@ pub(crate) const MAX_VCPUS: usize = 256;
 /// The range of addresses, in bytes, that counts as `__switch_to_asm`. The function is shorter, and
 /// the code after it in this range does not switch tasks.
 const SWITCH_BYTES: u64 = 256;
-/// The maximum number of addresses that a switch writes. It saves six registers, the flags in older
-/// kernels, the stack pointer and the stack's canary.
+/// The maximum number of addresses that a switch writes: it saves six registers, the flags in older
+/// kernels, and the stack pointer, and sets the stack canary.
 const MAX_SAVED: usize = 16;
 
 /// Whether the task whose window is open is running.
@@ -44,7 +44,7 @@ enum Presence {
     /// The code at this address is switching the task out.
     Leaves(u64),
     Away,
-    /// The code at this address is switching another task out, and may switch to this one.
+    /// The code at this address is switching another task out, and may switch to this task.
     MayArrive(u64),
 }
 
@@ -57,10 +57,10 @@ pub(crate) struct Vcpu {
     /// The address after an `iretq` that is being executed inside an interrupt.
     returning: Option<u64>,
     presence: Presence,
-    /// Whether the current accesses belong to the side: its task is running, and not in an
-    /// interrupt.
+    /// Whether the current accesses belong to the side: its task is running, and no interrupt is
+    /// being handled.
     counts: bool,
-    /// The number of accesses that a block's last instruction has yet to make.
+    /// The number of accesses that the last instruction of the block has yet to make.
     last_accesses: usize,
     /// The address of the repeated string instruction that is in progress.
     repeated: Option<u64>,
@@ -195,8 +195,8 @@ impl Vcpu {
         self.last_accesses = accesses;
     }
 
-    /// Returns whether an access that QEMU reports for a block's last instruction is its own; see
-    /// [`own_accesses`](crate::instruction::own_accesses).
+    /// Returns whether the last instruction of a block made the access that QEMU reports for it;
+    /// see [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
         self.last_accesses = self.last_accesses.saturating_sub(1);
@@ -249,15 +249,15 @@ unsafe impl Sync for Slot {}
 
 static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];
 
-/// Calls `with` with the virtual CPU of this number. Call it only from QEMU's callbacks, with the
-/// number of the executing CPU, and never from within `with`.
+/// Calls `with` with the virtual CPU of this number. Call this function only from QEMU's callbacks,
+/// with the number of the executing CPU, and never from within `with`.
 #[inline]
 pub(crate) fn vcpu(number: c_uint, with: impl FnOnce(&mut Vcpu)) {
     let Some(slot) = VCPUS.get(number as usize) else { return };
     // SAFETY: QEMU executes a virtual CPU on one thread at a time and makes the callbacks of its
-    // instructions there, one after the other. (If all CPUs share a thread, it executes them one
-    // after the other.) No callback runs during `with`, since `with` executes no instructions of
-    // the guest. So this is the only reference.
+    // instructions on that thread, one after the other. (If all CPUs share a thread, it executes
+    // them one after the other.) No callback runs during `with`, since `with` executes no
+    // instructions of the guest. So this is the only reference.
     with(unsafe { &mut *slot.0.get() });
 }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_ignored_and_the_code_after_it_is_not() {
+    fn an_interrupt_is_ignored_and_the_code_after_it_counts() {
         use EntryKind::Interrupt;
         let entry = Ok((KERNEL + 0x100, Some(Interrupt)));
         let end = Ok((KERNEL + 0x200, None));
@@ -327,8 +327,8 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, the last of them repeated; two more repetitions; the instructions
-        // after it.
+        // Three instructions, the last of which is repeated; two repetitions; the instructions
+        // after them.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(run(KERNEL, None), Presence::Here);
         assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::Leaves(switch));
         assert_eq!(run(switch + 0x20, None), Presence::Leaves(switch));
-        // The other task, with an interrupt of its own.
+        // Another task runs, and is interrupted.
         assert_eq!(run(KERNEL + 0x800, None), Presence::Away);
         assert_eq!(run(KERNEL + 0x100, Some(EntryKind::Interrupt)), Presence::Away);
         assert_eq!(run(switch, Some(EntryKind::Switch)), Presence::MayArrive(switch));

@@ -1,9 +1,9 @@
 //! A guest's init for tests of what knee's QEMU plugin reports and what it leaves out.
 //!
-//! Arguments are pairs of a kind and a number of tests, `lseek 1000 null 10000`. Each test of a
-//! kind runs its operation twice: side 0 on virtual CPU 0, then side 1 on virtual CPU 1. After each
-//! pair, it prints the numbers of these tests for the plugin: `probe lseek 0 1000` (first, count).
-//! Then it powers off.
+//! The arguments are pairs of a kind and a test count, for example `lseek 1000 null 10000`. Each
+//! test runs the operation of its kind twice: as side 0 on virtual CPU 0, then as side 1 on virtual
+//! CPU 1. After the tests of a pair, this program prints the index that the plugin gave to the
+//! first test, and the test count: `probe lseek 0 1000`. After all pairs, it powers off.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use std::{hint, mem, ptr, thread};
 
 use knee_marks::{Mark, emit_entries};
 
-/// Untraced runs before the first test of a kind, which fill slabs, page tables and each CPU's
+/// Untraced runs before the first test of a kind. They fill slabs, page tables and each CPU's
 /// caches.
 const WARM_UP: u32 = 50;
 /// System calls in a long window, which lasts several ticks of a timer at 250 Hz.
@@ -26,7 +26,7 @@ fn main() {
     if let Err(error) = run() {
         println!("probe failed: {error}");
     }
-    // SAFETY: no memory is involved; nothing is mounted that a power-off could damage.
+    // SAFETY: no memory is involved, and no mounted file system loses data when the power goes off.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);
@@ -83,7 +83,7 @@ impl State {
         })
     }
 
-    /// A side's byte of the neighbouring bytes 10 and 11 of one line.
+    /// Byte 10 of one cache line for side 0, and the neighbouring byte 11 for side 1.
     fn neighbour(&self, side: usize) -> &AtomicU8 {
         &self.line.0[10 + side]
     }
@@ -102,8 +102,8 @@ fn operation(kind: &str) -> Option<Operation> {
             |state, side| pread(&state.files[side], ptr::from_ref(state.neighbour(side)).cast(), 1)
         }
         "user-counter" => |state, _| {
-            // SAFETY: aligned, within the page, and only ever accessed atomically as these 8 bytes
-            // or as bytes of other tests, which run at other times.
+            // SAFETY: the 8 bytes are aligned and within the page, and only this operation accesses
+            // them, atomically.
             unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
                 .store(1, Ordering::Relaxed);
         },
@@ -151,7 +151,7 @@ fn store_string(page: &Page, bytes: usize) {
 /// Allocates more memory than the guest has.
 fn exhaust() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_POPULATE;
-    // SAFETY: new memory, which nothing refers to.
+    // SAFETY: the call creates a new mapping, to which nothing refers.
     unsafe { libc::mmap(ptr::null_mut(), 1 << 40, libc::PROT_WRITE, flags, -1, 0) };
 }
 
@@ -161,7 +161,7 @@ fn getppid() {
 }
 
 fn pread(file: &File, to: *const libc::c_void, length: usize) {
-    // SAFETY: the callers' buffers have that length and are atomics.
+    // SAFETY: the callers pass buffers of this length, which consist of atomics.
     unsafe { libc::pread(file.as_raw_fd(), to.cast_mut(), length, 0) };
 }
 
@@ -170,7 +170,7 @@ fn lseek(state: &State) {
     unsafe { libc::lseek(state.shared.as_raw_fd(), 0, libc::SEEK_CUR) };
 }
 
-/// Whose turn it is: odd numbers are side 1's.
+/// The number of the current turn: even turns belong to side 0, odd turns to side 1.
 #[repr(align(128))]
 struct Turn(AtomicU32);
 
@@ -182,7 +182,7 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
         }
     };
     let pass = |next: u32| turn.0.store(next, Ordering::Release);
-    // A kind with a single test, such as `panic`, may never return, so it has no warm-up.
+    // The operation of a single test, such as `panic`, may never return, so it has no warm-up.
     let warm_up = if tests == 1 { 0 } else { WARM_UP };
     thread::scope(|scope| {
         let other = scope.spawn(move || {
@@ -224,7 +224,8 @@ fn window(state: &State, operation: Operation, side: usize) {
 }
 
 fn pin(cpu: usize) -> io::Result<()> {
-    // SAFETY: a set of CPUs is plain bits, and the kernel reads the given size.
+    // SAFETY: `cpu_set_t` consists of plain bits, so zeroes are valid; the kernel reads only the
+    // given size.
     unsafe {
         let mut cpus: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(cpu, &mut cpus);
@@ -234,7 +235,7 @@ fn pin(cpu: usize) -> io::Result<()> {
 
 fn mount(kind: &str, at: &str) -> io::Result<()> {
     let (kind, at) = (CString::new(kind)?, CString::new(at)?);
-    // SAFETY: both strings end in a zero; these file systems need no data.
+    // SAFETY: both strings end in a zero, and these file systems need no data.
     let mounted = unsafe {
         libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), libc::MS_NOATIME, ptr::null())
     };

@@ -1,4 +1,4 @@
-//! Runs a batch of tests, in one guest after the other.
+//! Runs a batch of tests, in one guest after another.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -9,7 +9,7 @@ use super::session::{CheckOptions, GuestSession, Job, Next};
 use crate::functions::Functions;
 use crate::kernel::Kernel;
 
-/// The number of guests in a row that may end before their first test.
+/// How many consecutive guests may end before their first test.
 const MAX_FALSE_STARTS: u32 = 2;
 
 /// A completed test: its number among all tests, its result, and the functions of the kernel on
@@ -52,7 +52,8 @@ pub(super) fn run_batch(
             continue;
         }
         false_starts = 0;
-        // Reports of tests that were done before the last one may have been lost with the guest.
+        // The guest ended in the last test that it began. It may have completed the tests before that
+        // one, but their reports were lost with the guest.
         let rest = jobs.split_off(begun.clamp(completed + 1, jobs.len()));
         for lost in jobs.drain(completed..) {
             let checked = Checked::unobserved(lost.test.id, Err(end.clone()));

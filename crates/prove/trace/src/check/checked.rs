@@ -5,7 +5,7 @@ use knee_agent::Outcome;
 use crate::guest::End;
 use crate::record::{TestResult, TracedAccess};
 
-/// A test that has been run.
+/// A test with its result.
 #[derive(Debug, Clone)]
 pub struct Checked {
     /// Its id.

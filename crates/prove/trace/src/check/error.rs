@@ -14,7 +14,7 @@ pub enum CheckError {
     /// The agent or the binding failed.
     #[error("the test agent failed: {0}")]
     Agent(String),
-    /// This QEMU reported sharing that did not happen, or missed some.
+    /// This QEMU reported sharing that did not happen, or missed sharing that did.
     #[error("{qemu} failed its calibration: {fault}. Its verdicts cannot be trusted; {remedy}")]
     Calibration {
         /// The QEMU.
@@ -24,8 +24,8 @@ pub enum CheckError {
         /// What to do.
         remedy: &'static str,
     },
-    /// The guest or the program ended before it had begun a test.
-    #[error("it ended before the first test: {0}")]
+    /// The guest or the program ended before its first test.
+    #[error("the guest or program ended before its first test: {0}")]
     NotUp(End),
     /// A line is not a test.
     #[error("line {line} is not a test: {source}")]

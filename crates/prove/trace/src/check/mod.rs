@@ -1,8 +1,8 @@
 //! Runs tests in guests, and reports what the calls returned and which cache lines they shared.
 //!
-//! The tests are divided into batches, one for each CPU of this machine, and the batches run at the same
-//! time, each in a guest of its own. A guest that panics, hangs, resets itself or dies takes only its
-//! current test with it. The rest of the batch runs in a new guest.
+//! The tests are divided into batches, at most one for each CPU of this machine. The batches run at the
+//! same time, each in its own guest. If a guest panics, hangs, resets itself or dies, this is the
+//! outcome of its current test, and the rest of the batch runs in a new guest.
 
 mod batch;
 mod checked;
@@ -29,15 +29,16 @@ pub use error::CheckError;
 pub use session::CheckOptions;
 use session::{GuestSession, Job, Next};
 
-/// The number of tests that justifies another guest: a boot takes as long as some hundred tests.
+/// The number of tests that justifies another guest: a boot takes as long as several hundred tests.
 const TESTS_PER_GUEST: usize = 300;
-/// Module of the driver by which the agent writes the CPU's registers: see `apart` of crate knee-agent.
+/// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
+/// crate knee-agent.
 const MSR_DRIVER: &str = "msr";
 /// Maximum number of completed tests that wait for `report`.
 const MAX_WAITING: usize = 1000;
 
-/// Runs `tests`, a line of JSON each, in guests with this kernel. Calls `report` for each test, in
-/// the order of the lines, until it returns `Break`.
+/// Runs `tests`, each a line of JSON, in guests with this kernel. Calls `report` for each test, in
+/// the order of the lines, until `report` returns `Break`.
 pub fn check(
     kernel: &Kernel,
     tests: &[u8],
@@ -80,7 +81,7 @@ pub fn check(
             let Ok((nr, checked, functions)) = receiver.recv() else { break };
             waiting.insert(nr, (checked, functions));
         }
-        // The next send of each batch fails, and its guest is killed.
+        // Each batch ends when its next send fails, and then kills its guest.
         drop(receiver);
         let ends = threads.into_iter().map(|thread| match thread.join() {
             Ok(end) => end,
@@ -90,7 +91,7 @@ pub fn check(
     })
 }
 
-/// Divides the tests into a batch for each guest that runs at the same time.
+/// Divides the tests into batches for the guests that run at the same time.
 fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let guests = cpus.min(jobs.len().div_ceil(TESTS_PER_GUEST)).max(1);
@@ -101,8 +102,8 @@ fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     batches
 }
 
-/// The module of the MSR driver; `None` for a kernel that may have the driver built in. Without the
-/// driver, tests take longer but have the same results.
+/// The module of the MSR driver; `None` if the module cannot be read, perhaps because the driver is
+/// built in. Without the driver, tests take longer but have the same results.
 fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
     module(kernel, MSR_DRIVER).unwrap_or_default()
 }
@@ -111,7 +112,8 @@ fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
 /// guest of [`check()`] and [`cost`](fn@crate::cost) begins with the same trials.
 ///
 /// # Errors
-/// [`CheckError::Calibration`] if QEMU does not. Other errors if the guest cannot be started.
+/// [`CheckError::Calibration`] if QEMU reports anything else. Other errors if the guest cannot be
+/// started.
 pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
     let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
     let msr = msr_module(kernel);

@@ -1,12 +1,12 @@
 //! Decides whether a test runs again.
 //!
 //! If the calls do not share a datum in one run, they need not share it at all. So a run without
-//! conflicts is the last one, and so is a run with the same conflicts as the one before.
+//! conflicts is the last one, and so is a run with the same conflicts as the run before it.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
 
-/// Maximum number of runs of a test whose calls share different data each time.
+/// Maximum number of runs of a test whose calls share different data in each run.
 const MAX_RUNS: u32 = 3;
 /// Maximum number of runs of a test whose calls share lines by position only: in the next run,
 /// objects are at other addresses, and the calls may share nothing.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_runs_until_it_shares_the_same_data_twice_or_nothing() {
+    fn a_test_runs_until_it_shares_nothing_or_the_same_data_twice() {
         assert_eq!(made(&[run(&[])]), 1);
         assert_eq!(made(&[run(&["a"]), run(&["a"])]), 2);
         assert_eq!(made(&[run(&["a"]), run(&[])]), 2);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_shares_by_position_only_gets_more_runs() {
+    fn a_test_that_shares_only_by_position_gets_more_runs() {
         assert_eq!(made(&[const { "?" }; 9].map(|name| run(&[name]))), 6);
         assert_eq!(made(&[run(&["?"]), run(&[])]), 2);
         assert_eq!(made(&[run(&["a"]), run(&["?"])]), 2, "the runs have no shared datum in common");

@@ -58,10 +58,10 @@ pub(super) struct GuestSession<'a> {
     resolver: Option<Resolver>,
     calibration: Calibration,
     channel: Channel,
-    /// Reports of tests some of whose results are still missing.
+    /// Reports of tests whose results have not all arrived.
     reports: VecDeque<Report>,
     results: Results,
-    /// The number of runs of the calibration and of the completed tests.
+    /// The number of runs that the calibration and the completed tests have made.
     runs: u64,
     completed: usize,
     end: Option<End>,
@@ -70,8 +70,7 @@ pub(super) struct GuestSession<'a> {
 }
 
 impl<'a> GuestSession<'a> {
-    /// Starts a guest. `msr` is the module that lets the agent write the CPU's registers, if the kernel
-    /// has it as a module.
+    /// Starts a guest. `msr` is the module of the MSR driver, if the kernel has one.
     pub(super) fn start(
         kernel: &Kernel,
         jobs: &'a [Job],
@@ -117,7 +116,7 @@ impl<'a> GuestSession<'a> {
         })
     }
 
-    /// The functions of the guest's kernel; none before its symbols are known.
+    /// The functions of the guest's kernel; empty until its symbols are known.
     pub(super) fn functions(&self) -> &Arc<Functions> {
         &self.functions
     }
@@ -156,7 +155,7 @@ impl<'a> GuestSession<'a> {
     fn handle(&mut self, event: Event) -> Result<(), CheckError> {
         match event {
             Event::Console(line) => {
-                // The firmware may have begun the line.
+                // The firmware may have printed text before the message on the same line.
                 if let Some((_, message)) = line.split_once(CONSOLE) {
                     return Err(CheckError::Agent(message.to_owned()));
                 }
@@ -180,8 +179,8 @@ impl<'a> GuestSession<'a> {
         Ok(())
     }
 
-    /// Adds a run. If the guest pauses after it, tells the guest whether to run the test again, and
-    /// resumes it.
+    /// Adds a run. If the guest pauses after this run, tells the guest whether to run the test again,
+    /// and resumes the guest.
     fn add_run(&mut self, mut result: TestResult) -> Result<(), CheckError> {
         if let Some(resolver) = &mut self.resolver {
             resolver.resolve(&mut result);

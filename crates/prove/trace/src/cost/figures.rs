@@ -8,8 +8,8 @@ use super::Cost;
 use crate::datum::Datum;
 use crate::record::{Move, Side, TestResult};
 
-/// The cost of an operation. Now and then, an operation refills a cache of the kernel and costs
-/// more than others: that affects the mean, but not the median.
+/// The cost of an operation. Occasionally, an operation refills a cache of the kernel and costs more
+/// than the others. This affects the mean, but not the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The number of operations that count.
@@ -29,7 +29,7 @@ pub struct Figures {
     pub taken: Spread,
     /// Lines that are only read and that another CPU had modified.
     pub fetched: Spread,
-    /// Lines that move, the most frequent first.
+    /// Lines that move between CPUs. Those that move most often are first.
     #[serde(skip)]
     pub lines: Vec<HotLine>,
 }
@@ -67,7 +67,7 @@ pub struct HotLine {
 }
 
 impl Spread {
-    /// The spread of values; all 0 if there are none.
+    /// The spread of values; all fields are 0 if there are no values.
     pub fn of(values: impl Iterator<Item = u64>) -> Spread {
         let mut values: Vec<u64> = values.collect();
         values.sort_unstable();
@@ -112,7 +112,7 @@ impl Cost {
     }
 }
 
-/// The lines that move, the most frequent first.
+/// The lines that move. Those that move most often are first.
 fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine> {
     let mut lines: BTreeMap<u64, Vec<&Move>> = BTreeMap::new();
     for moved in operations.iter().flat_map(|done| &done.moves) {

@@ -22,26 +22,26 @@ use crate::process::Tracing;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
-/// Maximum number of guests that are started for an experiment if each guest ends during it.
+/// Maximum number of guests that try one experiment, if each guest ends before completing it.
 const ATTEMPTS: u32 = 3;
 
 /// The results of an experiment.
 #[derive(Debug, Clone)]
 pub struct Cost {
-    /// The operation, and on how many CPUs it was done.
+    /// The operation, and the number of CPUs that did it.
     pub experiment: Experiment,
-    /// The results of the single operations: round by round, and in each round in the order of the
-    /// CPUs.
+    /// The results of the individual operations: round by round, and in each round in the order of
+    /// the CPUs.
     pub operations: Vec<TestResult>,
     /// The data in the lines that moved, by the lines' physical addresses.
     pub data: BTreeMap<u64, Datum>,
 }
 
-/// Makes the experiments of a request in a guest with this kernel, and calls `report` for each.
+/// Runs the experiments of a request in a guest with this kernel, and calls `report` for each.
 /// `options` must give the guest as many CPUs as the largest experiment needs. If the guest ends
-/// early, another one makes the rest. Returns how the last guest ended: after all experiments, or
-/// after an experiment that failed three times. If `report` returns `Break`, the guest is killed,
-/// and the result has no meaning.
+/// early, another guest runs the rest. Gives up when one experiment has failed three times. Returns
+/// how the last guest ended. If `report` returns `Break`, the guest is killed, and the result has no
+/// meaning.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,
@@ -51,8 +51,8 @@ pub fn cost(
     let mut options = options.clone();
     options.tracing =
         Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
-    // Put mappings at the same addresses each time, as they determine which entries share a tree
-    // node.
+    // Put mappings at the same addresses each time, because the addresses determine which mappings
+    // share a tree node.
     options.parameters.push("norandmaps".to_owned());
     let mut rest = request.clone();
     let mut attempts = 0;
@@ -66,8 +66,8 @@ pub fn cost(
     }
 }
 
-/// Makes experiments in one guest, and removes each completed one from the request. If `report`
-/// returns `Break`, removes all.
+/// Runs experiments in one guest, and removes each completed one from the request. If `report`
+/// returns `Break`, removes all experiments.
 fn guest(
     kernel: &Kernel,
     rest: &mut CostRequest,
@@ -78,7 +78,7 @@ fn guest(
         .file("init", 0o755, knee_artefacts::AGENT)
         .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data can be written as JSON"))
         .finish();
-    // The channel has no plans. It only transfers the kernel's symbols.
+    // The channel contains no plans. It only transfers the kernel's symbols.
     let channel = Channel::new(&[])?;
     let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
     let mut guest = Guest::start(kernel, &files, &options)?;
@@ -87,12 +87,12 @@ fn guest(
     let mut resolver = None;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // The data in lines, by the test after which the guest paused.
+    // The data in the lines that moved, by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut calibration = Calibration::of(most);
-    // The number of the last test of an experiment, which follows the operations and pauses the
+    // The number of an experiment's last test. This test follows the operations and pauses the
     // guest.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
@@ -102,7 +102,7 @@ fn guest(
                 if let Some((_, message)) = line.split_once(CONSOLE) {
                     return Err(CheckError::Agent(message.to_owned()));
                 }
-                // The firmware and the kernel also write to the console, not always whole lines.
+                // The firmware and the kernel also write to the console, and not always whole lines.
                 let Some((_, message)) = line.split_once(EXPERIMENT) else { continue };
                 match serde_json::from_str(message) {
                     Ok(Made { failed: Some(why), experiment, .. }) => {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::datum::{Datum, Resolver};
 use crate::record::{Conflict, TestResult, Touch};
 
-/// Names the lines that moved in operations, while the guest is paused after the last of them.
+/// Names the data in the lines that moved in these operations. The guest must be paused after the
+/// last operation.
 pub(super) fn of_lines<'r>(
     operations: impl Iterator<Item = &'r TestResult>,
     resolver: &mut Resolver,
@@ -32,7 +33,7 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
 
 /// A line as a conflict between the CPUs. All CPUs do the same operation. So if the line moved to
 /// only one CPU, its previous holders made the same accesses as that CPU. And if all CPUs only read
-/// the line, they also wrote it at another time, since otherwise it would not have moved.
+/// the line, they must have written it at another time, because otherwise it would not have moved.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };
@@ -45,7 +46,7 @@ fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
 }
 
 impl Touch {
-    /// Adds the same side's accesses to the line in another operation.
+    /// Adds the accesses that the same side made to this line in another operation.
     fn add(&mut self, other: &Touch) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
     use crate::record::Record;
 
-    /// An operation of a CPU to which line 0x40 moves, with masks of bytes.
+    /// An operation that moves line 0x40 to a CPU. `read` and `written` are masks of bytes.
     fn operation(cpu: usize, read: u64, written: u64) -> TestResult {
         let line = format!(
             r#"{{"test":0,"sides":[{{"side":0,"cpu":{cpu},"opened":1,"closed":1,
@@ -83,7 +84,7 @@ mod tests {
         result
     }
 
-    /// The sides of the line, with what they read and write.
+    /// The sides of the line, with the masks of the bytes that they read and write.
     fn sides(operations: &[TestResult]) -> Vec<(usize, u64, u64)> {
         let lines = lines(operations.iter());
         let [line] = &lines[..] else { panic!("{lines:?}") };

@@ -12,9 +12,9 @@ pub(crate) type TypeId = u32;
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// Maximum size of a description in bytes. The descriptions of today's kernels have 5 MiB.
+/// Maximum size of a description in bytes. The descriptions of today's kernels take 5 MiB.
 pub(super) const MAX_BTF: u64 = 64 << 20;
-/// Maximum length of a chain of typedefs and qualifiers; a longer one is a cycle.
+/// Maximum length of a chain of typedefs and qualifiers; a longer chain must be a cycle.
 const MAX_CHAIN: usize = 32;
 
 /// Why a description of types is invalid.
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     Variable(TypeId),
     /// Variables of a section, with their offsets in it.
     Section(Vec<(u64, TypeId)>),
-    /// A function, a function's type or a forward declaration, which are never in memory.
+    /// A function, a function's type or a forward declaration. No data have such a type.
     Other,
 }
 
@@ -73,15 +73,14 @@ impl Member {
     }
 }
 
-/// Translates the type numbers and string offsets of a description that extends the kernel's. The
-/// description of each module extends it, so different modules use the same number for different
-/// types.
+/// Translates the type numbers and string offsets of a module's description. Each module's
+/// description extends the kernel's, so different modules use the same number for different types.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
-    /// Smaller numbers and offsets are the kernel's own.
+    /// Numbers and offsets below these are the kernel's own.
     kernel_types: u32,
     kernel_strings: u32,
-    /// Added to all other numbers and offsets.
+    /// These are added to all other numbers and offsets.
     more_types: u32,
     more_strings: u32,
 }
@@ -103,7 +102,7 @@ pub(crate) struct Btf {
     strings: Vec<u8>,
     composites: HashMap<Vec<u8>, TypeId>,
     enumerators: HashMap<Vec<u8>, u64>,
-    /// The number of types and of bytes of strings that are the kernel's own.
+    /// How many of the types, and how many bytes of the strings, are the kernel's own.
     kernel: (u32, u32),
 }
 
@@ -125,7 +124,7 @@ impl Btf {
     /// Adds the types of a module, whose description extends the kernel's.
     ///
     /// # Errors
-    /// The description is invalid. The types before the error stay.
+    /// The description is invalid. The types before the error are kept.
     pub(crate) fn add_module(&mut self, bytes: &[u8]) -> Result<(), BtfError> {
         let (kernel_types, kernel_strings) = self.kernel;
         let more_types = self.types.len() as u32 - kernel_types;
@@ -185,7 +184,7 @@ impl Btf {
                     let high = if kind == 19 { words.next()? } else { 0 };
                     let name = self.string(split.name(name)).to_vec();
                     let value = u64::from(high) << 32 | u64::from(low);
-                    // A module's enumerator does not replace one of the kernel with the same name.
+                    // A module's enumerator does not replace a kernel enumerator of the same name.
                     if split.kernel_types == 0 || !self.enumerators.contains_key(&name) {
                         self.enumerators.insert(name, value);
                     }
@@ -280,18 +279,18 @@ impl Btf {
         }
     }
 
-    /// A struct or union by its name.
+    /// The struct or union with this name.
     pub(crate) fn composite(&self, name: &str) -> Option<TypeId> {
         self.composites.get(name.as_bytes()).copied()
     }
 
-    /// An enumerator of any enumeration.
+    /// The value of the enumerator with this name, in any enumeration.
     pub(crate) fn enumerator(&self, name: &str) -> Option<u64> {
         self.enumerators.get(name.as_bytes()).copied()
     }
 
-    /// The offset of a field in a struct, given as in C: `page.slab_cache`. Fields of anonymous
-    /// members are the struct's own.
+    /// The offset of a field in a struct. The path is written as in C: `page.slab_cache`. Fields of
+    /// anonymous members count as the struct's own.
     pub(crate) fn offset(&self, path: &str) -> Option<u64> {
         let mut names = path.split('.');
         let mut within = self.composite(names.next()?)?;
@@ -320,7 +319,7 @@ impl Btf {
         self.member(within, name, MAX_CHAIN).is_some()
     }
 
-    /// The offset of the first field of a struct that is a struct of this name.
+    /// The offset of the first field whose type is the struct with this name.
     pub(crate) fn embedded(&self, within: TypeId, name: &str) -> Option<u64> {
         let Kind::Composite { members, .. } = self.kind(self.resolve(within)) else { return None };
         let is = |member: &&Member| self.name(self.resolve(member.of)) == name;
@@ -422,7 +421,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn types_with_random_bytes_in_them_are_read_or_refused(
+        fn corrupted_types_are_read_or_refused(
             changes in prop::collection::vec((0..4000_usize, any::<u8>()), 1..40),
         ) {
             let mut bytes = types().finish();

@@ -2,7 +2,7 @@
 
 use super::btf::{Btf, Kind, TypeId};
 
-/// Types whose fields are not named: their fields show how they work, not what they are for.
+/// Types that are named as a whole: their fields show how the type works, not what it is used for.
 const WHOLES: &[&str] = &[
     // Locks
     "spinlock",
@@ -78,10 +78,10 @@ const WHOLES: &[&str] = &[
     "uuid_t",
     "kernel_cap_t",
 ];
-/// Maximum nesting of structs; a deeper one is a cycle.
+/// Maximum nesting of structs; deeper nesting must be a cycle.
 const MAX_DEPTH: usize = 16;
 
-/// Whether the fields of a type are not named.
+/// Whether a type is named as a whole, without its fields.
 pub(crate) fn is_whole(name: &str) -> bool {
     WHOLES.contains(&name)
 }
@@ -95,9 +95,9 @@ pub(crate) struct Field {
     pub(crate) end: u64,
 }
 
-/// The field of a struct that contains the byte at `offset`. In a union, it is the first
-/// alternative that contains the byte, or the one that is called `alternative` or has a field of
-/// this name.
+/// The field of a struct that contains the byte at `offset`. Among the members of a union that
+/// contain the byte, prefers the one that is called `alternative` or has a field of that name;
+/// otherwise takes the first.
 pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str>) -> Field {
     let mut path = btf.name(of).to_owned();
     let (mut within, mut begin) = (of, 0);
@@ -179,7 +179,7 @@ fn member<'a>(
         });
         return (!covering.is_empty()).then(|| covering.swap_remove(meant.unwrap_or(0)));
     }
-    // Bit-fields may share a byte, which is named after the first one.
+    // If bit-fields share a byte, it is named after the first of them.
     let mut found: Option<At<'a>> = None;
     for at in all {
         let flexible = at.bytes == 0

@@ -1,4 +1,4 @@
-//! A kernel for tests: types, symbols and memory as Linux has them, but small.
+//! A small kernel for tests, with types, symbols and memory like those of Linux.
 
 use crate::ram::Ram;
 
@@ -9,11 +9,11 @@ pub(super) const DIRECT: u64 = 0xffff_8880_0000_0000;
 pub(super) const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const PAGE: u64 = 4096;
 
-/// Physical addresses.
+/// This and the other places below are physical addresses.
 const TYPES: u64 = 0x1_0000;
 const TOP_TABLE: u64 = 0x2_0000;
 const TABLES: [u64; 3] = [0x2_1000, 0x2_2000, 0x2_3000];
-/// `struct page` of all pages: 256 of 64 bytes.
+/// The array of `struct page`: 256 elements of 64 bytes.
 pub(super) const PAGES: u64 = 0x3_0000;
 const CACHES: u64 = 0x4_0000;
 const NAMES: u64 = 0x4_8000;
@@ -29,7 +29,7 @@ pub(super) const TABLE_BYTES: u64 = 0x2000;
 /// Pages whose `struct page` does not show their use.
 pub(super) const PIPE_DATA: u64 = 0x8_4000;
 pub(super) const OTHER: u64 = 0x8_5000;
-/// A module's description, which spans two pages.
+/// The description of a module's types, which spans two pages.
 const MODULE_TYPES: u64 = 0x7_2fe0;
 
 /// Writes types in the BPF type format.
@@ -38,13 +38,13 @@ pub(super) struct Types {
     types: Vec<u8>,
     strings: Vec<u8>,
     count: u32,
-    /// Bytes of strings in the description that it extends.
+    /// Bytes of strings in the description that this one extends.
     strings_before: u32,
 }
 
 impl Types {
-    /// Creates the types of a module for a kernel with these numbers of types, including `void`,
-    /// and of bytes of strings.
+    /// Creates the types of a module for a kernel with `types` types, including `void`, and `strings`
+    /// bytes of strings.
     pub(super) fn after(types: u32, strings: u32) -> Types {
         Types { count: types - 1, strings_before: strings, ..Types::default() }
     }
@@ -102,7 +102,7 @@ impl Types {
         self.composite(5, name, bytes, fields)
     }
 
-    /// Adds a struct or union. `fields` has names, types and offsets.
+    /// Adds a struct or union. Each field consists of a name, a type and an offset.
     fn composite(&mut self, kind: u32, name: &str, bytes: u32, fields: &[(&str, u32, u32)]) -> u32 {
         let mut more = Vec::new();
         for &(name, of, offset) in fields {
@@ -137,7 +137,7 @@ impl Types {
     }
 }
 
-/// The structs that Linux 6.1 has, without the fields that no test needs.
+/// Structs of Linux 6.1, without the fields that no test needs.
 pub(super) fn types() -> Types {
     let mut types = Types::default();
     let (half, word) = (types.int(4), types.int(8));
@@ -209,7 +209,7 @@ ffffffff80070140 B __log_buf
 ffffffff80074000 B _end
 ";
 
-/// Memory with three slabs: of files, of inodes of a file system, and of kmalloc-192.
+/// Memory with three slabs: one of files, one of a file system's inodes, and one of kmalloc-192.
 pub(super) fn memory() -> Ram {
     let ram = Ram::new("knee-test", RAM_BYTES).expect("make memory");
     ram.write(TYPES, &types().finish()).expect("write types");
@@ -259,7 +259,7 @@ pub(super) fn memory() -> Ram {
     // The second inode's pipe is the second object of its slab.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
     word(SMALL + 192 + 96, VMEMMAP + PIPE_DATA / PAGE * 64);
-    // The first inode's locks are at the start of the fourth object.
+    // The first inode's locks are at the start of the fourth object of that slab.
     word(INODES + 64 + 48, DIRECT + SMALL + 3 * 192);
     ram
 }

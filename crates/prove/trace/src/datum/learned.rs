@@ -1,19 +1,21 @@
-//! Learns what code touches from earlier accesses. Most instructions access one type. Exceptions,
-//! such as instructions that copy memory or take a lock, are recognised by their varied accesses.
+//! Learns from earlier accesses what code touches. Most instructions access data of a single type.
+//! Exceptions, such as instructions that copy memory or take a lock, are recognised by their varied
+//! accesses.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What code has touched, by an instruction's address and other properties of an access.
+/// What code has touched. The key is an instruction's address, with or without other properties of an
+/// access.
 #[derive(Debug)]
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
-/// The majority of the touched values, by the algorithm of Boyer and Moore. Memory that is read too
-/// late may already be something else, which must not change the result.
+/// The majority of the touched values, by the algorithm of Boyer and Moore. If knee reads memory too
+/// late, the memory may already have another use. One such reading must not change the majority.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,
-    /// The lead of `value` over the others.
+    /// The lead of `value` over the other values.
     lead: u32,
     all: u32,
 }
@@ -42,7 +44,7 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
     }
 
     /// What the code with these keys touches: the value on which all keys with a clear majority
-    /// agree. `None` if there is no such key, or they disagree.
+    /// agree. `None` if there is no such key, or if such keys disagree.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
         let mut known = keys.filter_map(|key| self.0.get(&key).filter(sure));
@@ -52,8 +54,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// What code touches: `seen`, which is recorded, or if that is `None`, what the code has
-    /// touched before.
+    /// What code touches. Records and returns `seen`, if it is known. Otherwise, returns what the code
+    /// has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_that_touches_one_thing_identifies_it_and_other_code_does_not() {
+    fn only_code_that_always_touches_the_same_thing_identifies_it() {
         let mut learned = CodeHistory::default();
         let copy = 7;
         learned.learn([1, copy].into_iter(), &"pipe");

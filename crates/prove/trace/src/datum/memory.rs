@@ -1,24 +1,24 @@
-//! Reads a guest's memory by the virtual addresses of its kernel
+//! Reads a guest's memory at virtual addresses of its kernel
 //! (Documentation/arch/x86/x86_64/mm.rst of Linux).
 
 use super::symbols::Symbols;
 use crate::ram::Ram;
 
-/// Where the kernel's image is mapped. An offset from here is a physical address, as the kernel is
-/// started without randomisation.
+/// Where the kernel's image is mapped. Because the kernel is started without address randomisation,
+/// the offset of an address from here is its physical address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
-/// Modules follow the image (KERNEL_IMAGE_SIZE of 1 GiB).
+/// The area of modules follows the 1 GiB area of the image (KERNEL_IMAGE_SIZE).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
-/// Descriptor tables and entry stacks of CPUs: half a TiB.
+/// An area of half a TiB contains the CPUs' descriptor tables and entry stacks.
 const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
 const ENTRY_AREA_BYTES: u64 = 1 << 39;
 const END_OF_USER: u64 = 1 << 47;
-/// Where areas begin with four levels of page tables and without randomization.
+/// Where these areas begin if page tables have four levels and addresses are not randomised.
 const DIRECT: u64 = 0xffff_8880_0000_0000;
 const VMALLOC: u64 = 0xffff_c900_0000_0000;
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
-/// Size of the area for `struct page`.
+/// Size in bytes of the area for the array of `struct page`.
 const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -28,10 +28,10 @@ pub(crate) const LINE_BYTES: u64 = 64;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PRESENT: u64 = 1;
 const HUGE: u64 = 1 << 7;
-/// Names longer than this are cut.
+/// Names longer than this are truncated.
 const MAX_STRING: usize = 64;
 
-/// The use of a virtual address.
+/// What a virtual address is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Area {
     /// The address space of a process.
@@ -40,7 +40,7 @@ pub(crate) enum Area {
     Direct(u64),
     /// Memory that is only virtually contiguous.
     Vmalloc,
-    /// `struct page` of all physical pages.
+    /// The array of `struct page`, with an element for each physical page.
     Vmemmap,
     /// The data that CPUs need to enter the kernel.
     CpuEntry,
@@ -99,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// The address in the direct map of a physical address.
+    /// Where the direct map maps a physical address.
     pub(crate) fn direct(&self, physical: u64) -> u64 {
         self.direct.wrapping_add(physical)
     }
@@ -114,7 +114,7 @@ impl Memory {
         }
     }
 
-    /// Looks an address up in the kernel's page tables.
+    /// Looks up an address in the kernel's page tables.
     fn walk(&self, address: u64) -> Option<u64> {
         let mut table = self.top?;
         for shift in [39, 30, 21, 12] {
@@ -138,7 +138,7 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Fills `to` with the bytes at a kernel address, which must be within one page or a physically
+    /// Fills `to` with the bytes at a kernel address. They must be in one page or in a physically
     /// contiguous area.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Option<()> {
         self.ram.read(self.physical(address)?, to).ok()

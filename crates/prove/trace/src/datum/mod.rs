@@ -7,16 +7,16 @@
 //! | `struct page` | `page._refcount (page cache of tmpfs)`, `slab.freelist (filp)`, with the page's use |
 //! | a table that is allocated at boot | `dentry_hashtable[]` |
 //! | an object of a dedicated slab cache | `dentry.d_lockref`, by the cache's name and the type's fields |
-//! | an object of a general slab cache | the same, by the type of the pointers to it; otherwise `kmalloc-192+0x40` |
+//! | an object of a general slab cache | the same, if a pointer shows the type; else `kmalloc-192+0x40` |
 //! | other memory | `page table`, `page cache of tmpfs`, `anonymous memory`, `vmalloc` |
 //!
-//! knee reads all of this from the guest's memory, without help from the guest: symbols give
-//! addresses, and the kernel's description of its own types (BTF) gives layouts. So nothing here
-//! depends on the version number of Linux. Memory may change while it is read or may have been
-//! freed: even if the guest is paused after a test, a call has already freed what it no longer
-//! needs. So every value is checked before it is used, and data that cannot be named get the name
-//! of their class. Names contain no address and no CPU number: a datum has the same name in all
-//! runs, and in all kernels that use this name.
+//! knee reads all of this from the guest's memory: the kernel's symbols give addresses, and the
+//! kernel's description of its own types (BTF) gives layouts. So nothing here depends on the version
+//! number of Linux. Memory may change while knee reads it, or may have been freed. Even if the guest
+//! pauses after a test, the calls have already freed what they no longer need. So every value is
+//! checked before it is used, and data that cannot be identified get the name of their class, such as
+//! `vmalloc`. Names contain no address and no CPU number, so a datum has the same name in all runs
+//! and, if Linux has not renamed it, in all kernels.
 
 mod btf;
 mod fields;
@@ -43,8 +43,8 @@ pub use symbols::{Symbol, Symbols};
 /// The data in a line that calls share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datum {
-    /// Fields or variables, in the order of their addresses: those that one call writes and another
-    /// touches or, for false sharing, those that are written.
+    /// Fields or variables, in the order of their addresses. For true sharing, those that one call
+    /// writes and another touches; for false sharing, those that are written.
     pub fields: Vec<String>,
     /// For false sharing, the other fields or variables that are touched.
     pub beside: Vec<String>,
@@ -56,10 +56,11 @@ impl Datum {
         Datum { fields, beside: Vec::new() }
     }
 
-    /// Data that are written, next to others that are touched.
+    /// Data that are written, next to other data that are touched.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         match fields.len() {
-            // All elements of an array have the same name.
+            // The other data have the same name, as elements of one array do. So this name appears
+            // twice.
             1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
             _ => Datum { fields, beside },
         }

@@ -1,11 +1,11 @@
 //! Reads the types of loaded modules. For each module, the kernel keeps a description that extends
-//! its own (`btf_module_notify` of kernel/bpf/btf.c).
+//! the kernel's own (`btf_module_notify` of kernel/bpf/btf.c).
 
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 
-/// Maximum number of modules that are read: a longer list is damaged.
+/// Maximum number of modules that are read; a longer list must be corrupt.
 const MAX_MODULES: usize = 1024;
 
 /// Offsets of the fields that lead to a module's description.
@@ -18,7 +18,7 @@ struct Layout {
     bytes: u64,
 }
 
-/// Adds the types of all modules that the kernel describes. Leaves out modules that cannot be read.
+/// Adds the types of all modules that the kernel describes. Skips descriptions that cannot be read.
 pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
     let (Some(head), Some(layout)) = (symbols.address_of("btf_modules"), Layout::of(btf)) else {
         return;
@@ -27,7 +27,7 @@ pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
     for _ in 0..MAX_MODULES {
         let Some(at) = link.filter(|at| *at != head) else { return };
         if let Some(described) = layout.read(memory, at) {
-            // Data of a module with an invalid description are not named.
+            // If the description is invalid, the module's data are not named.
             let _ = btf.add_module(&described);
         }
         // `next` is the first word of a list link.

@@ -3,12 +3,14 @@
 use super::btf::Btf;
 use super::memory::{Memory, PAGE_BYTES};
 
-/// Before Linux 6.11, these are macros and not in the types: the upper bits of `page_type` of a
-/// typed page, and the bit that is clear for each type (include/linux/page-flags.h).
+/// Before Linux 6.11, the following values are macros, which BTF does not contain: the upper bits of
+/// a typed page's `page_type`, and for each type the bit that is clear
+/// (include/linux/page-flags.h).
 const OLD_TYPED: u32 = 0xf000_0000;
 const OLD_BUDDY: u32 = 0x80;
 const OLD_TABLE: u32 = 0x200;
-/// The lowest bits of `page.mapping`: the bit for anonymous memory, and the mask of all kinds.
+/// The lowest bits of `page.mapping`: the bit for anonymous memory, and the mask of all bits that
+/// mark special kinds of pages.
 const MAPPING_ANONYMOUS: u64 = 1;
 const MAPPING_KINDS: u64 = 3;
 /// Maximum size of a `struct page` in bytes.
@@ -17,8 +19,8 @@ const MAX_PAGE_STRUCT: u64 = 256;
 /// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Objects of the cache whose description is at `cache`. `first` is the slab's physical
-    /// address.
+    /// Objects of the slab cache whose `struct kmem_cache` is at `cache`. `first` is the slab's
+    /// physical address.
     Slab { cache: u64, first: u64 },
     /// A page table.
     Table,
@@ -53,12 +55,12 @@ enum Mark {
     Flag(u32),
     /// The uppermost byte of `page_type` has this value.
     Type(u32),
-    /// This bit of `page_type` is clear, and the upper ones are set.
+    /// This bit of `page_type` is clear, and the upper bits are set.
     ClearBit(u32),
 }
 
 impl Pages {
-    /// `None` if the kernel's types do not have the necessary fields.
+    /// Returns `None` if the kernel's types do not have the necessary fields.
     pub(crate) fn new(btf: &Btf) -> Option<Pages> {
         let typed = |name| btf.enumerator(name).map(|kind| Mark::Type(kind as u32));
         let flag = |name| btf.enumerator(name).map(|bit| Mark::Flag(bit as u32));
@@ -99,7 +101,7 @@ impl Pages {
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // As many descriptions of pages as fit into one page of memory, which is contiguous.
+        // As many `struct page` as fit into one page: more may not be physically contiguous.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;
@@ -122,9 +124,9 @@ impl Pages {
         all
     }
 
-    /// The number of the first page of an allocation, from any page of it. From Linux 7.0 on, a
-    /// later page may have a mask for the address of its `struct page` instead of a pointer to the
-    /// first one.
+    /// The number of the first page of the allocation that contains the page `number`. `link` is a
+    /// pointer to the first page's `struct page` or, from Linux 7.0 on, possibly a mask. Masking the
+    /// address of the page's own `struct page` gives that pointer.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

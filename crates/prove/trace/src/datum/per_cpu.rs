@@ -9,28 +9,28 @@ use super::symbols::Symbols;
 /// Per-CPU variables whose types the kernel does not describe before Linux 6.12.
 const TYPES: &[(&str, &str)] = &[("cpu_tlbstate", "tlb_state"), ("runqueues", "rq")];
 const MAX_CPUS: u64 = 4096;
-/// Upper limit in bytes of each CPU's room for allocations.
+/// Maximum size in bytes of the room for allocations in each CPU's area.
 const MAX_CHUNK: u64 = 2 << 20;
 
 /// The areas of all CPUs.
 #[derive(Debug)]
 pub(crate) struct PerCpu {
-    /// The offset of each CPU, which is added to the address of a variable.
+    /// Each CPU's offset, which the kernel adds to the address of a variable.
     offsets: Vec<u64>,
-    /// Where the kernel's own variables begin.
+    /// Where the kernel's own variables begin and end.
     begin: u64,
     end: u64,
-    /// End of the room for allocations that follows the kernel's own variables.
+    /// The end of the room for allocations, which follows the kernel's own variables.
     end_of_first: u64,
     types: BTreeMap<u64, TypeId>,
 }
 
-/// The meaning of an address in the area of some CPU.
+/// What is at an address in a CPU's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A variable of the kernel, with its address without the CPU's offset.
+    /// A variable of the kernel. The address does not include the CPU's offset.
     Variable(u64),
-    /// An allocation, with its address without the CPU's offset.
+    /// An allocation. The address does not include the CPU's offset.
     Allocated(u64),
 }
 
@@ -61,7 +61,7 @@ impl PerCpu {
         Some(PerCpu { offsets, begin, end, end_of_first, types })
     }
 
-    /// The meaning of an address in the area of any CPU; `None` if it is in no area.
+    /// What is at an address; `None` if the address is not in any CPU's area.
     pub(crate) fn at(&self, address: u64) -> Option<Place> {
         self.offsets.iter().find_map(|offset| {
             let address = address.wrapping_sub(*offset);
@@ -72,8 +72,8 @@ impl PerCpu {
         })
     }
 
-    /// The start and the type of the variable that contains an address without a CPU's offset;
-    /// `None` if its type is unknown.
+    /// The start and the type of the variable that contains `address`; `None` if the variable's type
+    /// is unknown. `address` must not include a CPU's offset.
     pub(crate) fn variable(&self, btf: &Btf, address: u64) -> Option<(u64, TypeId)> {
         let (begin, of) = self.types.range(..=address).next_back()?;
         (address - begin < btf.bytes(*of)).then_some((*begin, *of))

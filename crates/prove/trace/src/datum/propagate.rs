@@ -1,9 +1,10 @@
 //! Finds the types of objects in general caches (`kmalloc-192`) from the fields that point to them.
 //!
-//! Objects of dedicated caches have a known type, and so have the objects that their pointers point
-//! to. A scan reads all slabs of dedicated caches, then the objects that these point to, and so on.
-//! Memory may change while it is read, and some of it has been freed. So a type is only accepted if
-//! it fits the object and most pointers agree.
+//! Objects of dedicated caches have a known type, and so do the objects that their pointers point
+//! to. A scan reads the objects of all dedicated caches, then the objects that these point to, and so
+//! on. Memory may change while it is read, and some of it has been freed. So a type is accepted only
+//! if it fits the object. If pointers disagree, the most specific type wins; among equally specific
+//! types, the one with the most pointers.
 
 use std::collections::HashMap;
 
@@ -13,24 +14,25 @@ use super::memory::{Area, Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
 use super::slab::{Cache, Caches};
 
-/// Maximum number of pointers on the way from an object of a dedicated cache through objects of
-/// general ones.
+/// Maximum length, in pointers, of a path that starts at an object of a dedicated cache and leads
+/// through objects of general caches.
 const MAX_STEPS: usize = 4;
-/// Maximum nesting of structs; a deeper one is a cycle.
+/// Maximum nesting of structs; deeper nesting must be a cycle.
 const MAX_DEPTH: usize = 8;
-/// Maximum number of pointers of one type that are followed.
+/// Maximum number of pointers that are followed in one struct.
 const MAX_POINTERS: usize = 1024;
-/// Maximum number of elements of an array of pointers that are followed.
+/// Maximum number of elements that are followed in an array of pointers.
 const MAX_ELEMENTS: u64 = 16;
-/// Maximum number of bytes of a struct that are read.
+/// Maximum number of bytes that are read of a struct.
 const MAX_STRUCT: u64 = 64 << 10;
-/// Bytes that are read after a struct, as it may end in an array of pointers.
+/// Bytes that are read beyond a struct's size, because the struct may end with an array of pointers
+/// that has no length.
 const END_BYTES: u64 = 64;
-/// Fields that point to an array of structs: their types do not distinguish them from fields that
-/// point to a single struct.
+/// Fields that point to an array of structs. Their types do not show this, because a field that points
+/// to a single struct has the same type.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
-/// What `super_block.s_fs_info`, a `void *`, points to, by the name of the file system.
+/// For some file systems: the struct to which their `super_block.s_fs_info`, a `void *`, points.
 const PRIVATE: &[(&str, &str)] = &[
     ("btrfs", "btrfs_fs_info"),
     ("devtmpfs", "shmem_sb_info"),
@@ -41,7 +43,7 @@ const PRIVATE: &[(&str, &str)] = &[
     ("xfs", "xfs_mount"),
 ];
 
-/// What is known of an object.
+/// What is known about an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Known {
     /// A struct.
@@ -50,7 +52,7 @@ pub(crate) enum Known {
     Structs(TypeId),
     /// An array of numbers or pointers, with the name of the field that points to it.
     Elements(String),
-    /// A struct, followed by data for which it has no field.
+    /// A struct, followed by data for which the struct has no field.
     Begin(TypeId),
     /// A page, with the name of the field that points to its `struct page`.
     Page(String),
@@ -59,7 +61,8 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// How specific it is: a more specific type wins over any number of less specific ones.
+    /// How specific this is. One pointer to a more specific type outweighs any number of pointers to
+    /// less specific types.
     fn rank(&self) -> u32 {
         match self {
             Known::Struct(_) | Known::Structs(_) => 3,
@@ -75,11 +78,11 @@ impl Known {
 struct Pointer {
     offset: u64,
     to: Known,
-    /// Size of the target in bytes; of one element if it is an array.
+    /// Size of the target in bytes; if the target is an array, the size of one element.
     bytes: u64,
 }
 
-/// For each object, by address, the number of pointers for each type that it may have.
+/// For each object, by address: each type that it may have, with the number of pointers of that type.
 type Votes = HashMap<u64, HashMap<Known, u32>>;
 
 /// A scan of memory that finds the types of its objects.
@@ -108,10 +111,9 @@ impl<'a> Scan<'a> {
         Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes }
     }
 
-    /// Finds out what the objects of general caches are, and the pages whose `struct page` does not
-    /// show their use. Returns them by the address of their first byte in the direct map. The scan
-    /// starts from all objects of dedicated caches and from `roots`, which are addresses with
-    /// types.
+    /// Identifies the objects of general caches, and the pages whose `struct page` does not show their
+    /// use. The keys of the result are addresses in the direct map. The scan starts from all objects
+    /// of dedicated caches and from `roots`, the addresses and types of other structs.
     pub(crate) fn run(mut self, roots: &[(u64, TypeId)]) -> HashMap<u64, Known> {
         let mut known = HashMap::new();
         for (address, of) in roots {
@@ -168,8 +170,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Follows the pointers of an object of `size` bytes that begins at `begin` in `bytes`, as far
-    /// as `bytes` contains them.
+    /// Follows the pointers of an object of `size` bytes, as far as they are in `bytes`. The object
+    /// begins at offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
     fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
         let btf = self.btf;
         let pointers = self.pointers.entry(of).or_insert_with(|| {
@@ -203,15 +205,16 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The address and type of a pipe's private data in a `struct file`, whose words `word` reads.
+    /// The address and type of the private data of a `struct file`, if the file is a pipe. `word`
+    /// reads words of the struct.
     fn private_of_file(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
         let is_pipe = self.pipe_operations.contains(&word("file.f_op")?);
         let of = self.btf.composite("pipe_inode_info").filter(|_| is_pipe)?;
         Some((word("file.private_data")?, of))
     }
 
-    /// The address and type of a file system's private data in a `struct super_block`, whose words
-    /// `word` reads.
+    /// The address and type of a file system's private data, from its `struct super_block`. `word`
+    /// reads words of the struct.
     fn private_of_file_system(&self, word: impl Fn(&str) -> Option<u64>) -> Option<(u64, TypeId)> {
         let name = word("super_block.s_type")?.checked_add(self.btf.offset(FILE_SYSTEM)?)?;
         let name = self.memory.name(self.memory.word(name)?)?;
@@ -219,8 +222,8 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// The address and type of a pointer's target, if the target's type is not known otherwise and
-    /// the pointer's type is possible.
+    /// The address and type of a pointer's target, if the target's cache does not give its type and
+    /// the pointer's type fits the target.
     fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
         if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
             let (number, within) = self.layout.described_at(self.memory, value);
@@ -241,9 +244,9 @@ impl<'a> Scan<'a> {
         }
         let is = match pointer.to {
             // A general cache's objects are at most twice as large as those of the next smaller
-            // cache.
+            // cache. So a struct of at most half an object's size must be followed by other data.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
-                // Links and locks are part of most structs, and do not identify any.
+                // Links and locks are part of most structs, so they do not identify a struct.
                 let identifies = cache.is_general() && !is_whole(self.btf.name(of));
                 Known::Begin(Some(of).filter(|_| identifies)?)
             }
@@ -276,8 +279,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
         let offset = at + member.offset();
         match btf.kind(btf.resolve(member.of)) {
             Kind::Composite { .. } => {
-                // As in the names of fields, an embedded inode's fields are the inode's in every
-                // file system.
+                // In every file system, fields of an embedded inode are named as fields of `inode`.
                 let name = btf.name(btf.resolve(member.of));
                 let path = if name == "inode" { name } else { &path };
                 pointers(btf, member.of, offset, path, depth - 1, found);
@@ -285,7 +287,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
             Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
             Kind::Array { element, count } => {
                 let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
-                // An array without a length, at the end of a struct, has at least one element.
+                // An array without a length, at the end of a struct, counts as one element.
                 for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
                     found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
                 }

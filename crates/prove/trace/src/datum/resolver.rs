@@ -14,12 +14,13 @@ use super::types::{Named, Types, whole, with};
 use crate::ram::Ram;
 use crate::record::{Conflict, TestResult};
 
-/// Maximum number of fields in the name of a line; further ones are left out.
+/// Maximum number of fields in the name of a line; further fields are left out.
 const MAX_FIELDS: usize = 4;
-/// A static variable of unknown type with more bytes is a table, in which an offset means nothing.
+/// A static variable of unknown type counts as a table if it has more bytes than this. An offset in a
+/// table means nothing.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that only write page-table entries. The call that they are part of often frees the
-/// page tables, together with the memory that these map.
+/// Functions that only write page-table entries. The call that executes them often frees both
+/// the page tables and the memory that they map.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
@@ -34,8 +35,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver for a guest with this memory whose kernel has started; `kallsyms` is the text of
-    /// its `/proc/kallsyms` as root sees it.
+    /// A resolver for the guest with this memory. The guest's kernel must have started. `kallsyms` is
+    /// the text of the guest's `/proc/kallsyms` as root sees it.
     pub fn new(ram: Ram, kallsyms: &str) -> Resolver {
         let symbols = Symbols::parse(kallsyms);
         let memory = Memory::new(ram, &symbols);
@@ -60,8 +61,8 @@ impl Resolver {
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// The descriptions that the kernel lacks, without which some data have no name or a less
-    /// precise one.
+    /// The descriptions that are missing from the kernel. Without them, some data have no name or a
+    /// less precise one.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -93,9 +94,9 @@ impl Resolver {
         Datum::falsely_shared(fields, beside)
     }
 
-    /// Whether a line is shared only because of the addresses of objects: calls touch different
-    /// bytes, and the distance between objects of this cache is not a multiple of a line, so that
-    /// different fields share a line in each object.
+    /// Whether a line is shared only because of the addresses of objects. In such a line, calls touch
+    /// different bytes, and the distance between the slab cache's objects is not a multiple of the
+    /// line size. So the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -197,7 +198,8 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // The use of other pages may have changed since the access, so it selects no alternative.
+        // Only slabs and page tables select an alternative of the union: any other use of the page may
+        // have changed since the access.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

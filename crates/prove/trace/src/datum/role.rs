@@ -11,7 +11,7 @@ const FIFO: u32 = 0o010_000;
 const DIRECTORY_ROLE: &str = "directory";
 const PIPE_ROLE: &str = "pipe";
 
-/// The alternative of a union that inodes with this role use.
+/// The union member that inodes with this role use.
 pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     match role {
         DIRECTORY_ROLE => Some("i_dir_seq"),
@@ -20,7 +20,7 @@ pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     }
 }
 
-/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for others.
+/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for other roles and types.
 pub(crate) fn of(memory: &Memory, btf: &Btf, object: u64, of: TypeId) -> Option<&'static str> {
     let at = |address: u64, path| address.checked_add(btf.offset(path)?);
     let inode = match btf.name(of) {

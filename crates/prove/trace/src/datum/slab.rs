@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::btf::{Btf, Kind, TypeId};
 use super::memory::{LINE_BYTES, Memory};
 
-/// The types of the objects of some caches, most of which are not named after the type.
+/// Some caches with the types of their objects. Most of these caches are not named after the type.
 const TYPES: &[(&str, &str)] = &[
     ("filp", "file"),
     ("backing_file", "file"),
@@ -35,9 +35,10 @@ const TYPES: &[(&str, &str)] = &[
 ];
 /// Suffixes that cache names have and type names do not.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
-/// Suffix of type names that the names of their caches lack.
+/// Suffix that some type names have and the names of their caches do not.
 const EMBEDDING: &str = "_info";
-/// Types that end in room for the state of any FPU. The kernel allocates only what its CPU needs.
+/// Types that end with room for the FPU state of any CPU. The kernel allocates only as much as its CPU
+/// needs.
 const OPEN_ENDED: &[&str] = &["task_struct"];
 /// Maximum size of an object in bytes (KMALLOC_MAX_CACHE_SIZE is two pages).
 const MAX_OBJECT: u64 = 1 << 22;
@@ -58,16 +59,16 @@ pub(crate) struct Cache {
     pub(crate) name: String,
     /// Usable bytes of an object.
     pub(crate) object: u64,
-    /// The type of its objects, if they all have the same.
+    /// The type of its objects, if they all have the same known type.
     pub(crate) of: Option<TypeId>,
     /// Bytes from one object to the next.
     step: u64,
-    /// Bytes before an object, if the kernel guards objects.
+    /// Bytes of padding before each object, if the kernel puts red zones around objects.
     left: u64,
 }
 
 impl Cache {
-    /// The offset in a slab of the object that has the byte at `offset`.
+    /// The offset of the object that contains the byte at `offset`. Both are offsets in a slab.
     pub(crate) fn object_at(&self, offset: u64) -> u64 {
         offset / self.step * self.step + self.left
     }
@@ -77,20 +78,21 @@ impl Cache {
         self.step.is_multiple_of(LINE_BYTES)
     }
 
-    /// Whether it is for objects of any type.
+    /// Whether the cache is for objects of any type.
     pub(crate) fn is_general(&self) -> bool {
         self.name.starts_with("kmalloc-")
     }
 
-    /// The offsets of the objects of a slab that may overlap the `bytes` bytes from `offset` on.
+    /// The offsets of the objects that may overlap the `bytes` bytes from `offset` on. All are offsets
+    /// in a slab.
     pub(crate) fn objects(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (step, left) = (self.step, self.left);
         (offset / step..(offset + bytes).div_ceil(step)).map(move |at| at * step + left)
     }
 }
 
-/// Caches by the address of their `struct kmem_cache`. No cache is destroyed while calls are
-/// tested.
+/// Caches by the address of their `struct kmem_cache`. The entries stay valid, because no cache is
+/// destroyed while calls are tested.
 #[derive(Debug)]
 pub(crate) struct Caches {
     slabs: Slabs,
@@ -98,12 +100,12 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// `None` if the kernel's types do not have the necessary fields.
+    /// Returns `None` if the kernel's types do not have the necessary fields.
     pub(crate) fn new(btf: &Btf) -> Option<Caches> {
         Some(Caches { slabs: Slabs::new(btf)?, known: HashMap::new() })
     }
 
-    /// The cache whose `struct kmem_cache` is at an address; `None` if there is no valid one.
+    /// The cache whose `struct kmem_cache` is at an address; `None` if that struct is invalid.
     pub(crate) fn get(&mut self, memory: &Memory, btf: &Btf, at: u64) -> Option<&Cache> {
         let slabs = &self.slabs;
         self.known.entry(at).or_insert_with(|| slabs.cache(memory, btf, at)).as_ref()
@@ -116,7 +118,7 @@ impl Slabs {
             name: btf.offset("kmem_cache.name")?,
             size: btf.offset("kmem_cache.size")?,
             object_size: btf.offset("kmem_cache.object_size")?,
-            // Kernels without guards have no such field.
+            // Kernels without red zones have no such field.
             left: btf.offset("kmem_cache.red_left_pad").unwrap_or(0),
         })
     }
@@ -136,8 +138,8 @@ impl Slabs {
 }
 
 /// A cache's name without the part that differs from boot to boot. With
-/// CONFIG_RANDOM_KMALLOC_CACHES, general caches have several copies, and an object's call site
-/// determines its copy.
+/// CONFIG_RANDOM_KMALLOC_CACHES, general caches have several copies, and the call site that allocates
+/// an object determines the copy.
 fn stable(name: &str) -> String {
     match name.strip_prefix("kmalloc-rnd-").and_then(|rest| rest.split_once('-')) {
         Some((_, size)) => format!("kmalloc-{size}"),
@@ -145,7 +147,7 @@ fn stable(name: &str) -> String {
     }
 }
 
-/// The type of a cache's objects: a struct with a matching name that fits into them.
+/// The type of a cache's objects: a struct with a matching name that fits into an object.
 fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
     let fits = |name: &str| {
         let of = btf.composite(name)?;
@@ -164,7 +166,7 @@ fn type_of(btf: &Btf, cache: &str, object: u64) -> Option<TypeId> {
         .flat_map(|stem| [stem.to_owned(), format!("{stem}_struct"), format!("{stem}{EMBEDDING}")])
         .collect();
     let found: Vec<TypeId> = names.iter().filter_map(|name| fits(name)).collect();
-    // Of several, such as `inode` and `inode_info`, take the largest one that fits.
+    // If several structs fit, such as `inode` and `inode_info`, take the largest.
     found.into_iter().max_by_key(|of| btf.bytes(*of))
 }
 
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_offset_in_a_line_if_their_distance_is_a_multiple_of_it() {
+    fn objects_keep_their_offset_in_a_line_if_their_distance_is_a_multiple_of_the_line_size() {
         let keeps = |step| {
             let name = "shmem_inode_cache".to_owned();
             Cache { name, object: step, of: None, step, left: 0 }.keeps_lines()

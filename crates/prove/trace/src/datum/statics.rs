@@ -1,5 +1,5 @@
-//! Types of static variables that the kernel does not describe. Its types (BTF) cover functions
-//! and, in newer kernels, per-CPU variables, but no other variables.
+//! The types of static variables. The kernel's description of its types (BTF) covers functions and,
+//! in newer kernels, per-CPU variables, but no other variables.
 
 use std::collections::BTreeMap;
 
@@ -35,14 +35,14 @@ const STRUCTS: &[(&str, &str)] = &[
 const POINTERS: &[(&str, &str)] =
     &[("root_mem_cgroup", "mem_cgroup"), ("root_ns", "aa_ns"), ("node_data", "pglist_data")];
 /// Pointers to tables that are allocated at boot, each with the variable that determines the number
-/// of entries. An entry is a pointer.
+/// of entries. Each entry is a pointer.
 const TABLES: &[(&str, &str, Shift)] = &[
     ("dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("__dentry_hashtable", "d_hash_shift", Shift::OfHash),
     ("inode_hashtable", "i_hash_shift", Shift::OfIndex),
     ("mount_hashtable", "m_hash_shift", Shift::OfIndex),
 ];
-/// Maximum binary logarithm of the number of entries; a greater one is invalid.
+/// Maximum binary logarithm of the number of entries; a greater value is invalid.
 const MAX_ENTRIES_SHIFT: u32 = 28;
 
 /// The meaning of a variable that is called a shift.
@@ -65,8 +65,8 @@ pub(crate) struct Statics {
     pointed: BTreeMap<u64, TypeId>,
     /// Names and ends of tables, by the address of their start.
     tables: BTreeMap<u64, (&'static str, u64)>,
-    /// Addresses of the `file_operations` of pipes. The private data of a file with one of them are
-    /// a `struct pipe_inode_info`.
+    /// Addresses of the `file_operations` of pipes. If a file has one of these, its private data are a
+    /// `struct pipe_inode_info`.
     pub(crate) pipe_operations: Vec<u64>,
 }
 
@@ -108,7 +108,7 @@ impl Statics {
     }
 }
 
-/// The start, name and end of a table. The name lacks the prefix that marks it as internal.
+/// The start, name and end of a table. The name is without the underscores that mark it as internal.
 fn table(
     memory: &Memory,
     symbols: &Symbols,

@@ -48,7 +48,7 @@ impl Symbols {
             Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
         };
         let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
-        // A variable's own name is more specific than the name of a section that begins there.
+        // A variable's own name is more specific than that of a section that begins with the variable.
         entries.sort_by_key(|entry| {
             let name = symbols.name(entry);
             (entry.address, !name.starts_with("__"), Reverse(name.len()), name)
@@ -66,7 +66,7 @@ impl Symbols {
         Some(Symbol { name: self.name(entry), offset: address - entry.address, bytes })
     }
 
-    /// The address of a symbol; of the first if several have the same name. Searches all symbols.
+    /// The address of the symbol with this name, or of the first of several. Searches linearly.
     pub fn address_of(&self, name: &str) -> Option<u64> {
         self.entries.iter().find(|entry| self.name(entry) == name).map(|entry| entry.address)
     }

@@ -1,4 +1,4 @@
-//! Uses the kernel's types to name fields, and the content of slabs and pages.
+//! Uses the kernel's types to name fields and the contents of slabs and pages.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,9 +13,9 @@ use super::slab::{Cache, Caches};
 use super::statics::Statics;
 use super::symbols::Symbols;
 
-/// Maximum number of searches of memory for pointers to unknown objects.
+/// Maximum number of times that memory is searched for pointers to unknown objects.
 const MAX_SCANS: usize = 50;
-/// Structs whose fields are not named: they only show how a tree works.
+/// Structs that are named as a whole, because their fields only show how a tree works.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
 /// The kernel's types, and what has been learned with them.
@@ -25,19 +25,21 @@ pub(super) struct Types {
     pub(super) pages: Option<Pages>,
     pub(super) caches: Option<Caches>,
     pub(super) statics: Statics,
-    /// Objects of general caches and pages, as found by the last search.
+    /// Pages and objects of general caches, as found by the last search.
     known: HashMap<u64, Known>,
-    /// What code has touched, for objects that have been freed.
+    /// The objects that code has touched, by cache and code address. Identifies objects that have
+    /// since been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
-    /// What code has touched, for pages that have been freed.
+    /// The use of the pages that code has touched, by code address. Names pages that have since been
+    /// freed.
     pub(super) pages_of_code: CodeHistory<u64, String>,
-    /// The searches that have been made: cache, offset in an object, code.
+    /// The keys of the searches that have been made: cache, offset in an object, code.
     searched: HashSet<(u64, u64, Vec<u64>)>,
     /// Fields, by type, offset and alternative.
     fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
 }
 
-/// A name, and the number of bytes from the address on to which it applies.
+/// The name of the data at an address. It is the name of `bytes` bytes from this address on.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -58,7 +60,7 @@ impl Types {
         }
     }
 
-    /// The field of a type that has the byte at `offset`; see [`field`].
+    /// The field of a type that contains the byte at `offset`; see [`field`].
     pub(super) fn field(
         &mut self,
         of: TypeId,
@@ -73,7 +75,8 @@ impl Types {
         Named { name: field.path.clone(), bytes: field.end - offset }
     }
 
-    /// Names a byte of a slab, given by the addresses of its cache and its first byte.
+    /// Names the byte at `physical`, which is in a slab. `cache_at` is the virtual address of the
+    /// slab's cache, and `first` is the physical address of the slab's first byte.
     pub(super) fn object(
         &mut self,
         memory: &Memory,
@@ -89,7 +92,7 @@ impl Types {
         let known = match cache.of {
             Some(of) => Some(Known::Struct(of)),
             None => {
-                // All objects of a dedicated cache have one type, known or not.
+                // All objects of a dedicated cache have the same type, even if it is unknown.
                 let offset = if cache.is_general() { Some(offset) } else { None };
                 self.known_object(memory, object, (cache_at, offset), code)
             }
@@ -125,16 +128,16 @@ impl Types {
         }
     }
 
-    /// Whether all objects of the cache at an address begin at the same offset in a line; true for
-    /// an invalid cache.
+    /// Whether all objects of the slab cache with this address begin at the same offset in a cache
+    /// line. True if there is no valid slab cache at the address.
     pub(super) fn keeps_lines(&mut self, memory: &Memory, cache: u64) -> bool {
         let caches = self.caches.as_mut();
         let cache = caches.and_then(|caches| caches.get(memory, &self.btf, cache));
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// Finds out what an object is if its cache has no known type. If the object has been freed
-    /// since the code touched it, it counts as what the same code has touched before.
+    /// Finds out what an object is if its cache has no known type. Prefers what the same code has
+    /// touched before, because this object may have been freed since the access.
     fn known_object(
         &mut self,
         memory: &Memory,
@@ -161,8 +164,8 @@ impl Types {
         caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
     }
 
-    /// The use of a page that is not a slab. If the page has been freed, the use of pages that the
-    /// same code has touched before.
+    /// The use of a page that is not a slab. If the use is unknown, for example because the page has
+    /// been freed, returns the use of the pages that the same code has touched before.
     pub(super) fn page_use(
         &mut self,
         memory: &Memory,
@@ -195,7 +198,7 @@ impl Types {
         }
     }
 
-    /// Searches memory for unknown objects, once for each `key`.
+    /// Searches memory for unknown objects, at most once for each `key`.
     fn search(&mut self, memory: &Memory, key: (u64, u64, Vec<u64>)) {
         if self.searched.len() < MAX_SCANS
             && self.searched.insert(key)
@@ -207,7 +210,7 @@ impl Types {
         }
     }
 
-    /// The name of the file system of an address space's file.
+    /// The name of the file system that contains the file of an address space.
     pub(super) fn file_system(&self, memory: &Memory, mapping: u64) -> Option<String> {
         let at = |address: u64, path| memory.word(address.checked_add(self.btf.offset(path)?)?);
         let inode = at(mapping, "address_space.host")?;
@@ -218,19 +221,19 @@ impl Types {
 }
 
 impl Named {
-    /// The same field of a struct variable, with the variable's name.
+    /// In the name of a field, replaces the struct's name with the name of a variable.
     pub(super) fn inside(self, variable: &str) -> Named {
         let path = self.name.split_once('.').map_or(String::new(), |(_, path)| format!(".{path}"));
         Named { name: format!("{variable}{path}"), bytes: self.bytes }
     }
 }
 
-/// A name, followed by its role in parentheses.
+/// A name, followed by a role in parentheses if `role` is not empty.
 pub(super) fn with(name: String, role: &str) -> String {
     if role.is_empty() { name } else { format!("{name} ({role})") }
 }
 
-/// A name for all bytes of something.
+/// A name that applies to all bytes that follow.
 pub(super) fn whole(name: &str) -> Named {
     Named { name: name.to_owned(), bytes: u64::MAX }
 }

@@ -1,4 +1,4 @@
-//! `check.json`: the kernel or program, and the tests, of a record.
+//! `check.json`, which describes the tests of a record and the kernel or program that they check.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
-/// Maximum number of shards, far more than anyone has machines. It bounds the work for an invalid
-/// file.
+/// Maximum number of shards. It is far greater than any number of machines, and bounds the work for
+/// an invalid file.
 const MAX_SHARDS: usize = 1 << 16;
 /// The `kind` that distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
@@ -24,17 +24,17 @@ pub struct Check {
     pub schema: u32,
     /// `commute check`.
     pub kind: String,
-    /// Whether every test of the shard has its line.
+    /// Whether every test of the shard has a line in `tests.jsonl`.
     pub complete: bool,
-    /// When it began, in UTC: `2026-11-21T09:00:00Z`.
+    /// When the check began, in UTC: `2026-11-21T09:00:00Z`.
     pub began: String,
-    /// When knee ended, the last time; `null` while it runs, or when it was killed.
+    /// When knee last ended, in UTC; `null` while knee runs, or if it was killed.
     pub ended: Option<String>,
-    /// Version of knee that began it.
+    /// Version of knee that began the check.
     pub knee_version: String,
     /// Version of QEMU, as QEMU reports it.
     pub qemu: String,
-    /// The first 16 hexadecimal digits of the SHA-256 of knee's plugin for QEMU; missing in records
+    /// The first 16 hexadecimal digits of the SHA-256 of knee's plugin for QEMU; missing from records
     /// of older versions of knee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
@@ -51,9 +51,9 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
-    /// QEMU, by its version.
+    /// QEMU, identified by its version.
     Qemu,
-    /// knee's plugin for QEMU, by `plugin` of `check.json`.
+    /// knee's plugin for QEMU, identified by `plugin` in `check.json`.
     Plugin,
 }
 
@@ -91,7 +91,7 @@ pub enum Tested {
     Kernel {
         /// The kernel.
         kernel: TestedKernel,
-        /// What the tests' files are on: `tmpfs`.
+        /// The file system of the tests' files: `tmpfs`.
         file_system: String,
     },
     /// The library in a program.
@@ -186,7 +186,7 @@ fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
 /// A part of a check: every `of`-th test, starting with the `index`-th. Written `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shard {
-    /// Which shard it is, from 1.
+    /// The number of this shard, from 1.
     pub index: usize,
     /// The number of shards.
     pub of: usize,
@@ -196,12 +196,12 @@ impl Shard {
     /// The only shard of a check that is not divided.
     pub const WHOLE: Self = Self { index: 1, of: 1 };
 
-    /// Whether the test with this number, from 0, is part of it.
+    /// Whether the test with this number, from 0, is part of the shard.
     pub fn has(self, nr: usize) -> bool {
         nr % self.of == self.index - 1
     }
 
-    /// The number of tests, of `count` in all, that are part of it.
+    /// How many of `count` tests are part of the shard.
     pub fn size(self, count: usize) -> usize {
         count / self.of + usize::from(count % self.of >= self.index)
     }
@@ -219,7 +219,7 @@ impl fmt::Display for Shard {
 
 /// The error for a text that is not a shard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a shard is written I/N with I from 1 to N, such as 2/4, and N at most {MAX_SHARDS}")]
+#[error("write a shard as I/N, such as 2/4, with I from 1 to N and N at most {MAX_SHARDS}")]
 pub struct ShardError;
 
 impl FromStr for Shard {
@@ -256,8 +256,8 @@ impl Check {
         self.shard.size(self.tests.count)
     }
 
-    /// The tools that differ between this check and a later one, so that verdicts may differ for
-    /// that reason alone. Leaves out a tool that either record does not name.
+    /// The tools that differ between this check and a later one. Verdicts may differ for that reason
+    /// alone. Leaves out a tool that is missing from either description.
     pub fn tool_changes(&self, after: &Self) -> Vec<ToolChange> {
         let plugin = |check: &Self| check.plugin.clone().unwrap_or_default();
         let changes = [
@@ -273,7 +273,7 @@ impl Check {
             .collect()
     }
 
-    /// Why `other` is not the same check; `None` if it is.
+    /// How `other` differs from this check; `None` if both are the same check.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self, other);
         let tested = a.tested.difference(&b.tested);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_of_a_kernel_or_of_a_program() {
+    fn a_description_is_of_either_a_kernel_or_a_program() {
         for tested in [kernel("6.1"), program("map", "1")] {
             let check = Check { tested, ..check(Shard::WHOLE, &["a,a/0"]) };
             let written = serde_json::to_value(&check).unwrap();

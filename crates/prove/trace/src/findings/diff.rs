@@ -1,9 +1,9 @@
 //! The differences between two checks.
 //!
-//! Only tests in both checks are compared, by id. A test is worse if it was conflict-free and now
-//! conflicts in every run, and better in the opposite case. A test that is `sometimes`, `disturbed`
-//! or `died` in either check proves neither; if it was conflict-free before, it is listed
-//! separately.
+//! Tests are compared by id, and only if both checks contain them. A test is worse if it was
+//! conflict-free and now conflicts in every run, and better in the opposite case. A test whose verdict
+//! is `sometimes`, `disturbed` or `died` in either check is neither; if it was conflict-free before,
+//! it is listed separately.
 
 use std::collections::BTreeMap;
 
@@ -25,36 +25,38 @@ pub struct Diff {
     pub only_after: usize,
     /// The number of compared tests that are conflict-free in the first check.
     pub free_before: usize,
-    /// Conflict-free tests in the second check.
+    /// The number of compared tests that are conflict-free in the second check.
     pub free_after: usize,
-    /// Changes by operations, without unchanged ones; the greatest loss first.
+    /// For each set of operations, how its tests changed. Sets without a change are left out. The sets
+    /// are sorted by the number of worse tests, in descending order.
     pub sets: Vec<PairChange>,
-    /// Ids of tests that were conflict-free and conflict now.
+    /// Ids of tests that were conflict-free and now conflict.
     pub worse: Vec<String>,
-    /// Ids of tests that conflicted and are conflict-free now.
+    /// Ids of tests that conflicted and are now conflict-free.
     pub better: Vec<String>,
     /// Ids of tests that were conflict-free and are now inconclusive, by their new verdict.
     pub unclear: BTreeMap<Verdict, Vec<String>>,
-    /// Data that tests share now, and that no test shared before, those in the most tests first.
+    /// Data that tests share now and that no test shared before. They are sorted by the number of tests
+    /// that share them, in descending order.
     pub new_data: Vec<DatumChange>,
-    /// Data that tests shared before, and that no test shares now.
+    /// Data that tests shared before and that no test shares now.
     pub gone_data: Vec<DatumChange>,
 }
 
-/// How tests of the same operations changed.
+/// How the tests of a set of operations changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PairChange {
     /// The operations.
     pub operations: Vec<String>,
-    /// Tests in both checks.
+    /// The number of tests in both checks.
     pub tests: usize,
-    /// Conflict-free tests in the first check.
+    /// The number of these tests that are conflict-free in the first check.
     pub free_before: usize,
-    /// Conflict-free tests in the second check.
+    /// The number of these tests that are conflict-free in the second check.
     pub free_after: usize,
-    /// The number of tests that are no longer conflict-free.
+    /// The number of tests that were conflict-free and now conflict.
     pub worse: usize,
-    /// The number of tests that became conflict-free.
+    /// The number of tests that conflicted and are now conflict-free.
     pub better: usize,
 }
 
@@ -68,7 +70,7 @@ pub struct DatumChange {
 }
 
 impl Diff {
-    /// The differences of `after` from `before`.
+    /// How `after` differs from `before`.
     pub fn of(before: &[TestLine], after: &[TestLine]) -> Self {
         let first: BTreeMap<&str, &TestLine> =
             before.iter().map(|test| (test.test.as_str(), test)).collect();
@@ -132,8 +134,8 @@ impl Diff {
     }
 }
 
-/// Returns `tests`, with the verdict `sometimes` wherever `again` has another verdict. Tests that
-/// `again` does not have are left as they are.
+/// Returns `tests`, with the verdict `sometimes` for each test that has another verdict in `again`.
+/// Tests that are missing from `again` stay as they are.
 pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
     let again: BTreeMap<&str, Verdict> =
         again.iter().map(|test| (test.test.as_str(), test.verdict)).collect();
@@ -146,7 +148,7 @@ pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
     tests.iter().map(confirm).collect()
 }
 
-/// The data that tests share, with the number of tests that share each.
+/// The data that tests share, each with the number of tests that share it.
 fn data<'t>(tests: impl Iterator<Item = &'t TestLine>) -> BTreeMap<String, usize> {
     let mut data = BTreeMap::new();
     for datum in tests.flat_map(TestLine::data) {
@@ -238,7 +240,7 @@ mod tests {
 
         #[test]
         fn worse_in_one_direction_is_better_in_the_other(one in any_check(), changed in any_check()) {
-            // The same ids, other verdicts.
+            // The same ids with other verdicts.
             let other: Vec<TestLine> = one
                 .iter()
                 .zip(&changed)

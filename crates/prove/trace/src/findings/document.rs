@@ -11,18 +11,18 @@ use super::{Check, Counts, Diff, Findings, Ranking, SCHEMA, Tally, ToolChange};
 pub struct MatrixDocument<'f> {
     /// Version of this document: 1.
     pub schema: u32,
-    /// The check; for several shards, that of the first one.
+    /// The check. If several shards were read, this is the description of the first shard.
     pub check: &'f Check,
-    /// All tests.
+    /// The counts of all tests.
     pub total: Counts,
-    /// Tests by operations.
+    /// The counts for each set of operations.
     pub sets: Vec<Set>,
 }
 
-/// The results of the tests of some operations.
+/// The results of the tests of a set of operations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Set {
-    /// The operations: two, except for tests that do not have two calls.
+    /// The operations, one for each call of a test; two for most tests.
     pub operations: Vec<String>,
     /// The number of tests with each verdict.
     #[serde(flatten)]
@@ -46,12 +46,12 @@ impl<'f> MatrixDocument<'f> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Diff")]
 pub struct DiffDocument<'f> {
-    /// The difference.
+    /// The differences.
     #[serde(flatten)]
     pub diff: &'f Diff,
-    /// The check before.
+    /// The first check.
     pub before: &'f Check,
-    /// The check after.
+    /// The second check.
     pub after: &'f Check,
     /// Tracing tools that differ between the checks. Verdicts may differ for that reason alone.
     pub tools: Vec<ToolChange>,

@@ -37,7 +37,7 @@ pub enum FindingsError {
     /// There is no record.
     #[error("{} is not a record of knee commute check: it has no {CHECK_FILE}", .0.display())]
     NoRecord(PathBuf),
-    /// Another knee is writing the record.
+    /// Another knee process is writing the record.
     #[error("another knee is writing {}; wait until it ends", .0.display())]
     InUse(PathBuf),
     /// `check.json` is invalid.
@@ -58,7 +58,7 @@ pub enum FindingsError {
         /// The reason.
         reason: String,
     },
-    /// The record to resume is of another check or shard.
+    /// The record to resume belongs to another check or shard.
     #[error("{} cannot be resumed: {difference}", dir.display())]
     OtherCheck {
         /// The record.
@@ -80,7 +80,7 @@ pub enum FindingsError {
         /// What differs.
         difference: String,
     },
-    /// One shard was named twice.
+    /// Two records are the same shard.
     #[error("{} and {} are the same shard, {shard}", one.display(), other.display())]
     SameShard {
         /// The first.

@@ -23,8 +23,8 @@ pub struct TestLine {
     pub test: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// What the calls returned, if the model does not allow it: `{"different": […]}` with the
-    /// calls, or `{"not_run": "…"}` or `{"setup_failed": "…"}` with the reason.
+    /// What the calls returned, if the model does not allow it: `{"different": […]}` with the calls.
+    /// If the calls were not made: `{"not_run": "…"}` or `{"setup_failed": "…"}`, with the reason.
     #[schemars(with = "Option<serde_json::Value>")]
     pub unexpected: Option<Outcome>,
     /// How the guest or the program ended, if this test ended it.
@@ -34,7 +34,7 @@ pub struct TestLine {
 }
 
 impl TestLine {
-    /// The line of a test that has been run.
+    /// The line of a checked test.
     pub fn of(checked: &Checked, functions: &Functions) -> Self {
         let counted =
             || checked.runs.iter().filter(|run| !run.is_disturbed() && !run.is_incomplete());
@@ -42,8 +42,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming code takes longer than the rest. Only the lines of the verdict need names, and
-        // these are mostly those of the last run.
+        // Naming the code takes longer than everything else, and only the cache lines that the
+        // verdict lists need these names. Most of these cache lines are from the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -64,13 +64,13 @@ impl TestLine {
         Self { schema: SCHEMA, test, verdict, unexpected, died, conflicts }
     }
 
-    /// The names of the operations that it calls.
+    /// The names of the operations that the test calls.
     pub fn operations(&self) -> Vec<&str> {
         let names = self.test.split_once('/').map_or(self.test.as_str(), |(names, _)| names);
         names.split(',').collect()
     }
 
-    /// The names of the data that its calls share in every run; empty unless the verdict is
+    /// The names of the data that the test's calls share in every run; empty unless the verdict is
     /// `conflict`.
     pub fn data(&self) -> BTreeSet<String> {
         match self.verdict {
@@ -87,13 +87,13 @@ impl TestLine {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns the reason, worded to follow the place of the line in a message.
+    /// Returns the reason, which a message can put after the file and the number of the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
             schema: u32,
         }
-        // The caller reports the place of the line.
+        // The caller reports the number of the line.
         let without_line =
             |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
         let read: Result<Self, _> = serde_json::from_slice(line);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_another_schema_is_refused_before_anything_else() {
+    fn the_schema_of_a_line_is_checked_before_its_content() {
         let error = TestLine::parse(br#"{"schema":2,"tests":[]}"#).unwrap_err();
         assert_eq!(error, "it has schema 2, but this version of knee reads 1");
         let error = TestLine::parse(br#"{"schema":1,"test":"a,b/0"}"#).unwrap_err();

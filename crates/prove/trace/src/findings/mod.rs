@@ -1,4 +1,4 @@
-//! What `knee commute check` has found: the record of a check, and its evaluation.
+//! What `knee commute check` finds: the record of a check, and its evaluation.
 //!
 //! ```text
 //! 6.1/
@@ -16,33 +16,34 @@
 //! ```
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
-//! system call, so that a killed knee loses at most the test in progress. If the machine crashes in
-//! the middle of a line, that line is removed when the record is resumed. A record is one of `n`
-//! shards; the shards of a check are read as one record.
+//! system call, so that a killed knee loses at most the test in progress. If the machine crashes
+//! while a line is written, the partial line is removed when the record is resumed. A record contains
+//! one of a check's `n` shards; several shards can be read as one record.
 //!
 //! # Which conflicts a test has
 //!
-//! A test is run until two consecutive runs share the same data or one run shares nothing, at most
-//! three times, or six times if it shares lines by position only. A run that was disturbed or is
+//! A test runs until two consecutive runs share the same data or one run shares nothing. It runs at
+//! most three times, or six times if it shares lines by position only. A run that was disturbed or is
 //! incomplete does not count. A conflict of the test is what its calls share in **every** run that
-//! counts: the same datum or, if it is not known, a line that the same functions write.
+//! counts: the same datum or, if the datum is unknown, a line that the same functions write.
 //!
-//! * `conflict-free`: they share nothing in any run. A test that only shares lines by position is
-//!   also conflict-free if it shares nothing in at least one run.
-//! * `conflict`: they share the same data in every run. `conflicts` lists these, with the addresses
-//!   and functions of the last run.
-//! * `sometimes`: they share something in some runs, but nothing in all runs. `conflicts` lists
-//!   what they shared in any run, each datum once. One cause is a cache that is now and then
-//!   refilled from a shared list. Lines that are shared `by_position` also lead to this verdict,
-//!   however many runs share them: calls touch different bytes, and in another object of the same
-//!   type, other bytes share a line.
+//! * `conflict-free`: the calls share nothing in any run. A test that shares lines by position only
+//!   is also conflict-free if it shares nothing in at least one run.
+//! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that
+//!   every run shares, with the addresses and functions of the last run.
+//! * `sometimes`: the calls share something in some runs, but do not share any datum in every run.
+//!   `conflicts` lists everything that they share in any run, each datum once. One cause is a cache
+//!   that is occasionally refilled from a shared list. Lines that are shared `by_position` also lead
+//!   to this verdict, however many runs share them: the calls touch different bytes, and in another
+//!   object of the same type, other bytes share a line.
 //! * `disturbed`: no run counts.
-//! * `died`: the guest or the program did not survive the test, and `died` describes how it ended.
+//! * `died`: the guest or the program did not survive the test. The member `died` describes how it
+//!   ended.
 //!
 //! # The evaluation of a record
 //!
-//! Pure functions compute how many tests of each pair are conflict-free ([`Tally`]), how another
-//! record differs ([`Diff`]), and which data prevent most tests from being conflict-free
+//! Pure functions compute how many tests of each pair of operations are conflict-free ([`Tally`]),
+//! how two records differ ([`Diff`]), and which data prevent the most tests from being conflict-free
 //! ([`Ranking`]). The schemas of their `--json` output are `schemas/check-matrix.schema.json`,
 //! `check-diff` and `check-explain`.
 

@@ -1,12 +1,12 @@
-//! Ranks the data that prevent most tests from being conflict-free, and orders their fixes.
+//! Ranks data by how many tests they prevent from being conflict-free, and orders their fixes.
 //!
 //! A test becomes conflict-free when everything that it shares has been fixed. So for each datum,
-//! the ranking has the number of tests that share it, and the number that would be conflict-free if
-//! it alone were fixed. Most tests share several data, and fixing one of these alone makes no test
-//! conflict-free. So a step fixes a *set* of data. Each test has a set of data that are still to be
-//! fixed, and the step fixes the set that frees the most tests per datum. The sequence is greedy:
-//! each step is the best after the previous steps, but the sequence need not be the best of its
-//! length (maximum coverage is NP-hard).
+//! the ranking contains the number of tests that share it, and the number of tests that would become
+//! conflict-free if only this datum were fixed. Most tests share several data and do not become
+//! conflict-free when one of these is fixed. So a step fixes a *set* of data. For each test, there is
+//! a set of data that must still be fixed; the step chooses the set that frees the most tests per
+//! datum. The sequence is greedy: each step is the best one after the previous steps, but another
+//! sequence of the same length may be better (maximum coverage is NP-hard).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ pub struct Ranking {
     pub tests: usize,
     /// The number of conflict-free tests.
     pub free: usize,
-    /// The number of tests that share the same data in every run. The ranking ignores other tests.
+    /// The number of tests that share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
-    /// The data that these tests share, ordered by the number of tests that fixing each alone would
-    /// free, then by the number of tests that share it.
+    /// The data that these tests share. Those that would free the most tests if fixed alone are first,
+    /// then those that the most tests share.
     pub data: Vec<Datum>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
@@ -44,12 +44,12 @@ pub struct Datum {
     pub unlocks_tests: usize,
     /// The number of tests that share it.
     pub tests: usize,
-    /// By operation, each function that writes to its lines, with the number of such lines in all
-    /// tests.
+    /// For each operation, the functions that write to the datum's lines, each with the number of
+    /// lines that it writes in all tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// The same for functions that read.
+    /// The same for functions that read the lines.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// By operation and function, the most frequent callers, the innermost first.
+    /// For each operation and function, the most frequent chain of callers, the innermost first.
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
@@ -108,7 +108,7 @@ struct Seen {
     chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
 }
 
-/// Adds the accesses of a test to the data that it shares.
+/// Adds a test's accesses to what is known about the data that the test shares.
 fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
     let operations = test.operations();
     for name in test.data() {
@@ -147,7 +147,7 @@ impl Seen {
     fn finish(self) -> Datum {
         let mut datum = self.datum;
         for ((operation, function), chains) in self.chains {
-            // If several are equally frequent, take the first by name.
+            // If several chains are equally frequent, take the first by name.
             let most = chains.into_iter().rev().max_by_key(|(_, times)| *times);
             if let Some((chain, _)) = most {
                 datum.callers.entry(operation).or_default().insert(function, chain);
@@ -157,11 +157,13 @@ impl Seen {
     }
 }
 
-/// The data of some tests that are still to be fixed, as numbers in ascending order.
+/// The data that must still be fixed before some tests are conflict-free, as numbers in ascending
+/// order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64. Most sets differ in these bits.
+    /// A bit for each number modulo 64. This makes most comparisons fast, because most sets differ in
+    /// these bits.
     bits: u64,
 }
 
@@ -182,8 +184,8 @@ impl Left {
     }
 }
 
-/// The greedy sequence of fixes. `sets` has the sets of data that tests share, each with the number
-/// of tests that share exactly these.
+/// The greedy sequence of fixes. `sets` contains the sets of data that tests share, each with the
+/// number of tests that share exactly this set.
 fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
     let names: Vec<&String> = sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
     let number = |name: &String| names.binary_search(&name).expect("all names are in the list");
@@ -251,7 +253,7 @@ mod tests {
     #[test]
     fn data_that_unlock_no_test_alone_are_fixed_together() {
         assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
-        // Two data that free three tests are better than one that frees one.
+        // Two data that free three tests are better than one datum that frees one test.
         let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
         assert_eq!(steps(&sets), expected(&[("x+y", 3), ("z", 1)]));
     }
@@ -292,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_fixes_together_unlock_every_test_and_no_step_unlocks_fewer_than_it_says(
+        fn all_fixes_together_unlock_every_test_and_each_step_unlocks_as_many_as_it_says(
             sets in prop::collection::vec(prop::collection::btree_set("[a-f]", 1..5), 0..20)
         ) {
             let tests: Vec<TestLine> = sets

@@ -28,7 +28,7 @@ pub fn is_record(path: &Path) -> bool {
 impl Findings {
     /// Reads the record in a directory.
     ///
-    /// A last line without a newline is left out: its test was in progress.
+    /// Leaves out a last line without a newline, which was not completely written.
     ///
     /// # Errors
     /// If there is no record, or its content does not match the schema.
@@ -41,7 +41,7 @@ impl Findings {
     /// Reads the shards of a check, in any order, as one record.
     ///
     /// # Errors
-    /// If one cannot be read, is named twice, or is of another check.
+    /// If a shard cannot be read, is named twice, or belongs to another check.
     ///
     /// # Panics
     /// If `dirs` is empty.
@@ -70,7 +70,7 @@ impl Findings {
         Ok(all)
     }
 
-    /// The number of tests of the check that have no result here.
+    /// The number of tests of the check whose results were not read.
     pub fn missing(&self) -> usize {
         self.check.tests.count.saturating_sub(self.tests.len())
     }
@@ -113,7 +113,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         let found = &document["schema"];
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
-    // Parse the text once more, as these errors contain line and column.
+    // Parse the text again, because the errors of this parser contain line and column.
     let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match check.shard.is_possible() {
         true => Ok(check),
@@ -121,8 +121,8 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
 }
 
-/// Reads the complete lines of a file of tests, and returns also their size in bytes. A missing file is
-/// empty: knee may have been killed before it created the file.
+/// Reads the complete lines of a file of tests. Also returns their total size in bytes. A missing file
+/// counts as empty: knee may have been killed before it created the file.
 pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_are_read_as_one_in_their_order() {
+    fn shards_are_read_as_one_record_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = [1, 2].map(|index| Shard { index, of: 2 });
         let ids = ["a,b/0", "a,b/1", "a,b/2"];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_left_out_but_another_invalid_line_is_an_error_with_its_place() {
+    fn a_torn_last_line_is_left_out_but_any_other_invalid_line_is_an_error_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let ids = ["a,b/0", "a,b/1"];
         record(dir.path(), &check(Shard::WHOLE, &ids), &[free(ids[0])]);

@@ -28,7 +28,7 @@ pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
     }
 }
 
-/// A kernel of this release, on tmpfs.
+/// A kernel of this release, whose tests use tmpfs.
 pub(super) fn kernel(release: &str) -> Tested {
     let kernel = TestedKernel { release: release.to_owned(), image: "00".repeat(32) };
     Tested::Kernel { kernel, file_system: "tmpfs".to_owned() }
@@ -56,7 +56,7 @@ pub(super) fn free(test: &str) -> TestLine {
     with(test, Verdict::ConflictFree, Vec::new())
 }
 
-/// A test that shares a line for each name; see [`shared`].
+/// A test that shares one line for each name; see [`shared`].
 pub(super) fn conflicting(test: &str, names: &[&str]) -> TestLine {
     let lines = names.iter().enumerate().map(|(at, name)| shared(name, at)).collect();
     with(test, Verdict::Conflict, lines)

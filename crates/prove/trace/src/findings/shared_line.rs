@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
-/// Maximum number of callers that are recorded for a function. In a library, several may be inlined
-/// into one.
+/// Maximum number of callers that are recorded for a function. In a library, several of them may have
+/// been inlined into one function.
 const MAX_CALLERS: usize = 6;
-/// Code that all system calls execute, which therefore identifies none.
+/// Code that all system calls execute, so that it does not identify any of them.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
-/// The code that makes a library's calls.
+/// Prefix of the names of knee-bind's functions, which make the calls of a test.
 const BINDING_CODE: &str = "knee_bind::";
 
 /// A cache line that several calls accessed and at least one wrote.
@@ -25,39 +25,39 @@ pub struct SharedLine {
     /// `file.f_count`. For false sharing, a single name of the form `written / accessed`.
     #[serde(default)]
     pub data: Vec<String>,
-    /// Physical address of its first byte, in hexadecimal.
+    /// Physical address of the line's first byte, in hexadecimal.
     pub line: String,
-    /// Whether one call accessed a byte that another wrote. Otherwise, it is false sharing.
+    /// Whether one call accessed a byte that another call wrote. Otherwise, this is false sharing.
     pub same_bytes: bool,
-    /// Whether it is false sharing that depends on the address of an object: in another object of
+    /// Whether this is false sharing that depends on the address of an object: in another object of
     /// the same type, different fields share a line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_position: bool,
-    /// The accesses of each call, by its number: from 0, in the order of the id.
+    /// The accesses of each call. The key is the call's number, counted from 0 in the order of the
+    /// test's id.
     pub sides: BTreeMap<usize, Touched>,
 }
 
 /// The accesses of a call to a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Touched {
-    /// First and last byte of the line that it accessed.
+    /// The first and the last byte that the call accessed in the line.
     pub bytes: [u32; 2],
-    /// Whether it wrote.
+    /// Whether the call wrote to the line.
     pub wrote: bool,
     /// Functions that wrote. For writers and readers together, at most four places in the code are
     /// recorded, writers first.
     pub writers: BTreeSet<String>,
     /// Functions that read.
     pub readers: BTreeSet<String>,
-    /// For each function, the call paths of its first accesses: its innermost callers, from the
-    /// nearest outward.
+    /// For each function, the call paths of its first accesses. A path is a list of callers, the
+    /// innermost first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub callers: BTreeMap<String, BTreeSet<Vec<String>>>,
 }
 
 impl SharedLine {
-    /// The line of a conflict. Without `with_code`, `sides` is only filled if the data are not
-    /// known.
+    /// The line of a conflict. Without `with_code`, `sides` is filled only if the data are unknown.
     pub(super) fn of(conflict: &Conflict, functions: &Functions, with_code: bool) -> Self {
         let data = match &conflict.datum {
             None => Vec::new(),
@@ -77,7 +77,7 @@ impl SharedLine {
     /// The names of the data in the line or, if unknown, one name made of the functions that write
     /// the line.
     ///
-    /// Names are the same in every run and in every test, as far as the kernel does the same.
+    /// The names are the same in every run and every test in which the kernel does the same.
     pub fn names(&self) -> Vec<String> {
         if !self.data.is_empty() {
             return self.data.clone();
@@ -186,7 +186,7 @@ mod tests {
         let unnamed = path(&functions, 0x1004, &[0x10, 0x2008]);
         assert_eq!(unnamed, "down_write ← 0x10 ← do_unlinkat");
         assert_eq!(path(&functions, 0x2000, &[0x3000]), "do_unlinkat");
-        // A library's function that two others have been inlined into.
+        // An address in a library, in a function `lock` that has been inlined into `get`.
         functions.add_instruction(0x2008, ["lock", "get"].map(str::to_owned).into());
         functions.add_instruction(0x3000, vec!["knee_bind::workers::window".to_owned()]);
         assert_eq!(path(&functions, 0x1004, &[0x2008, 0x3000]), "down_write ← lock ← get");

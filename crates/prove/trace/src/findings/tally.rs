@@ -1,4 +1,4 @@
-//! Counts conflict-free tests, pair by pair.
+//! Counts tests by verdict, for each set of operations.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ pub struct Counts {
     pub tests: usize,
     /// Conflict-free tests.
     pub free: usize,
-    /// Tests that share the same data in every run.
+    /// Tests that share a datum in every run.
     pub conflict: usize,
-    /// Tests that share something only in some runs.
+    /// Tests that share something in some runs, but no datum in every run.
     pub sometimes: usize,
     /// Tests whose observation was disturbed.
     pub disturbed: usize,
@@ -42,7 +42,7 @@ impl Counts {
     }
 }
 
-/// Counts of tests: in all, by operations and by shared data.
+/// Test counts: of all tests, by operations and by shared data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     total: Counts,
@@ -76,12 +76,12 @@ impl Tally {
         }
     }
 
-    /// All tests.
+    /// The counts of all tests.
     pub fn total(&self) -> Counts {
         self.total
     }
 
-    /// The counts by the operations of a test, as named in its id.
+    /// The counts for each set of operations, as named in the ids of tests.
     pub fn sets(&self) -> &BTreeMap<Vec<String>, Counts> {
         &self.sets
     }
@@ -92,7 +92,8 @@ impl Tally {
         either.iter().find_map(|pair| self.sets.get(pair)).copied()
     }
 
-    /// The shared data, with the number of tests that share each, in descending order.
+    /// The shared data, each with the number of tests that share it. Those that the most tests share
+    /// are first.
     pub fn data(&self) -> Vec<(&str, usize)> {
         let mut data: Vec<(&str, usize)> =
             self.data.iter().map(|(name, tests)| (name.as_str(), *tests)).collect();

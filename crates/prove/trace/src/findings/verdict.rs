@@ -13,23 +13,23 @@ use super::shared_line::SharedLine;
 pub enum Verdict {
     /// The calls share no line that one of them writes.
     ConflictFree,
-    /// They share the same data in every valid run.
+    /// The calls share at least one datum in every valid run.
     Conflict,
-    /// They share something in some runs, but nothing in all runs, or only because of the position
-    /// of objects.
+    /// The calls share something in some runs, but no datum in every run. Or they share lines only
+    /// because of the position of objects.
     Sometimes,
-    /// The observation was disturbed: a task was switched out, or data is missing.
+    /// There is no valid run: tasks were switched out, or observations are incomplete.
     Disturbed,
     /// The guest or the program did not survive the test.
     Died,
 }
 
-/// Returns the verdict on `runs`, which are the runs that count, and the conflicts of the test.
+/// Returns the verdict on a test, and the test's conflicts. `runs` are the runs that count.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
 /// have the same name, the smallest number of them in any run counts. A line with several data keeps those
-/// that are in every run. Data that are shared by position only are not a conflict, in however many runs they
-/// occur: with another placement of the same objects, they are not shared. A run that shares nothing shows
+/// that every run shares. Data that are shared by position only are not a conflict, however many runs share
+/// them: with another placement of the same objects, they are not shared. A run that shares nothing shows
 /// such a placement, and if all other runs share by position only, the test is conflict-free. Without this
 /// rule, the verdict would depend on the placement in the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_is_sometimes_if_runs_share_data_but_none_in_all_runs() {
+    fn data_that_only_some_runs_share_give_the_verdict_sometimes() {
         assert_eq!(of(&[&["a"], &[]]), named(Verdict::Sometimes, &["a"]));
         assert_eq!(of(&[&["b"], &["a"]]), named(Verdict::Sometimes, &["a", "b"]));
     }
@@ -131,12 +131,12 @@ mod tests {
         assert_eq!(other, named(Verdict::Sometimes, &["a", "b"]), "b is shared in any placement");
         let with = [run(&["b"]), only].concat();
         assert_eq!(judged(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
-        // Shared by position in one run only, under the same name.
+        // The first run shares `a` by position only, the second in any placement.
         assert_eq!(judged(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 
     #[test]
-    fn lines_of_one_name_are_counted() {
+    fn lines_with_the_same_name_are_counted() {
         assert_eq!(of(&[&["a", "a"], &["a", "a", "a"]]), named(Verdict::Conflict, &["a", "a"]));
     }
 

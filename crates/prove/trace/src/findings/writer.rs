@@ -1,4 +1,4 @@
-//! Writes a record so that no result can be lost.
+//! Writes a record so that no result is lost.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a directory with a record that has no tests yet.
+    /// Creates a directory with a record that contains no tests yet.
     ///
     /// # Errors
     /// If the path exists and is neither an empty directory nor a record without tests, or if the
@@ -35,7 +35,7 @@ impl Writer {
         })?;
         let lock = lock(dir)?;
         let is_record = is_record(dir);
-        // A record without tests is left if no guest could be started.
+        // A record without tests is left behind if no guest could be started.
         let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
         let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
         if is_record && has_tests() {
@@ -48,12 +48,13 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record of the same shard of the same check, and also returns the tests that it
-    /// has. Its description keeps the QEMU and the plugin with which it began.
+    /// Continues a record, which must be of the same check and the same shard. Also returns the tests
+    /// that the record already contains. The record's description keeps the QEMU and the plugin with
+    /// which the record began.
     ///
     /// # Errors
-    /// If there is no record, it is of another check or shard, another knee is writing it, or a complete
-    /// line of it is invalid.
+    /// If there is no record, if it belongs to another check or shard, if another knee process is
+    /// writing it, or if one of its complete lines is invalid.
     pub fn resume(dir: &Path, check: &Check) -> Result<(Self, Vec<TestLine>), FindingsError> {
         let mut here = read_check(dir)?;
         let lock = lock(dir)?;
@@ -86,7 +87,8 @@ impl Writer {
     pub fn append(&mut self, line: &TestLine) -> Result<(), FindingsError> {
         let text = line.to_line();
         if let Err(error) = self.tests.write_all(text.as_bytes()) {
-            // After a partial write, as on a full disk, the next line would continue this one.
+            // Remove the fragment that a partial write leaves, for example on a full disk. Otherwise,
+            // the next line would continue it.
             let _ = self.tests.set_len(self.length);
             return Err(FindingsError::write(&self.dir.join(TESTS_FILE))(error));
         }
@@ -95,7 +97,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the record at this time. It is complete if every test has its line.
+    /// Ends the record. `ended` is the current time. The record is complete if every test of the shard
+    /// has a line.
     pub fn end(mut self, ended: String) -> Result<(), FindingsError> {
         let path = self.dir.join(TESTS_FILE);
         self.tests.sync_data().map_err(FindingsError::write(&path))?;
@@ -111,14 +114,15 @@ fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
 }
 
-/// Opens the file of tests, or creates it: knee may have been killed before it did so.
+/// Opens the file of tests. Creates it if it is missing: knee may have been killed before it created
+/// the file.
 fn open(path: &Path) -> Result<File, FindingsError> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map_err(FindingsError::write(path))
 }
 
-/// Locks a record until the returned file is closed; the kernel closes it however the process dies.
-/// It locks the directory, as the files in it are replaced.
+/// Locks a record until the returned file is closed. If the process dies, the kernel closes the file.
+/// The lock is on the directory, because the files in it are replaced.
 fn lock(dir: &Path) -> Result<File, FindingsError> {
     let file = File::open(dir).map_err(FindingsError::read(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_record_continues_after_its_last_complete_line() {
+    fn the_record_of_a_killed_knee_continues_after_its_last_complete_line() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("record");
         let check = check(Shard::WHOLE, &IDS);

@@ -10,7 +10,7 @@ use crate::record::Record;
 pub(super) enum ProgramEvent {
     /// A line on its standard output, without its newline.
     Line(String),
-    /// A result of the plugin.
+    /// A result from the plugin.
     Result(Record),
     /// The program has ended. This is the last event.
     End(End),

@@ -11,16 +11,16 @@ use object::read::elf::{ElfFile, ProgramHeader};
 
 use crate::error::GuestError;
 
-/// The dynamic linker's cache of libraries. Without it, the linker only searches its default
+/// The dynamic linker's cache of libraries. Without it, the linker searches only its default
 /// directories.
 const LINKER_CACHE: &str = "/etc/ld.so.cache";
 /// What a dynamic linker prints for a library that it does not find.
 const NOT_FOUND: &str = "not found";
 
-/// The absolute paths of the files that a program needs, its own first.
+/// The absolute paths of the files that a program needs. The program itself is first.
 pub(crate) fn files(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
     let failed = |reason: String| GuestError::Program { program: program.to_owned(), reason };
-    // A program may find libraries relative to its own path, in which symbolic links are resolved.
+    // A program may search for libraries relative to its own path, after resolving symbolic links.
     let path = fs::canonicalize(program).map_err(|error| failed(error.to_string()))?;
     let content = fs::read(&path).map_err(|error| failed(error.to_string()))?;
     let linker = interpreter(&content)

@@ -1,9 +1,9 @@
-//! Runs a program in a guest that has only the files that the program needs.
+//! Runs a program in a guest that contains only the files that the program needs.
 //!
-//! The guest has a virtual CPU for each thread that makes calls, and one for everything else. Its
-//! kernel does not balance load between the CPUs of these threads, so that a thread stays on its
-//! CPU although its affinity allows all of them. Mappings are not randomised, so that a program has
-//! the same addresses each time.
+//! The guest has a virtual CPU for each thread that makes calls, and one for everything else. The
+//! guest's kernel does not balance load between the CPUs of these threads, so that each thread stays
+//! on its CPU, although its affinity allows all CPUs. Mappings are not randomised, so that a program
+//! has the same addresses each time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -37,8 +37,8 @@ use crate::ram::Ram;
 
 /// The interval at which the program's output is polled.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Memory of a guest in MiB: the most that a PC has as one range. Memory that the guest does not
-/// use takes no host memory.
+/// Memory of a guest in MiB: the most that a PC has in one physical range. Memory that the guest does
+/// not use takes no host memory.
 const MEMORY: u32 = 3072;
 
 /// A program with the files that it needs, packed for guests.
@@ -111,9 +111,9 @@ impl Packed {
 pub(super) struct ProgramGuest {
     guest: Guest,
     channel: Arc<Ram>,
-    /// Bytes of the ring that have been read.
+    /// How many bytes of the ring have been read.
     read: u64,
-    /// The last of these bytes, which are not a complete message yet.
+    /// Bytes that have been read but are not a complete message yet.
     rest: Vec<u8>,
     line: LineBuffer,
     /// Events that have not been returned yet.
@@ -124,12 +124,12 @@ pub(super) struct ProgramGuest {
 }
 
 impl ProgramGuest {
-    /// The QEMU that it runs in.
+    /// The QEMU that runs the guest.
     pub(super) fn emulator(&self) -> &Emulator {
         self.guest.emulator()
     }
 
-    /// Waits for the next event. [`ProgramEvent::End`] is the last one; later calls return another
+    /// Waits for the next event. [`ProgramEvent::End`] is the last event; later calls return another
     /// `End`.
     pub(super) fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         loop {
@@ -142,7 +142,7 @@ impl ProgramGuest {
                 Poll::Ready(Some(Event::Result(record))) => {
                     self.events.push_back(ProgramEvent::Result(record));
                 }
-                // The firmware may have begun the line.
+                // The firmware may have printed text before the message on the same line.
                 Poll::Ready(Some(Event::Console(line))) => {
                     if let Some((_, message)) = line.split_once(CONSOLE) {
                         return Err(CheckError::Agent(message.to_owned()));

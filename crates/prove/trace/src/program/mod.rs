@@ -1,10 +1,10 @@
 //! Runs tests of a library under QEMU, in a program that binds the library to a model.
 //!
-//! The program reads its tests from standard input, and reports the results of the calls and its
-//! mappings on standard output (crate knee-bind). It runs either in QEMU's user mode, where the
-//! host's kernel makes its system calls, or in a guest, whose kernel is not traced. The guest is
-//! for hosts whose user-mode QEMU does not support plugins. A program that dies, hangs or exits
-//! takes only its current test with it. The remaining tests run in a new process.
+//! The program reads its tests from standard input, and reports its mappings and the results of the
+//! calls on standard output (crate knee-bind). It runs either in QEMU's user mode, where the host's
+//! kernel executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts
+//! whose user-mode QEMU does not support plugins. If a program dies, hangs or exits, this is the
+//! outcome of its current test, and the remaining tests run in a new process.
 
 mod event;
 mod files;
@@ -37,7 +37,7 @@ use crate::symbols::ProgramNames;
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Checks whether this machine's user-mode QEMU can trace programs. Success is cached.
+/// Checks whether this machine's user-mode QEMU can trace programs. A success is cached.
 ///
 /// # Errors
 /// User-mode QEMU is not installed ([`GuestError::NoQemu`]) or does not support plugins
@@ -49,14 +49,14 @@ pub fn user_mode() -> Result<(), GuestError> {
 /// What runs a program.
 #[derive(Clone, Copy)]
 pub enum ProgramHost<'k> {
-    /// QEMU's user mode, which has to support plugins ([`user_mode`]).
+    /// QEMU's user mode, which must support plugins ([`user_mode`]).
     UserMode,
-    /// A guest with this kernel in this QEMU, which takes some seconds to boot.
+    /// A guest with this kernel in this QEMU. The guest takes several seconds to boot.
     Guest(&'k Kernel, &'k Emulator),
 }
 
-/// Runs `tests`, a line of JSON each, in a program whose `main` is `knee_bind::main`. Calls
-/// `report` for each test, in the order of the lines, until it returns `Break`. A program that
+/// Runs `tests`, each a line of JSON, in a program whose `main` is `knee_bind::main`. Calls
+/// `report` for each test, in the order of the lines, until `report` returns `Break`. A program that
 /// prints nothing for as long as `patience` counts as hung.
 pub fn check_program(
     host: ProgramHost<'_>,
@@ -94,8 +94,8 @@ pub fn check_program(
         if !process.calibration.as_ref().is_some_and(Calibration::is_over) {
             return Err(CheckError::NotUp(end));
         }
-        // Programs free no memory between tests, so earlier tests may have used it up. A new
-        // process runs this test again.
+        // Programs do not free memory between tests, so earlier tests may have used up the memory. A
+        // new process runs this test again.
         if reported > 0 && matches!(&end, End::Panicked(message) if message.contains(OUT_OF_MEMORY))
         {
             rest = &rest[reported..];
@@ -151,7 +151,7 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// A program that runs.
+/// A running program.
 enum Running {
     UserMode(Qemu),
     Guest(Box<ProgramGuest>),
@@ -194,7 +194,7 @@ struct Process {
     /// Completed tests whose results have not all arrived: id, outcome, number of runs.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
-    /// The number of runs of the calibration and of the reported tests.
+    /// The number of runs that the calibration and the reported tests have made.
     runs: u64,
 }
 
@@ -239,7 +239,7 @@ impl Process {
                 self.calibration.get_or_insert_with(|| Calibration::of_program(made));
             }
             Ok(Message::Trials(_) | Message::Done { .. }) if self.calibration.is_none() => {
-                let why = "it was built with a different version of knee-bind; rebuild it";
+                let why = "the program uses another version of knee-bind; rebuild it";
                 return Err(CheckError::Agent(why.to_owned()));
             }
             Ok(Message::Trials(_)) => {}
@@ -250,8 +250,8 @@ impl Process {
         Ok(())
     }
 
-    /// Judges the trials once all of their results have arrived; these are the first results.
-    /// Returns whether they have arrived.
+    /// Judges the trials once all of their results have arrived, and returns whether they have. Results are
+    /// numbered from 0, and those of the trials come first.
     fn is_calibrated(&mut self) -> Result<bool, CheckError> {
         let Some(calibration) = &mut self.calibration else { return Ok(false) };
         if !calibration.is_over() {

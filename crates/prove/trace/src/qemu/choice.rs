@@ -1,4 +1,4 @@
-//! The QEMU that the user has chosen: `KNEE_QEMU`, or the installed one.
+//! The QEMU that the user has chosen with `KNEE_QEMU`, or the installed QEMU.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,15 +11,15 @@ use crate::error::GuestError;
 const VARIABLE: &str = "KNEE_QEMU";
 
 impl Emulator {
-    /// The QEMU that the environment variable `KNEE_QEMU` names, or without it the installed one.
+    /// The QEMU that the environment variable `KNEE_QEMU` names or, if the variable is not set, the
+    /// installed QEMU.
     ///
-    /// `KNEE_QEMU` is either the path of a program, which contains a `/`, or a name that
-    /// [`Emulators`] knows. A QEMU is fetched by name unless one with that name has been fetched
-    /// before.
+    /// `KNEE_QEMU` is either a program's path, which must contain a `/`, or a name that [`Emulators`]
+    /// knows. If it is a name, a QEMU is fetched, unless one with this name has been fetched before.
     ///
     /// # Errors
-    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. The
-    /// installed QEMU is only looked for when it is started.
+    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. This does not
+    /// check that the installed QEMU exists.
     pub fn of_user() -> Result<Emulator, EmulatorError> {
         match Emulator::present() {
             Err(EmulatorError::NotFetched(name)) => {
@@ -32,7 +32,7 @@ impl Emulator {
     /// Like [`Emulator::of_user`], but fetches nothing.
     ///
     /// # Errors
-    /// [`EmulatorError::NotFetched`] if it would have to be fetched.
+    /// [`EmulatorError::NotFetched`] if the QEMU would have to be fetched.
     pub fn present() -> Result<Emulator, EmulatorError> {
         let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty());
         named.map_or(Ok(Emulator::default()), |named| Emulator::named(&named))

@@ -10,7 +10,7 @@ use crate::package::PackageError;
 
 /// Name of the program on `PATH`.
 const QEMU: &str = "qemu-system-x86_64";
-/// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints another.
+/// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints another line.
 const SYSTEM: &str = "QEMU emulator version ";
 
 /// Why no QEMU can be started.
@@ -22,10 +22,10 @@ pub enum EmulatorError {
     /// QEMU cannot be fetched.
     #[error("cannot fetch a QEMU: {0}")]
     Package(#[from] PackageError),
-    /// No QEMU has that name.
+    /// No QEMU has the requested name.
     #[error(
         "no QEMU is named {wanted}; set KNEE_QEMU to the path of a program, a Debian release or \
-         the first numbers of a version; available are {known}"
+         the first numbers of a version; the available QEMUs are {known}"
     )]
     Unknown {
         /// The requested name.
@@ -67,12 +67,12 @@ impl Emulator {
         Emulator { place: Place::Root(root) }
     }
 
-    /// Whether it is the QEMU on this machine's `PATH`.
+    /// Whether this is the QEMU on this machine's `PATH`.
     pub fn is_installed(&self) -> bool {
         self.place == Place::Installed
     }
 
-    /// The version that it prints, such as `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
+    /// The version that QEMU prints, such as `10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)`.
     ///
     /// # Errors
     /// The program cannot be started, or is not a QEMU that emulates a machine.
@@ -85,7 +85,7 @@ impl Emulator {
         }
     }
 
-    /// The command that starts it; arguments of QEMU can be added.
+    /// The command that starts QEMU, to which arguments can be added.
     pub fn command(&self) -> Command {
         match &self.place {
             Place::Installed => Command::new(QEMU),

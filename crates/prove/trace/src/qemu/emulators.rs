@@ -1,9 +1,9 @@
 //! Fetches Debian's QEMUs from the mirror that the machine's apt uses, without installing them.
 //!
 //! A fetched QEMU is a directory with files of a suite's package qemu-system-x86 and of all
-//! packages that it depends on, including the C library, because this machine may have incompatible
-//! versions. The directory is named by suite and version: `trixie_10.0.13+ds-0+deb13u1`. Of 250 MB,
-//! only the 90 MB that starting a guest needs are kept.
+//! packages that this package depends on. These include the C library, because this machine's
+//! version may be incompatible. The directory is named by suite and version:
+//! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use super::root::is_needed;
 use crate::apt::{Apt, Package, cache, locked};
 use crate::package::{PackageError, unpack};
 
-/// The suites, each with the suites from which apt takes the dependencies.
+/// The suites with a QEMU, each with the suites from which apt takes the QEMU's dependencies.
 const SUITES: [(&str, &[&str]); 4] = [
     ("bookworm", &["bookworm"]),
     ("bookworm-backports", &["bookworm", "bookworm-backports"]),
@@ -25,7 +25,7 @@ const PACKAGE: &str = "qemu-system-x86";
 /// Directory for downloading and unpacking, before the result is renamed to its final path.
 const PARTIAL: &str = "partial";
 
-/// The QEMUs that can be fetched, and the fetched ones.
+/// The QEMUs that can be fetched, and those that have been fetched.
 #[derive(Clone, Debug)]
 pub struct Emulators {
     dir: PathBuf,
@@ -60,8 +60,8 @@ impl Emulators {
         packages
     }
 
-    /// The newest fetched QEMU that `wanted` names: a suite, a version or the first numbers of a
-    /// version.
+    /// The newest fetched QEMU that `wanted` names. `wanted` is a suite, a version or the first
+    /// numbers of a version.
     pub fn find(&self, wanted: &str) -> Option<Emulator> {
         let fetched = self.fetched();
         newest(&fetched, wanted).map(|package| self.emulator(package))
@@ -91,7 +91,7 @@ impl Emulators {
     /// Fetches and unpacks a package with its dependencies.
     fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
         let partial = self.dir.join(PARTIAL);
-        // A knee that was killed may have left this directory.
+        // A knee process that was killed may have left this directory behind.
         remove(&partial)?;
         let unpacked = download(package, &partial);
         let unpacked = unpacked

@@ -1,5 +1,5 @@
-//! The QEMU that runs guests and programs: the installed one, the QEMU of another Debian release,
-//! or the one that the user names.
+//! The QEMU that runs guests and programs: the installed QEMU, that of another Debian release, or a
+//! program that the user names.
 
 mod choice;
 mod emulator;

@@ -1,5 +1,5 @@
-//! The directory of a QEMU that has been unpacked from packages: the files that it keeps, and the
-//! command that starts it.
+//! The directory of a QEMU that has been unpacked from packages: the files that are kept in the
+//! directory, and the command that starts the QEMU.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,8 @@ const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
 /// The directories of libraries. Whether a package has its libraries below /usr depends on the
 /// suite.
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-/// The dynamic linker, in one of [`LIBRARIES`]. The link to it in /lib64 may be absolute, so it is
-/// not used.
+/// The dynamic linker, in one of [`LIBRARIES`]. The symbolic link in /lib64 is not used, because its
+/// target may be an absolute path.
 const LINKER: &str = "ld-linux-x86-64.so.2";
 /// Where QEMU finds its modules, below [`LIBRARIES`].
 const MODULES: &str = "qemu";
@@ -24,7 +24,7 @@ pub(super) fn command(root: &Path) -> Command {
     let linkers = libraries.iter().map(|dir| dir.join(LINKER));
     let linker = linkers.clone().find(|file| file.exists());
     let modules = libraries.iter().map(|dir| dir.join(MODULES)).find(|dir| dir.is_dir());
-    // If it is missing, the error names the path where it should be.
+    // If the linker is missing, the error names the path where it should be.
     let linker = linker.or_else(|| linkers.clone().next()).unwrap_or_default();
     let mut command = Command::new(linker);
     let path = libraries.each_ref().map(|dir| dir.display().to_string()).join(":");

@@ -17,15 +17,16 @@ use super::threads::Threads;
 
 #[repr(C)]
 struct Object<T, R> {
-    /// First, so that its address is that of the object.
+    /// The first field, so that its address is the object's address.
     header: Header<R>,
     value: T,
 }
 
-/// An owning reference like [`Arc`], which threads clone and drop without writing to a shared line.
+/// An owning reference like [`Arc`], which threads clone and drop without writing to a shared cache line.
 ///
-/// Cloning and dropping are a few instructions on a cache of the calling thread. The value is dropped by the
-/// third [`tick`](super::tick) after its last reference was dropped, on the thread that ticks.
+/// Cloning and dropping take a few instructions, which write only to the calling thread's own cache of
+/// deltas. The value is dropped by the third [`tick`](super::tick) after its last reference was dropped, on
+/// the thread that ticks.
 ///
 /// Use it for objects that many threads refer to briefly, and that may live a little longer than needed:
 /// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped at once, or where
@@ -59,7 +60,8 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
     /// Allocates a value and returns its first reference.
     pub fn new_in(value: T) -> RefcacheArc<T, C> {
         unsafe fn free<T, R>(header: NonNull<Header<R>>) {
-            // SAFETY: the header is the first field of the box below, which nothing refers to any more.
+            // SAFETY: the header is the first field of the object, which was boxed below. Nothing refers to
+            // the object any more.
             drop(unsafe { Box::from_raw(header.cast::<Object<T, R>>().as_ptr()) });
         }
         let object = Box::new(Object { header: Header::new(free::<T, C::Lock>), value });
@@ -73,7 +75,7 @@ impl<T: Send + Sync + 'static, C: Threads> RefcacheArc<T, C> {
         Weak { word, value: PhantomData }
     }
 
-    /// Whether two references are to the same object.
+    /// Whether two references refer to the same object.
     pub fn ptr_eq(this: &RefcacheArc<T, C>, other: &RefcacheArc<T, C>) -> bool {
         this.object == other.object
     }
@@ -186,7 +188,7 @@ pub struct Weak<
 }
 
 impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
-    /// An owning reference, if the value is not freed yet.
+    /// An owning reference, if the value has not been freed yet.
     pub fn upgrade(&self) -> Option<RefcacheArc<T, C>> {
         let header = C::with_local(|local| local.upgrade(&self.word))?;
         // The word was made for an object of this type.

@@ -19,14 +19,14 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 use crate::registry::{Node, Registry};
 
-/// Slots of a cache, which then has 4 KiB. sv6 has 4096 for a CPU and all its threads.
+/// The number of slots in a cache: 256 slots are 4 KiB. sv6 has 4096 slots for each CPU.
 const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
-/// Caches that are flushed after one heavy fence. The owner of the last cache waits until all are flushed, a
-/// few microseconds for each.
+/// The number of caches that are flushed after one heavy fence. The owner of the last cache may have to wait
+/// until all of them are flushed, which takes a few microseconds for each.
 pub(super) const GROUP: usize = 16;
 
-/// The bit of a weak reference's word that is set while the object's count is zero.
+/// In a weak reference's word, the bit that is set while the object's count is zero.
 const DYING: usize = 1;
 
 /// The count of an object, at the start of the object.
@@ -38,11 +38,11 @@ pub(super) struct Header<R> {
 struct State {
     /// The global count.
     count: i64,
-    /// The epoch of the last eviction that left the count at zero, or the next epoch.
+    /// The epoch of the last eviction that left the count at zero, or the epoch after it.
     touched: u64,
     /// The object is in a queue.
     queued: bool,
-    /// The word that its weak references share, if there are any.
+    /// The word that the object's weak references share, if there are any.
     weak: Option<Arc<WeakRef>>,
 }
 
@@ -58,7 +58,7 @@ impl<R: RawMutex> Header<R> {
     /// The word of the object's weak references.
     ///
     /// # Safety
-    /// The caller has a reference, and the pointer may be used for the whole object.
+    /// The caller has a reference, and the pointer is valid for the whole object.
     pub(super) unsafe fn weak_ref(object: NonNull<Header<R>>) -> Arc<WeakRef> {
         // SAFETY: the caller has a reference, so the object is alive.
         let mut state = unsafe { object.as_ref() }.state.lock();
@@ -77,10 +77,10 @@ impl<R: RawMutex> Header<R> {
 
 /// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
-/// It decides whether an upgrade or the free comes first, and publishes nothing: an upgrade sees the object
-/// through its weak reference, and a review acquires all uses of the object through the caches and the
-/// object's lock. The fences of `flush` and of owners keep an upgrade from finding an old value. So the
-/// accesses need no order.
+/// The word only decides whether an upgrade or the free comes first; it publishes nothing. A thread that upgrades
+/// sees the initialized object, because it has had a weak reference before. A review sees everything that other
+/// threads did with the object, because it synchronizes with them through the caches and the object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from loading an old word. So all
+/// accesses to the word are Relaxed.
 pub(super) struct WeakRef(AtomicPtr<()>);
 
 impl WeakRef {
@@ -104,7 +104,7 @@ impl WeakRef {
     }
 }
 
-/// A change of an object's count that is not in its global count yet.
+/// A change of an object's count that is not yet in the object's global count.
 struct DeltaSlot<R> {
     object: *mut Header<R>,
     delta: i64,
@@ -118,12 +118,12 @@ impl<R> DeltaSlot<R> {
 /// The cached changes of one thread.
 struct Cache<R> {
     slots: [DeltaSlot<R>; SLOTS],
-    /// Objects that its evictions have left at a count of zero.
+    /// Objects whose count is zero after an eviction from this cache.
     queue: Queue<R>,
 }
 
-/// The slot of an object: the highest bits of a product with the golden ratio (Knuth), as objects are
-/// often a power of two apart.
+/// The index of an object's slot: the highest bits of the product of the object's address and the golden
+/// ratio (Knuth), because objects are often a power of two apart.
 #[inline]
 fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -136,8 +136,8 @@ type Queue<R> = Vec<NonNull<Header<R>>>;
 /// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier one.
 ///
 /// # Safety
-/// If the slot is not empty, its object is alive. An object is alive while any cache has a delta of it, see
-/// the module.
+/// If the slot is not empty, its object is alive. An object is alive while any cache has a delta of the
+/// object (see the module).
 unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R>) {
     let Some(object) = NonNull::new(slot.object) else { return };
     if is_mutant!("refcache_skips_zero") && slot.delta == 0 {
@@ -178,8 +178,8 @@ impl<R> Member<R> {
     }
 }
 
-/// Threads, their caches, and the epoch. A process has [one](super::ThisProcess), and a kernel makes its
-/// own, see [the module](super#without-an-operating-system). `R` is the lock of each object.
+/// Threads, their caches, and the epoch. A process has [one](super::ThisProcess), and a kernel makes its own,
+/// see [the module](super#without-an-operating-system). `R` is the type of each object's lock.
 pub struct Refcache<P, R> {
     platform: P,
     members: Registry<Member<R>>,
@@ -212,20 +212,20 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
     }
 
     /// Ends the epoch: flushes the caches that were used, reviews the objects whose count is zero, and frees
-    /// them if it has been zero for long enough. See [the algorithm](super#the-algorithm).
+    /// those whose count has been zero for long enough. See [the algorithm](super#the-algorithm).
     pub fn tick(&self) {
         let dead = self.end_epoch();
         // The queue is not locked here: a destructor may drop other references, and may even tick.
         for object in dead {
-            // SAFETY: the true count is zero and no weak reference can be upgraded, see the module. So
-            // this thread has the object to itself, and has acquired what other threads did with it by
-            // taking the object's lock.
+            // SAFETY: the true count is zero and no weak reference can be upgraded (see the module). So this
+            // thread has the object to itself. By taking the object's lock, it has acquired what other
+            // threads did with the object.
             unsafe { (object.as_ref().free)(object) };
         }
     }
 
     fn end_epoch(&self) -> Queue<R> {
-        // Only one tick runs at a time, so all caches have been flushed when an epoch ends.
+        // The lock lets only one tick run at a time, so all caches have been flushed when an epoch ends.
         let mut pending = self.queue.lock();
         let queue = &mut pending.0;
         let epoch = self.epoch.load(Relaxed);
@@ -245,12 +245,12 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
     }
 
     fn flush(&self, epoch: u64, queue: &mut Queue<R>) {
-        // An owner that entered before this fence is seen inside. An owner that enters later sees the
-        // stores from before the fence: words that are dying or null, and the current epoch.
+        // If an owner entered before this fence, the loads below see that it is inside. An owner that enters
+        // later sees the stores from before the fence: words that are dying or null, and the current epoch.
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
-        // The order matters: an owner that is no longer inside has set `used` before.
+        // `used` must be loaded second: if an owner is no longer inside, it set `used` before it left.
         let mut used = self.members.values().filter(|member| {
             let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
@@ -304,7 +304,8 @@ fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     }
     match &state.weak {
         Some(word) if !word.end() => {
-            // An upgrade has come. Its reference is still in a cache, or was dropped there.
+            // An upgrade has cleared the bit. The delta of the upgrade's reference is still in a cache, even
+            // if the reference was dropped since.
             word.set_dying();
             state.touched = epoch;
             Verdict::Later
@@ -321,7 +322,7 @@ impl<P, R> fmt::Debug for Refcache<P, R> {
 
 /// A thread's registration in a [`Refcache`], with the thread's cache. One thread uses it at a time.
 ///
-/// When it is dropped, the thread unregisters, and the next ticks flush its cache.
+/// Dropping it unregisters the thread. The next tick flushes the thread's cache.
 pub struct Local<'d, P, R> {
     refcache: &'d Refcache<P, R>,
     node: &'d Node<Member<R>>,
@@ -364,7 +365,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// Caches a change of an object's count.
     ///
     /// # Safety
-    /// The caller has a reference to the object, which it gives up with a change of -1.
+    /// The caller has a reference to the object. With a change of -1, the caller gives this reference up.
     #[inline]
     pub(super) unsafe fn add(&self, object: NonNull<Header<R>>, change: i64) {
         // SAFETY: the caller has a reference.
@@ -374,8 +375,8 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// Upgrades a weak reference, if the object is still alive.
     pub(super) fn upgrade(&self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
         self.with_cache(|cache| {
-            // While this thread is inside, its cache is not flushed, so at most one epoch ends: an object
-            // that the word shows now is not freed.
+            // While this thread is inside, its cache is not flushed, so at most one epoch ends meanwhile. So
+            // the object that the word shows now is not freed.
             let mut found = word.0.load(Relaxed);
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
@@ -401,7 +402,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     }
 
     /// # Safety
-    /// The object is alive as long as the thread is inside.
+    /// The object is alive while the thread is inside the cache's lock.
     #[inline]
     unsafe fn note(&self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
         let slot = &mut cache.slots[place(object)];
@@ -428,10 +429,10 @@ unsafe fn make_room<P, R: RawMutex>(
     old: DeltaSlot<R>,
     queue: &mut Queue<R>,
 ) {
-    // A `tick` that passed this cache before this thread entered may end the epoch at any moment, and the
-    // next tick waits for this thread. So the next epoch is the latest possible. The fences of `flush` and of
-    // owners ensure that, so the load needs no order.
+    // If a tick passed this cache before this thread entered, it may end the epoch at any moment, but the
+    // next tick waits for this thread. So the current epoch is at most one later than the loaded one. The
+    // fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
     let latest = refcache.epoch.load(Relaxed) + 1;
-    // SAFETY: the contract is the same.
+    // SAFETY: the caller guarantees the contract of `evict`.
     unsafe { evict(old, latest, queue) };
 }

@@ -1,4 +1,5 @@
-//! References that change in the middle of a tick: after some caches were flushed, and before others are.
+//! References that change in the middle of a tick: after some caches have been flushed, and before the others
+//! are flushed.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,7 +15,7 @@ use super::cache::{self, GROUP, Refcache};
 type Header = cache::Header<parking_lot::RawMutex>;
 type Local = Rc<cache::Local<'static, Stage, parking_lot::RawMutex>>;
 
-/// The number of heavy fences until a call, and the call.
+/// A call, and the number of heavy fences until it is made.
 type Later = (usize, Box<dyn FnOnce()>);
 
 thread_local! {
@@ -23,10 +24,10 @@ thread_local! {
 }
 
 /// A platform on which the test's thread acts as all threads. A heavy fence makes the call that the test has
-/// set.
+/// set in [`LATER`].
 struct Stage;
 
-// SAFETY: it is symmetric, and its fence is a full fence.
+// SAFETY: the platform is symmetric, and `heavy` executes a full fence.
 unsafe impl Platform for Stage {
     fn is_symmetric(&self) -> bool {
         true
@@ -73,9 +74,9 @@ unsafe fn free(header: NonNull<Header>) {
 /// Threads in three groups, and an object with one reference.
 struct Scene {
     refcache: &'static Refcache<Stage, parking_lot::RawMutex>,
-    /// In the first group that is flushed.
+    /// A thread in the first group that is flushed.
     early: Local,
-    /// In the last group.
+    /// A thread in the last group.
     late: Local,
     others: Vec<Local>,
     object: NonNull<Object>,
@@ -98,7 +99,8 @@ impl Scene {
             let busy = object();
             add(local, busy, 1);
         }
-        // The first fence comes before all groups, and each group has one more.
+        // One fence comes before all groups, and then one more before each group. So the third fence comes
+        // directly after the first group.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
         assert!(LATER.with_borrow(Option::is_none), "the tick called `middle`");
@@ -110,7 +112,7 @@ impl Scene {
     }
 }
 
-/// Keeps a value until the process exits, where Miri finds the value and reports no leak.
+/// Keeps a value until the process exits, in a static where Miri finds it and so reports no leak.
 fn keep<T: Send + Sync + 'static>(value: T) -> &'static T {
     static KEPT: Mutex<Vec<&'static (dyn Any + Send + Sync)>> = Mutex::new(Vec::new());
     let kept: &'static T = Box::leak(Box::new(value));
@@ -132,8 +134,8 @@ fn add(local: &Local, object: NonNull<Object>, change: i64) {
 fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
     let scene = Scene::new();
     let (early, late, object) = (&scene.early, &scene.late, scene.object);
-    // The global count becomes zero although there is a reference, as the reference is taken after the
-    // flush of its cache.
+    // The global count becomes zero although there is a reference, because the reference's delta is added to
+    // a cache that was already flushed.
     add(late, object, -1);
     scene.tick({
         let early = Rc::clone(early);
@@ -141,7 +143,7 @@ fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
     });
     for _ in 0..6 {
         // Before the first cache is flushed, the reference moves to the second cache. Before the second cache
-        // is flushed, the reference moves back. Both are flushed with a delta of zero.
+        // is flushed, the reference moves back. Both caches are flushed with a delta of zero.
         add(late, object, 1);
         add(early, object, -1);
         scene.tick({
@@ -162,13 +164,13 @@ fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
 fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
     let scene = Scene::new();
     let (early, object) = (&scene.early, scene.object);
-    // SAFETY: objects stay in memory, and the pointer is that of the whole object.
+    // SAFETY: objects stay in memory, and the pointer is valid for the whole object.
     let word = unsafe { Header::weak_ref(object.cast()) };
     add(early, object, -1);
     scene.tick(|| ());
     scene.tick({
         let (early, word) = (Rc::clone(early), word.clone());
-        move || assert!(early.upgrade(&word).is_some(), "it has not been reviewed yet")
+        move || assert!(early.upgrade(&word).is_some(), "the object has not been reviewed yet")
     });
     assert!(!scene.is_freed(), "the upgrade is a reference");
     (0..6).for_each(|_| scene.tick(|| ()));

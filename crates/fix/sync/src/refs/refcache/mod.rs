@@ -1,5 +1,5 @@
-//! Reference counts that threads change in caches of their own. A tick finds out later whether a count is
-//! zero.
+//! Reference counts that threads change in caches of their own. A later tick finds the counts that have
+//! become zero.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};
@@ -11,23 +11,24 @@
 //! ```
 //!
 //! # The algorithm
-//! An object has a *global count*. A thread that takes or drops a reference does not touch it, and adds the
-//! change to its own cache, a table of 256 *deltas* in which each object has one possible slot.
-//! When another object needs the slot, and at the end of each epoch, deltas are *evicted*: added to the
-//! global count under the object's lock. The true count is the global count plus all cached deltas. No
+//! An object has a *global count*. A thread that takes or drops a reference does not touch the global count.
+//! It adds the change to its own cache, a table of 256 *deltas* in which each object has one possible slot. A
+//! delta is *evicted* when another object needs its slot, and at the end of each epoch: it is then added to
+//! the global count under the object's lock. The true count is the global count plus all cached deltas. No
 //! thread ever knows the true count, but:
 //!
-//! **If the global count is zero, and no delta of the object is evicted, not even a delta of zero, until each
-//! cache has been flushed once, then the true count is zero and was zero at the start of that interval.** A
-//! delta that was cached at the start would have been evicted by the flush of its cache. A true count of zero
-//! stays zero, because each new reference is made from an existing one.
+//! **Take an interval that begins when the global count is zero and ends when each cache has been flushed
+//! once. If no delta of the object is evicted during the interval, not even a delta of zero, then the true
+//! count is zero at the end of the interval, and was zero at its start.** A delta that was cached at the
+//! start would have been evicted by the flush of its cache. A true count of zero stays zero, because each new
+//! reference is made from an existing one.
 //!
 //! [`tick`] ends an epoch: it flushes each cache that was used since the last tick, and then reviews objects.
 //! An object whose global count becomes zero is *touched* in that epoch and queued for review. Each eviction
-//! that leaves the count at zero touches it again. A review in epoch `n` frees the object if its count is
-//! zero and it was touched in epoch `n - 2` or before: all caches were flushed in the epoch between. One
-//! epoch after the touch is not enough: the touch may come in the middle of a tick, when some caches were
-//! flushed already and others were not.
+//! that leaves the count at zero touches the object again. A review in epoch `n` frees the object if its
+//! count is zero and its last touch was in epoch `n - 2` or before, because all caches were flushed at the
+//! end of epoch `n - 1`. One epoch after the touch is not enough: the touch may come in the middle of a tick,
+//! when some caches have been flushed and others have not.
 //!
 //! ```text
 //!   epoch 7              epoch 8              epoch 9
@@ -50,11 +51,11 @@
 //!
 //! # Weak references
 //! A [`Weak`] has a word with the object's address and a *dying* bit, which each touch sets. An upgrade
-//! clears the bit and then caches its reference. A review frees the object only if it can replace the address
-//! *with* the bit by null, in one exchange. Otherwise an upgrade has cleared the bit: the review sets the bit
-//! again and touches the object, and two epochs later the new reference has been evicted. This requires that
-//! the upgrading thread's cache is not flushed between the upgrade's load of the word and its delta.
-//! Otherwise two epochs could end in between.
+//! clears the bit and then caches its reference. A review frees the object only if it can exchange the word,
+//! with the bit set, for null. If it cannot, an upgrade has cleared the bit. The review then sets the bit
+//! again and touches the object, and two epochs later the new reference has been evicted. For this, the
+//! upgrading thread's cache must not be flushed after the upgrade has loaded the word and before it has
+//! stored its delta. Otherwise two epochs could end in between.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};
@@ -70,16 +71,16 @@
 //! ```
 //!
 //! # Differences from the paper
-//! In a kernel a cache belongs to a CPU, a flush is the CPU's own timer interrupt, and code that disables
-//! interrupts has the cache for itself. Here a cache belongs to a thread, which may sleep for hours. So the
-//! cache has a lock that is biased to its owner. The owner pays two stores, and `tick` flushes the cache on
-//! the owner's behalf. An empty cache needs no flush unless its thread is using it. The paper marks an object
-//! as *dirty* and reviews it again two epochs after the first review. This implementation records when the
-//! object was touched, so that a review never starts the wait anew.
+//! In a kernel, a cache belongs to a CPU, the CPU's own timer interrupt flushes it, and code that has
+//! disabled interrupts has the cache to itself. Here a cache belongs to a thread, which may sleep for hours.
+//! So the cache has a lock that is biased to its owner. The owner pays two stores, and `tick` flushes the
+//! cache on the owner's behalf. An empty cache needs no flush unless its thread is using it. The paper marks
+//! an object as *dirty* and reviews it again two epochs after the first review. This implementation records
+//! when the object was touched, so that a review never restarts the wait.
 //!
 //! # Without an operating system
-//! A kernel implements [`Threads`]: a cache for each CPU, whose user is not preempted meanwhile, and a
-//! lock. It calls [`Refcache::tick`] periodically.
+//! A kernel implements [`Threads`] with a lock and a cache for each CPU. Code that uses a cache must not be
+//! preempted. The kernel calls [`Refcache::tick`] periodically.
 //!
 //! ```
 //! # use std::sync::atomic::{Ordering, fence};
@@ -100,11 +101,11 @@
 //!
 //! static CACHES: Refcache<Kernel, SpinLock> = Refcache::new(Kernel);
 //!
-//! std::thread_local! { // As many as there are CPUs.
+//! std::thread_local! { // One for each CPU.
 //!     static CPU: Local<'static, Kernel, SpinLock> = CACHES.register();
 //! }
 //!
-//! // SAFETY: each thread uses its own `Local` of `CACHES` only.
+//! // SAFETY: each thread uses only its own `Local` of `CACHES`.
 //! unsafe impl Threads for Kernel {
 //!     type Platform = Kernel;
 //!     type Lock = SpinLock;
@@ -112,7 +113,7 @@
 //!         &CACHES
 //!     }
 //!     fn with_local<R>(with: impl FnOnce(&Local<'static, Kernel, SpinLock>) -> R) -> R {
-//!         CPU.with(with) // Without preemption.
+//!         CPU.with(with) // With preemption disabled.
 //!     }
 //! }
 //!

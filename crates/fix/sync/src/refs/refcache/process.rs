@@ -19,7 +19,7 @@ type Lock = parking_lot::RawMutex;
 
 per_thread!(Member);
 
-/// A registered thread, as the parts of its `Local`. A `Cell` can hold the parts, which are `Copy`.
+/// A registered thread: its `Local`, taken apart. The parts are `Copy`, so a `Cell` can hold them.
 #[derive(Clone, Copy)]
 struct Member {
     refcache: &'static Refcache<System, Lock>,
@@ -73,10 +73,10 @@ unsafe impl Threads for ThisProcess {
 /// Ends an epoch of the process: flushes the caches that threads have used since the last tick, and frees
 /// unreferenced objects.
 ///
-/// An object is freed by the third tick that begins after its last reference was dropped, and objects
-/// that it refers to by the third tick after that. The calling thread runs the destructors. A tick costs
-/// a heavy fence, and another one for each 16 threads that have used their caches; sv6 ticks every 10
-/// milliseconds. A [`Ticker`] calls it from a thread of its own.
+/// An object is freed by the third tick that begins after its last reference was dropped, and the objects
+/// that it refers to are freed by the third tick after that. The calling thread runs the destructors. A
+/// tick costs one heavy fence, and another one for each 16 threads that have used their caches. sv6 ticks
+/// every 10 milliseconds. A [`Ticker`] calls `tick` from a thread of its own.
 pub fn tick() {
     ThisProcess::refcache().tick();
 }
@@ -98,7 +98,8 @@ impl Ticker {
         let until = Arc::clone(&end);
         let thread = thread::Builder::new().name("refcache".to_owned()).spawn(move || {
             while !until.load(Relaxed) {
-                // The panic hook has reported a destructor's panic. The other objects must still be freed.
+                // If a destructor panics, the panic hook reports it. The other objects must still be
+                // freed.
                 let _ = panic::catch_unwind(tick);
                 thread::park_timeout(interval);
             }
@@ -112,10 +113,10 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // If an object that the ticker's thread frees owns the ticker, the thread must not wait for
+            // The ticker's thread may free an object that owns the ticker. Then the thread must not wait for
             // itself.
             if thread.thread().id() != thread::current().id() {
-                // A panic of a destructor has been reported already.
+                // The panic hook has already reported a destructor's panic.
                 let _ = thread.join();
             }
         }

@@ -1,5 +1,5 @@
-//! Schedules of threads that register, take and drop strong and weak references and unregister, and of two
-//! threads that tick.
+//! Models for shuttle: threads register, take and drop strong and weak references, and unregister, while two
+//! threads tick.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ type Local<'a> = cache::Local<'a, Model, RawLock>;
 /// More objects than a cache has slots, so that deltas are evicted in the middle of epochs.
 const OBJECTS: usize = 4;
 
-/// An object that stays in memory when it is freed. Its state is not part of the model: each access sees the
-/// latest value.
+/// An object that stays in memory when it is freed. Its state is in atomics of `std`, which are not part of
+/// the model.
 #[repr(C)]
 struct Object {
     header: Header,
@@ -76,7 +76,7 @@ impl World {
         unsafe { local.add(self.objects[number].cast(), -1) };
     }
 
-    /// Takes a reference if the object is not freed.
+    /// Takes a reference if the object has not been freed.
     fn upgrade(&self, local: &Local, number: usize) -> bool {
         let is_there = local.upgrade(&self.words[number]).is_some();
         if is_there {
@@ -97,13 +97,13 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // SAFETY: they came from boxes, and only this thread has the world.
+        // SAFETY: the objects came from boxes, and only this thread has the world.
         self.objects.iter().for_each(|object| drop(unsafe { Box::from_raw(object.as_ptr()) }));
     }
 }
 
 #[test]
-fn objects_live_as_long_as_references_and_three_ticks() {
+fn an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick() {
     check(|| {
         let world = World::new();
         let in_thread = |does: fn(&World)| {

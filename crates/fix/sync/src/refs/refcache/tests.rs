@@ -15,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value whose true count is known, and that records its drop.
+/// A value that records its true count and its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
     /// The true count. It is decremented before a reference is dropped.
@@ -85,7 +85,7 @@ fn a_value_is_freed_by_the_third_tick_and_not_before_two_epochs_have_begun() {
 }
 
 #[test]
-fn references_in_the_caches_of_threads_that_sleep_count() {
+fn references_in_the_cache_of_a_sleeping_thread_are_counted() {
     let _alone = alone();
     let live = Arc::default();
     let shared = Counted::new(&live);
@@ -118,8 +118,8 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
     let shared = Counted::new(&live);
     let weak = shared.downgrade();
     release(shared);
-    // Each upgrade is dropped at once, so the count stays zero. Each upgrade still shows that the value is in
-    // use.
+    // Each upgrade is dropped at once, so the count stays zero. Its delta of zero still shows that the value
+    // is in use.
     for _ in 0..10 {
         tick();
         let again = upgrade(&weak).expect("it was in use in the last epoch");
@@ -189,7 +189,7 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_freed_value() {
     let _alone = alone();
     let live = Arc::default();
     let end = AtomicBool::new(false);
-    // Each place has a weak reference, and possibly a strong one, which any thread replaces.
+    // Each place has a weak reference, and possibly a strong one. Any thread may replace them.
     let places: Vec<_> = (0..VALUES)
         .map(|_| {
             let shared = Counted::new(&live);

@@ -16,7 +16,7 @@ pub unsafe trait Threads: 'static {
     /// The platform of the threads.
     type Platform: Platform + 'static;
 
-    /// The lock of each object, which is held for some loads and stores.
+    /// The type of each object's lock, which is held only for a few loads and stores.
     type Lock: RawMutex + Send + Sync + 'static;
 
     /// The refcache of all these threads.

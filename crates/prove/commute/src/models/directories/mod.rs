@@ -1,15 +1,17 @@
 //! Nested directories: a name in a directory refers to a file or to another directory.
 //!
 //! Operations on different names of one directory commute, although most file systems lock the
-//! directory for each. Operations that depend on the directory as a whole do not. `rmdir` depends
-//! on it being empty, so an `rmdir` that succeeds commutes with no `create` in that directory. Two
-//! `mkdir` in one directory commute with each other but not with an `fstat` of it, because st_nlink
-//! of a directory counts its sub-directories. `fstatx`, which leaves it out, commutes with both.
+//! directory for each operation. Operations that depend on the directory as a whole do not commute.
+//! `rmdir` depends on the directory being empty, so an `rmdir` that succeeds does not commute with
+//! any `create` in that directory. Two `mkdir` in one directory commute with each other but not with
+//! an `fstat` of the directory, because st_nlink of a directory counts its sub-directories. `fstatx`,
+//! which does not return st_nlink, commutes with every `mkdir`.
 //!
 //! Calls take a directory and a name in it, as openat does. A call may still refer to a directory
-//! that `rmdir` has removed, and finds nothing in it. Times are left out: they are open, and would
-//! be chosen so that orders agree. A directory is renamed only within its parent (otherwise EXDEV).
-//! A move elsewhere must not make a directory its own ancestor, which depends on every directory in
+//! that `rmdir` has removed; the call finds nothing there. The model has no times: they would be
+//! open values, which the explorer would choose so that the orders agree. `rename` moves a directory only
+//! within its parent, and otherwise returns EXDEV. For a move to another parent, the call would have to
+//! make sure that no directory becomes its own ancestor, so it would depend on every directory in
 //! between.
 
 pub mod tree;
@@ -17,7 +19,7 @@ pub mod tree;
 use crate::models::directories::tree::{Counts, Directory, Found, Node, Path, Tree};
 use crate::{Call, Interface, Natural, Operation, Outcome, State, Stop, Term, Truth};
 
-/// The directory of the argument `name`; `None` if it was removed.
+/// The directory that the argument `name` refers to; `None` if it was removed.
 fn dir_argument(
     state: &Tree,
     name: &str,
@@ -27,7 +29,8 @@ fn dir_argument(
     Ok(state.dirs.contains(&dir, call.execution)?.then_some(dir))
 }
 
-/// The path of a call, and what it refers to; `None` if its directory was removed.
+/// The path that a call takes, and what the path refers to; `None` if the path's directory was
+/// removed.
 fn path(state: &Tree, call: &mut Call<'_>) -> Result<Option<(Path, Option<Found>)>, Stop> {
     let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(None) };
     let path = Path { dir, name: call.term("name") };
@@ -154,15 +157,15 @@ pub fn directories() -> Interface<Tree> {
         about: "nested directories: operations on different names commute, operations on the \
             whole tree do not",
         operations: vec![
-            operation("mkdir", "(dir, name): counts as a link of dir", mkdir),
-            operation("rmdir", "(dir, name): fails if it is not empty", rmdir),
-            operation("create", "(dir, name): an empty file", create),
-            operation("unlink", "(dir, name): of a file", unlink),
+            operation("mkdir", "(dir, name): the new directory counts as a link of dir", mkdir),
+            operation("rmdir", "(dir, name): fails if the directory is not empty", rmdir),
+            operation("create", "(dir, name): creates an empty file", create),
+            operation("unlink", "(dir, name): removes a name of a file", unlink),
             operation("rename", "(dir, name, new_dir, new_name): replaces the target", rename),
-            operation("stat", "(dir, name): which file or directory it is", stat),
+            operation("stat", "(dir, name): which file or directory the name refers to", stat),
             operation("fstat", "(dir): its inode number and link count", fstat),
             operation("fstatx", "(dir): its inode number", fstatx),
-            operation("list_empty", "(dir): whether it is empty", list_empty),
+            operation("list_empty", "(dir): whether the directory is empty", list_empty),
         ],
         ..Interface::default()
     }

@@ -1,8 +1,8 @@
 //! The state of the directories.
 //!
 //! Assumptions restrict the initial state to reachable states. Only an existing directory has
-//! entries, its counts are not less than the number of its known entries, and a directory has one
-//! name and is not its own ancestor.
+//! entries. Its counts are at least the numbers of its known entries. A directory has only one name,
+//! and is not its own ancestor.
 
 use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};
 
@@ -74,11 +74,11 @@ impl State for Node {
 }
 
 state! {
-    /// A directory that was not removed.
+    /// The counts of a directory that was not removed.
     pub(super) struct Counts {
         pub(super) files: Natural,
         pub(super) subdirs: Natural,
-        /// The distance from the root. It is greater than that of the parent, so that no directory
+        /// The distance from the root. It is greater than the parent's depth, so that no directory
         /// is its own ancestor.
         pub(super) depth: Natural,
     }
@@ -99,7 +99,7 @@ pub(super) enum Found {
 }
 
 impl Tree {
-    /// What `path` refers to. Its directory must exist.
+    /// What `path` refers to. The directory of the path must exist.
     pub(super) fn look_up(
         &self,
         path: &Path,
@@ -121,7 +121,7 @@ impl Tree {
         Ok(Some(if is_dir { Found::Dir(node.dir) } else { Found::File(node.file) }))
     }
 
-    /// The initial state of a directory. Assumes that it existed.
+    /// The counts of a directory in the initial state. Assumes that the directory exists there.
     fn first(&self, dir: &Term<Directory>, execution: &mut Execution) -> Result<Counts, Stop> {
         self.dirs.assume_presence(dir, true, execution)?;
         for (other, counts) in self.dirs.known(execution) {
@@ -132,7 +132,7 @@ impl Tree {
         unreachable!("it is known")
     }
 
-    /// Assumes that no other entry refers to the directory at `path`.
+    /// Assumes that no entry except the one at `path` refers to `dir`.
     fn is_only_name(
         &self,
         path: &Path,
@@ -171,7 +171,7 @@ impl Tree {
         Ok(execution.at_most(counts.files.0, 0)? && execution.at_most(counts.subdirs.0, 0)?)
     }
 
-    /// Removes a directory and its name if it is empty, and returns whether it was.
+    /// Removes a directory and its name if the directory is empty, and returns whether it was empty.
     pub(super) fn remove_dir(
         &mut self,
         path: Path,

@@ -1,17 +1,17 @@
 //! Alternatives to POSIX calls, next to the originals and with the same state.
 //!
-//! A small change of an interface is often enough. `fstatx` returns the same as `fstat` except for
+//! A small change of an interface is often enough. `fstatx` returns the same values as `fstat` except
 //! the number of links, and commutes with every `link` and `unlink`. `open_anyfd` and `pipe_anyfd`
-//! return any unused descriptor, because few callers need the lowest one. (Clements et al., "The
+//! return any unused descriptors, because few callers need the lowest. (Clements et al., "The
 //! scalable commutativity rule", SOSP 2013, section 4.) `munmap` takes effect at once, for all
 //! threads of a process. It does not commute with any access to the page, and it must interrupt
-//! every core that runs such a thread. `munmap_delayed` permits accesses until `munmap_wait` and
-//! commutes with all of them. The caller must call `munmap_wait` before it relies on the page being
-//! unmapped.
+//! every core that runs a thread of the process. `munmap_delayed` permits accesses until
+//! `munmap_wait`, and commutes with all of them. A caller must call `munmap_wait` before it relies
+//! on the page being unmapped.
 //!
-//! Between the two calls the page is mapped as before, so that accesses return the same in every
-//! order. An implementation could also unmap it earlier. `mmap` and `munmap` of the page end the
-//! delay.
+//! In this model, the page stays mapped between the two calls, so that accesses have the same
+//! results in every order. An implementation could also unmap the page earlier. If `mmap` or
+//! `munmap` changes the page meanwhile, the delayed unmapping is cancelled.
 
 use crate::models::posix::state::Posix;
 use crate::models::posix::{fd, file, memory, setup};
@@ -29,7 +29,7 @@ fn fstatx(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
     Ok(fd::fstat(state, call)?.without("nlink"))
 }
 
-/// Maps or unmaps a page, which ends a delayed unmapping of that page.
+/// Maps or unmaps a page, and cancels a delayed unmapping of this page.
 fn at_once(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -88,7 +88,7 @@ pub fn posix_plus() -> Interface<Posix> {
             operation("link", "(old, new)", file::link),
             operation("unlink", "(name)", file::unlink),
             operation("fstat", "(fd): inode, size, links, times of an open file", fd::fstat),
-            operation("fstatx", "(fd): the same without the number of links", fstatx),
+            operation("fstatx", "(fd): the same as fstat without the number of links", fstatx),
             operation("close", "(fd)", fd::close),
             operation("pipe", "(): the two lowest unused descriptors", fd::pipe),
             operation("pipe_anyfd", "(): any two unused descriptors", pipe_anyfd),
@@ -97,11 +97,15 @@ pub fn posix_plus() -> Interface<Posix> {
                 "(anonymous or fd and off, writable, fixed va or any): a page of memory",
                 |state, call| at_once(state, call, memory::mmap),
             ),
-            operation("munmap", "(va): at once", |state, call| {
+            operation("munmap", "(va): takes effect at once", |state, call| {
                 at_once(state, call, memory::munmap)
             }),
             operation("munmap_delayed", "(va): takes effect at munmap_wait", munmap_delayed),
-            operation("munmap_wait", "(va): ends a delayed unmapping of the page", munmap_wait),
+            operation(
+                "munmap_wait",
+                "(va): completes a delayed unmapping of the page",
+                munmap_wait,
+            ),
             operation("memread", "(va): loads from memory", memory::memread),
             operation("memwrite", "(va, datum): stores to memory", memory::memwrite),
         ],

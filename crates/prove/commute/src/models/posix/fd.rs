@@ -5,8 +5,8 @@ use crate::models::posix::file::touch;
 use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
 use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
-/// The values of an offset argument that is added to another integer: one question for each,
-/// because terms have one variable.
+/// The possible values of an offset that is added to another integer. The model asks which value it
+/// is, because a term has only one variable.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
 state! {
@@ -23,8 +23,8 @@ pub(super) enum Target {
     Pipe { pipe: Term<Pipe>, writer: bool },
 }
 
-/// The calling process, the descriptor of the call, and what it refers to; `None` if it is not
-/// open.
+/// The calling process, the descriptor that the argument names, and what this descriptor refers to
+/// (`None` if it is not open).
 pub(super) fn target(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -57,7 +57,7 @@ fn look_up(
     Ok(Some(Target::Pipe { pipe: open.pipe, writer }))
 }
 
-/// The file that `mmap` maps, or the error that it returns.
+/// The file that `mmap` maps, or the error that `mmap` returns.
 pub(super) fn file_of(
     state: &mut Posix,
     process: u8,
@@ -132,7 +132,7 @@ pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     pipe_as(state, call, |fds, _, call| fds.lowest(call.execution))
 }
 
-/// Makes a pipe whose two descriptors `choose` selects, one after the other.
+/// Makes a pipe. `choose` selects its two descriptors, one after the other.
 pub(super) fn pipe_as(
     state: &mut Posix,
     call: &mut Call<'_>,
@@ -154,7 +154,7 @@ pub(super) fn pipe_as(
     Ok(Outcome::nothing().and("read end", numbers[0]).and("write end", numbers[1]))
 }
 
-/// Reads a page of a file and changes its atime.
+/// Reads a page of a file and changes the file's atime.
 fn read_file(
     state: &mut Posix,
     inode: Term<Inode>,
@@ -169,7 +169,7 @@ fn read_file(
     Ok(Some(datum))
 }
 
-/// Writes a page of a file and changes its mtime and ctime.
+/// Writes a page of a file and changes the file's mtime and ctime.
 fn write_file(
     state: &mut Posix,
     inode: Term<Inode>,

@@ -4,7 +4,7 @@ use crate::models::descriptors::Descriptors;
 use crate::models::posix::state::{Fd, FileName, Inode, Posix};
 use crate::{Call, Execution, Int, Outcome, State, Stop, Term, Value};
 
-/// Sets a time. Assumes that the new time is not earlier.
+/// Sets a time of a file. Assumes that the new time is not earlier than the old one.
 pub(super) fn touch(field: &mut Int, time: Int, execution: &mut Execution) -> Result<(), Stop> {
     execution.assume_at_most(*field, time)?;
     *field = time;
@@ -26,7 +26,7 @@ impl Posix {
         Ok(Some(inode))
     }
 
-    /// Changes the number of links of a file by `by`, and its ctime.
+    /// Changes the number of links of a file by `by`, and changes the file's ctime.
     fn relink(&mut self, inode: Term<Inode>, by: i64, call: &mut Call<'_>) -> Result<(), Stop> {
         let time = call.open_int("time");
         let mut file = self.inodes.get(&inode, call.execution)?;

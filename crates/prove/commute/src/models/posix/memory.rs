@@ -34,9 +34,9 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     Ok(Outcome::of(va))
 }
 
-/// Asks which kind of page is mapped at `va`. The result does not depend on it. But an
-/// implementation does different work to unmap nothing, anonymous memory or a page of a file, so
-/// there must be a test for each case.
+/// Asks which kind of page is mapped at `va`. The result of the call does not depend on this kind.
+/// But an implementation does different work to unmap nothing, anonymous memory or a page of a file,
+/// so each case needs its own test.
 fn tear_down(
     state: &mut Posix,
     process: u8,
@@ -67,7 +67,7 @@ pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome
     Ok(Outcome::of("0"))
 }
 
-/// The calling process, the address of the argument, and the page that is mapped there.
+/// The calling process, the address that the argument names, and the page that is mapped there.
 fn access(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Term<Va>, Option<Area>), Stop> {
     let process = call.process()?;
     let va = call.term("va");

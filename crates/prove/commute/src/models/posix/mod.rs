@@ -1,10 +1,10 @@
 //! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
 //! state: two processes with descriptors and memory, one directory, files of pages, and pipes.
 //!
-//! The model assumes that files have no holes (no call writes beyond the end), that neither files
-//! nor pipes are ever full, and that the first call is made by the first process. If POSIX and
-//! Linux differ, or POSIX leaves a choice, the model follows Linux: a `rename` to another name of
-//! the same file does nothing, and any other `rename` changes the ctime of the file.
+//! The model assumes that files have no holes (no call writes beyond the end), that files and pipes
+//! are never full, and that the first process makes the first call. If POSIX and Linux differ, or
+//! POSIX leaves a choice, the model follows Linux. For example, a `rename` to another name of the
+//! same file does nothing, and any other `rename` changes the ctime of the file.
 
 pub mod alternatives;
 mod fd;
@@ -38,8 +38,7 @@ pub fn posix() -> Interface<Posix> {
             },
             Operation {
                 name: "fstat",
-                about: "(fd): inode, size, links, times of an open \
-                file",
+                about: "(fd): inode, size, links, times of an open file",
                 apply: fd::fstat,
             },
             Operation {

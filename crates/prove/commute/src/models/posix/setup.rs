@@ -1,5 +1,5 @@
-//! The steps that set up the initial state of a test. Each test begins without files, descriptors
-//! and memory.
+//! The steps that set up the initial state of a test. Each test begins with no files, no descriptors
+//! and no memory.
 //!
 //! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file. If it has more
 //!   links than names, the runner adds hidden names. A page that is `null` may hold anything.
@@ -7,12 +7,12 @@
 //!   has more readers or writers than the test opens, the runner adds hidden ends.
 //! - `{"do": "open", "process": p, "fd": n, "inode": I, "off": pages}`
 //! - `{"do": "open", "process": p, "fd": n, "pipe": P, "end": "read" or "write"}`
-//! - `{"do": "occupy", "process": p, "fds": [n…]}`: descriptors that may refer to anything.
+//! - `{"do": "occupy", "process": p, "fds": [n…]}`: opens descriptors that may refer to anything.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "datum": D}`: a page of anonymous
 //!   memory, shared by the threads of the process.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
 //!   file, shared.
-//! - `{"do": "leave", "process": p, "va": V}`: a delayed munmap of the page at that address.
+//! - `{"do": "leave", "process": p, "va": V}`: begins a delayed munmap of the page at this address.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::models::posix::state::{Fd, Inode, InodeState, PipeState, Posix, Process};
 use crate::{Example, Execution, Int, Term};
 
-/// The entries of a map that have a value.
+/// The known entries of a map, without the keys that have no value.
 fn present<K, V>(known: Vec<(K, Option<V>)>) -> impl Iterator<Item = (K, V)> {
     known.into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
@@ -77,7 +77,7 @@ pub(super) fn setup(
     files.steps().chain(pipes.into_values()).chain(later).collect()
 }
 
-/// The files of a test, by the names of their inodes.
+/// The files of a test, by the name of the inode.
 #[derive(Default)]
 struct Files(BTreeMap<String, File>);
 
@@ -110,7 +110,7 @@ impl Files {
         self.0.entry(example.term(inode)).or_default()
     }
 
-    /// The name of an inode. Adds the file if it is not there.
+    /// The name of an inode. Adds its file if it is missing.
     fn named(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> String {
         self.file(inode, example);
         example.term(inode)
@@ -177,7 +177,8 @@ fn open_step(
     step
 }
 
-/// The descriptors that must be in use so that the lowest unused descriptors are the known ones.
+/// The descriptors that must also be in use, so that the lowest unused descriptors are those that
+/// the situation requires.
 fn below_unused(process: &Process, execution: &Execution, example: &Example<'_>) -> Vec<i64> {
     let unused: Vec<i64> =
         process.fds.known_unused(execution).into_iter().map(|fd: Int| example.int(fd)).collect();

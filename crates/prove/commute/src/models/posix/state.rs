@@ -12,7 +12,8 @@ state! {
     pub struct Posix {
         pub(super) proc0: Process,
         pub(super) proc1: Process,
-        // Compared before the inodes: its comparison chooses which fresh inodes are equal.
+        // The directory must be compared before the inodes, because its comparison chooses which
+        // fresh inodes are equal.
         pub(super) dir: Map<Term<FileName>, Term<Inode>>,
         pub(super) pipes: TotalMap<Term<Pipe>, PipeState>,
         pub(super) inodes: TotalMap<Term<Inode>, InodeState>,
@@ -24,7 +25,7 @@ state! {
     pub struct Process {
         pub(super) fds: Descriptors<Fd>,
         pub(super) memory: Map<Term<Va>, Area>,
-        /// Pages that `munmap_delayed` unmaps later.
+        /// The pages with a delayed unmapping.
         pub(super) leaving: Map<Term<Va>, ()>,
     }
 }
@@ -55,7 +56,7 @@ pub(super) struct Data {
 
 impl State for Data {
     fn unknown(execution: &mut Execution, label: &str) -> Self {
-        // The length and the pages have the label of the file.
+        // The labels of the length and of the pages begin with the label of the file, without `.data`.
         let label = label.trim_end_matches(".data");
         Self {
             len: Natural::unknown(execution, &format!("{label}.len")),
@@ -63,7 +64,7 @@ impl State for Data {
         }
     }
 
-    /// Ignores pages beyond the end, which no call can see, now or later.
+    /// Ignores pages beyond the end of the file, because no call can ever see them.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         if !self.len.same(&other.len, execution)? {
             return Ok(false);
@@ -89,7 +90,7 @@ impl State for Data {
 }
 
 impl Data {
-    /// The page at `off`; `None` at the end of the file.
+    /// The content of the page at `off`; `None` at or beyond the end of the file.
     pub(super) fn read(
         &self,
         off: Int,
@@ -101,7 +102,7 @@ impl Data {
         self.pages.get(&off, execution).map(Some)
     }
 
-    /// Writes the page at `off`. Assumes that it is in the file or directly after its end.
+    /// Writes the page at `off`. Assumes that this page is in the file or directly after its end.
     pub(super) fn write(
         &mut self,
         off: Int,
@@ -190,9 +191,9 @@ impl Fd {
 pub(super) struct Area {
     pub(super) anonymous: Truth,
     pub(super) writable: Truth,
-    /// The content, if it is anonymous memory.
+    /// The content of the page, if it is anonymous memory.
     pub(super) datum: Term<Datum>,
-    /// The file and the page in it, if it is a page of a file.
+    /// The file, if the page is part of one. `off` is the number of the page in the file.
     pub(super) inode: Term<Inode>,
     pub(super) off: Natural,
 }

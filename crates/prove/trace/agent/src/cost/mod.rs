@@ -1,11 +1,11 @@
-//! Measures the cost of an operation. Tasks do it in turn, each on its own virtual CPU and with its
-//! own arguments, and the plugin traces them.
+//! Measures the cost of an operation. Tasks do the operation in turn, each on its own virtual CPU
+//! and with its own arguments, and the plugin traces the tasks.
 //!
-//! An experiment is one operation on a number of CPUs. It has new processes, so that its address
-//! space contains nothing of earlier experiments. Its tasks take turns in the order of their CPUs.
-//! In its first turn, a task sets up its own objects; in every later turn but the last, it does the
-//! operation once. Meanwhile the other tasks sleep, their CPUs are idle, and the plugin sees only
-//! the operation. So the figures do not depend on the order in which tasks arrive.
+//! An experiment is one operation on a number of CPUs. It starts new processes, so that its address
+//! space contains nothing from earlier experiments. Its tasks take turns in the order of their
+//! CPUs. In its first turn, a task sets up its own objects; in every later turn but the last, it
+//! does the operation once. Meanwhile the other tasks sleep, their CPUs are idle, and the plugin
+//! sees only the operation. So the figures do not depend on the order in which tasks arrive.
 
 mod operations;
 mod own;
@@ -30,7 +30,7 @@ use turns::Turns;
 /// The file of the request in the initramfs, relative to the root. If it exists, the agent measures
 /// costs and runs no tests.
 pub const COST: &str = "cost.json";
-/// The prefix of a line on the console that contains an experiment, as [`Made`] in JSON.
+/// The prefix of a console line that reports an experiment, as [`Made`] in JSON.
 pub const EXPERIMENT: &str = "knee-cost: ";
 
 /// The resources that tasks share.
@@ -40,7 +40,7 @@ pub enum Mode {
     /// The tasks share an address space and descriptors.
     #[default]
     Threads,
-    /// The tasks share neither.
+    /// The tasks share neither an address space nor descriptors.
     Processes,
 }
 
@@ -60,7 +60,7 @@ pub struct CostRequest {
 pub struct Experiment {
     /// The name of the operation, in [`OPERATIONS`].
     pub operation: String,
-    /// The number of CPUs that do it. The guest must have at least as many.
+    /// The number of CPUs that do the operation. The guest must have at least as many CPUs.
     pub cpus: u32,
 }
 
@@ -69,11 +69,11 @@ pub struct Experiment {
 pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
-    /// The number of the plugin's tests that precede the experiment. An experiment has a test for
-    /// each time that a task does the operation, round by round. Its last test has two sides, and
-    /// the guest pauses after it.
+    /// The number of the plugin's tests that precede the experiment. The plugin counts one test for
+    /// each operation of a task; the tests of a round precede the tests of the next round. The last
+    /// test of the experiment has two sides, and the guest pauses after it.
     pub first: u64,
-    /// The reason why the experiment failed, if it did. No other experiment follows a failed one.
+    /// The reason why the experiment failed, if it did. No experiment follows a failed one.
     pub failed: Option<String>,
 }
 
@@ -86,11 +86,11 @@ pub(crate) fn request() -> io::Result<Option<CostRequest>> {
     }
 }
 
-/// Runs the experiments of a request in the working directory, which has to be empty.
+/// Runs the experiments of a request in the working directory, which must be empty.
 pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     fault::install();
-    // A new process starts on its parent's CPU, which then stays in the mask of CPUs whose TLB may
-    // have entries of the new address space. So this CPU has to be the same for all experiments.
+    // A new process starts on its parent's CPU. This CPU then stays in the mask of CPUs whose TLBs
+    // may have entries of the new address space, so it must be the same for all experiments.
     pin(0);
     Mark::Arm.emit();
     std::thread::yield_now();
@@ -105,8 +105,8 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
         let made = Made { experiment: experiment.clone(), first, failed };
         writeln!(io::stdout(), "{EXPERIMENT}{}", serde_json::to_string(&made)?)?;
         if last {
-            // The number of tests of a failed experiment is unknown, so `first` of the next one
-            // would be unknown too.
+            // The number of tests of a failed experiment is unknown, so `first` of the next
+            // experiment would be unknown too.
             break;
         }
         first += tests;
@@ -129,8 +129,8 @@ fn make(
     let Some(operation) = OPERATIONS.iter().find(|known| known.name == *operation) else {
         return Ok(Some(format!("the agent has no operation {operation}")));
     };
-    // A CPU's cache may still have lines of memory that an earlier experiment has freed. They would
-    // change the figures of this one.
+    // The cache of a CPU may still hold lines of memory that an earlier experiment has freed. These
+    // lines would change the figures of this experiment.
     Mark::Flush.emit();
     fs::write("shared", [7; 4096])?;
     let shared = Arc::new(File::open("shared")?);
@@ -153,7 +153,7 @@ fn make(
     let mut ended_well = true;
     for child in children {
         let mut status = 0;
-        // SAFETY: a child of this process, and a place for its status.
+        // SAFETY: `child` is a child of this process, and `status` is writable.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         ended_well &= status == 0;
     }
@@ -166,14 +166,15 @@ fn make(
     })
 }
 
-/// Runs `child` in a new process, and returns its ID.
+/// Runs `child` in a new process, and returns the ID of the process.
 fn fork(child: impl FnOnce()) -> io::Result<libc::pid_t> {
-    // SAFETY: this process has one thread.
+    // SAFETY: this process has only one thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             child();
-            // SAFETY: it ends the process without running exit handlers that belong to the parent.
+            // SAFETY: `_exit` ends the process without running exit handlers, which belong to the
+            // parent.
             unsafe { libc::_exit(0) }
         }
         id => Ok(id),

@@ -10,10 +10,10 @@ use crate::layout::PAGE;
 
 /// An operation that tasks do in turn.
 pub struct Operation {
-    /// The name of the operation in the model `posix`. If the operation is the iteration of a
-    /// testcase, the name of the testcase in `knee list`.
+    /// The name of the operation in the model `posix`, or, for the iteration of a testcase, the
+    /// name of the testcase in `knee list`.
     pub name: &'static str,
-    /// What it does.
+    /// What the operation does.
     pub about: &'static str,
     /// Runs once, in the task's first turn.
     pub(super) set_up: Step,
@@ -35,12 +35,12 @@ impl Operation {
         Operation { name, about, set_up: NOTHING, prepare: NOTHING, call, restore: NOTHING }
     }
 
-    /// Returns an operation on the name of a file that is a page long.
+    /// Returns an operation on the name of a one-page file.
     const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation { set_up: Own::create, ..Operation::plain(name, about, call) }
     }
 
-    /// Returns an operation on a descriptor, at offset 0, of a file that is a page long.
+    /// Returns an operation on a descriptor of a one-page file. The descriptor's offset is 0.
     const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| own.create().and_then(|()| own.open()),
@@ -49,7 +49,7 @@ impl Operation {
         }
     }
 
-    /// Returns an operation on a page of memory that has been written.
+    /// Returns an operation on a page of memory to which the set-up has written.
     const fn on_page(name: &'static str, about: &'static str, call: Step) -> Operation {
         Operation {
             set_up: |own| {
@@ -165,7 +165,7 @@ pub const OPERATIONS: &[Operation] = &[
         prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
         ..Operation::plain(
             "lseek_shared",
-            "move the offset of an open file that all share",
+            "move the offset of an open file that all tasks share",
             |own| fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop),
         )
     },
@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn each_operation_can_be_repeated() {
-        // Operations use the working directory. No other test of this crate depends on it.
+        // Operations use the working directory. No other test of this crate depends on that
+        // directory.
         let directory = std::env::temp_dir().join(format!("knee-agent-{}", std::process::id()));
         std::fs::create_dir(&directory).expect("make a directory");
         std::env::set_current_dir(&directory).expect("go there");

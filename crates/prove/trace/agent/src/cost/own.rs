@@ -17,7 +17,7 @@ use crate::fault;
 use crate::layout::{PAGE, PAGES_APART, PAGES_AT};
 use crate::returned::Returned;
 
-/// The distance from a task's page to a second one, in bytes. Both pages have the same page table.
+/// The distance from a task's page to its second page, in bytes. One page table maps both pages.
 const NEIGHBOUR: usize = PAGES_APART / 2;
 /// The sizes of the testcases `page_fault1` and `mmap_churn1`: bytes of memory, the number of
 /// mappings, and the largest mapping in KiB.
@@ -59,7 +59,7 @@ pub(super) fn whole(bytes: usize) -> Result<()> {
     if bytes == PAGE { Ok(()) } else { Err(Errno::IO) }
 }
 
-/// Writes to memory of a task. Fails if it is not mapped.
+/// Writes to memory of a task. Fails if the memory is not mapped.
 fn write_byte(at: *mut u8) -> Result<()> {
     match fault::store(at.addr(), 1) {
         Returned::Signal(_) => Err(Errno::FAULT),
@@ -131,18 +131,18 @@ impl Own {
     }
 
     pub(super) fn unmap_page(&mut self) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { munmap(self.at.cast(), PAGE) }
     }
 
     pub(super) fn protect_page(&mut self, protection: MprotectFlags) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { mprotect(self.at.cast(), PAGE, protection) }
     }
 
     /// Discards the task's page, so that the next access allocates a new one.
     pub(super) fn discard_page(&mut self) -> Result<()> {
-        // SAFETY: in the range that is kept for tests.
+        // SAFETY: the page is in the range that is kept for tests.
         unsafe { madvise(self.at.cast(), PAGE, Advice::LinuxDontNeed) }
     }
 
@@ -173,7 +173,7 @@ impl Own {
         Ok(())
     }
 
-    /// Maps the task's share of this address space's [`MAPS`] mappings.
+    /// Maps this task's share of the address space's [`MAPS`] mappings.
     pub(super) fn map_share(&mut self) -> Result<()> {
         self.fill((MAPS / self.tasks).max(1))
     }
@@ -196,7 +196,7 @@ impl Own {
     pub(super) fn churn(&mut self) -> Result<()> {
         let place = self.random.rand_range(0..self.maps.len() as u32) as usize;
         let Map { at, bytes } = self.maps.swap_remove(place);
-        // SAFETY: a mapping of this task, and there are no references to it.
+        // SAFETY: this is a mapping of this task, and there are no references to it.
         unsafe { munmap(at.cast(), bytes)? };
         let map = self.random_map()?;
         self.maps.push(map);

@@ -48,7 +48,8 @@ impl Task {
             }
             turns.pass(nr);
         }
-        // One more turn, so that this task still sleeps while others do their last operation.
+        // Takes one more turn, so that this task still sleeps while other tasks do their last
+        // operation.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
             pause();
@@ -58,8 +59,8 @@ impl Task {
 }
 
 /// Emits a test whose two sides write to the same stack and thus conflict. The guest pauses after
-/// it, while the tasks and their memory still exist, so the host can read the data in the lines
-/// that moved.
+/// this test, while the tasks and their memory still exist, so the host can read the data in the
+/// lines that moved.
 fn pause() {
     Mark::Begin.emit();
     for side in 0..2 {
@@ -72,14 +73,14 @@ fn pause() {
 
 fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Failed> {
     before.wait()?;
-    step("prepare", operation.prepare, own)?;
+    step("prepare the operation", operation.prepare, own)?;
     Mark::Begin.emit();
     Mark::Open(0).emit();
     let done = (operation.call)(own);
     Mark::Close(0).emit();
     Mark::End.emit();
-    done.map_err(explain("do it"))?;
-    step("undo it", operation.restore, own)
+    done.map_err(explain("do the operation"))?;
+    step("undo the operation", operation.restore, own)
 }
 
 fn step(what: &'static str, step: Step, own: &mut Own) -> Result<(), Failed> {
@@ -90,30 +91,30 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
     move |errno| (what, errno.raw_os_error())
 }
 
-/// The task that had the previous turn, as seen by the task whose turn is next.
+/// The task that always has the turn before this task.
 struct Sleeper {
-    /// Its file /proc/ID/syscall, or `None` if it is this task itself.
+    /// The file /proc/ID/syscall of that task, or `None` if this is the only task.
     syscall: Option<File>,
 }
 
 impl Sleeper {
     fn new(thread: libc::pid_t) -> Result<Sleeper, Failed> {
-        // SAFETY: a plain system call.
+        // SAFETY: this is a plain system call.
         if thread == unsafe { libc::gettid() } {
             return Ok(Sleeper { syscall: None });
         }
         match File::open(format!("/proc/{thread}/syscall")) {
             Ok(file) => Ok(Sleeper { syscall: Some(file) }),
             Err(error) => Err((
-                "watch the task before in /proc/ID/syscall",
+                "watch the previous task in /proc/ID/syscall",
                 error.raw_os_error().unwrap_or(0),
             )),
         }
     }
 
     /// Waits until the CPU of the sleeper has switched to another task. Until then, the sleeper may
-    /// still be in the kernel, or the operation may interrupt its CPU: unmapping interrupts all
-    /// CPUs that use the address space.
+    /// still be in the kernel, or this task's operation may interrupt the sleeper's CPU: unmapping
+    /// interrupts all CPUs that use the address space.
     fn wait(&self) -> Result<(), Failed> {
         let Some(syscall) = &self.syscall else { return Ok(()) };
         let mut state = [0; 16];
@@ -123,7 +124,7 @@ impl Sleeper {
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     return Err((
-                        "read the state of the task before from /proc/ID/syscall",
+                        "read the state of the previous task from /proc/ID/syscall",
                         error.raw_os_error().unwrap_or(0),
                     ));
                 }

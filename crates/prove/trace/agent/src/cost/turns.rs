@@ -11,11 +11,12 @@ use crate::steps::Failed;
 struct Place {
     /// The number of turns that the task has been given.
     given: AtomicU32,
-    /// Its thread ID, once it has arrived.
+    /// The thread ID of the task, once it has arrived.
     thread: AtomicI32,
 }
 
-/// The turns of all tasks, in memory that they share. It stays mapped until the guest powers off.
+/// The turns of all tasks, in memory that the tasks share. The memory stays mapped until the guest
+/// powers off.
 #[derive(Clone, Copy)]
 pub(super) struct Turns {
     places: &'static [Place],
@@ -28,10 +29,10 @@ struct Shared {
     failure: UnsafeCell<Option<Failed>>,
 }
 
-// SAFETY: the failure is accessed by the task that has the turn, and by the parent of all tasks
-// before they begin and after they have ended. A task passes its turn with a Release operation that
-// the next one reads with Acquire, so their accesses are ordered. The accesses of the parent are
-// ordered by fork and waitpid.
+// SAFETY: while tasks run, only the task that has the turn accesses the failure. Before the tasks
+// begin and after they have ended, only their parent accesses it. A task passes its turn with a
+// Release operation, and the next task reads the new value with Acquire, so the accesses of the two
+// tasks are ordered. Fork and waitpid order the accesses of the parent.
 unsafe impl Sync for Shared {}
 
 impl Turns {
@@ -51,7 +52,7 @@ impl Turns {
     }
 
     /// Resets the turns for `tasks` tasks. The first task gets the first turn once all tasks have
-    /// arrived. Call it after the tasks of the previous experiment have ended.
+    /// arrived. Call this method after the tasks of the previous experiment have ended.
     pub(super) fn again(self, tasks: usize) -> Turns {
         let places = &self.places[..tasks];
         for place in places {
@@ -64,9 +65,9 @@ impl Turns {
     }
 
     /// Announces task `nr`, and waits for its first turn, which it gets after all tasks have
-    /// arrived. Returns the thread ID of the task before it.
+    /// arrived. Returns the thread ID of the task that has the turn before this task.
     pub(super) fn arrive(self, nr: usize) -> libc::pid_t {
-        // SAFETY: a plain system call.
+        // SAFETY: this is a plain system call.
         let thread = unsafe { libc::gettid() };
         self.places[nr].thread.store(thread, Ordering::Relaxed);
         let all = self.places.len() as u32;
@@ -106,24 +107,25 @@ impl Turns {
         unsafe { libc::syscall(libc::SYS_futex, given.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
 
-    /// Keeps the first failure. Call it from the task that has the turn.
+    /// Records this failure, unless there was an earlier one. Only the task that has the turn may
+    /// call this method.
     pub(super) fn fail(self, failed: Failed) {
         // SAFETY: the caller has the turn, so nothing else accesses the failure.
         unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
     }
 
-    /// Returns the first failure. Call it from the task that has the turn, or when all tasks have
-    /// ended.
+    /// Returns the first failure. Only the task that has the turn may call this method, or the
+    /// parent after all tasks have ended.
     pub(super) fn failure(self) -> Option<Failed> {
-        // SAFETY: as in `fail`. The text is a constant of the program, at the same address in all
-        // of its processes, since they are forks.
+        // SAFETY: as in `fail`. The text is a constant of the program. It has the same address in
+        // all processes, since these are forks.
         unsafe { *self.shared.failure.get() }
     }
 }
 
 /// Returns new zeroed memory that children share. It is page-aligned.
 fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
-    // SAFETY: the kernel chooses the address, so nothing is replaced.
+    // SAFETY: the kernel chooses the address, so no mapping is replaced.
     let at = unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -19,23 +19,23 @@ pub(crate) const CPUS: usize = 4;
 /// The CPU of the main thread.
 pub(crate) const MAIN: usize = CPUS - 1;
 
-/// The number of pages of a leaf table.
+/// The number of pages that a leaf table maps.
 pub(crate) const TABLE: u64 = 512;
 
 const FRAMES: usize = 512;
 
-/// A hosted machine's memory, and CPUs that cache no translations.
+/// A machine with the memory of a hosted machine, and with CPUs that cache no translations.
 pub(crate) struct Uncached {
     hosted: Hosted,
     ticks: Ticks,
 }
 
-// SAFETY: frames are the hosted machine's, and CPUs read the tables at each access.
+// SAFETY: the frames come from the hosted machine, and CPUs read the tables at each access.
 unsafe impl Machine for Uncached {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
 
-    /// A CPU reads the tables of a space that it borrows, and caches nothing.
+    /// A CPU borrows the space while it reads the tables, and caches nothing.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Self::Platform> {
@@ -51,12 +51,16 @@ unsafe impl Machine for Uncached {
     }
 
     unsafe fn free(&self, frames: &[Frame]) {
-        // SAFETY: the caller meets the contract.
+        // SAFETY: the caller guarantees the contract of `free`.
         unsafe { self.hosted.free(frames) }
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
         self.hosted.address(frame)
+    }
+
+    fn begin_root(&self, table: Frame) {
+        self.hosted.begin_root(table);
     }
 
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
@@ -71,7 +75,8 @@ unsafe impl Machine for Uncached {
     unsafe fn flush_local(&self, _: usize, _: u64, _: Flush) {}
 }
 
-// SAFETY: the ticks are a field. `start` puts all CPUs online, and they cache no translations.
+// SAFETY: `ticks` always returns the same field. `start` puts all CPUs online, and they cache no
+// translations.
 unsafe impl LazyMachine for Uncached {
     fn ticks(&self) -> &Ticks {
         &self.ticks
@@ -107,7 +112,8 @@ struct Own(Cpu<'static, Uncached>);
 /// The CPUs of a machine. The machine is never freed, like everything that a test allocates.
 pub(crate) struct Cpus([Own; CPUS]);
 
-// SAFETY: each CPU is used by one thread, or by the main thread while no thread makes a call.
+// SAFETY: each CPU is used only by the calls of one thread, and by the main thread while no thread
+// makes a call.
 unsafe impl Send for Cpus {}
 // SAFETY: as above.
 unsafe impl Sync for Cpus {}
@@ -123,7 +129,7 @@ impl Cpus {
         Self(std::array::from_fn(|number| Own(unsafe { Cpu::new(machine, number) })))
     }
 
-    /// The CPU of this number.
+    /// The CPU with this number.
     pub(crate) fn get(&self, number: usize) -> &Cpu<'static, Uncached> {
         &self.0[number].0
     }
@@ -155,7 +161,7 @@ pub(crate) fn load(
     access(cpu, space, page, Protection::READ, |word| word.load(Relaxed))
 }
 
-/// Stores the first word of a page.
+/// Stores to the first word of a page.
 pub(crate) fn store(
     cpu: &Cpu<'static, Uncached>,
     space: &Space<'static, Uncached>,

@@ -8,7 +8,8 @@ use super::super::kernel::{SMALL, STATIC, SYMBOLS, TABLE, TABLE_BYTES, VMEMMAP};
 use super::*;
 use crate::record::Touch;
 
-/// A line that side 0 writes and side 1 reads, as masks of bytes.
+/// A conflict on a line. `written` is the mask of the bytes that side 0 writes, `read` that of the
+/// bytes that side 1 reads.
 fn conflict(physical: u64, address: u64, written: u64, read: u64) -> Conflict {
     let touch = |side, read: u64, written: u64| Touch {
         side,
@@ -75,7 +76,7 @@ fn the_name_of_an_inode_includes_its_role_as_a_directory() {
 }
 
 #[test]
-fn an_object_of_a_general_cache_has_the_type_of_the_pointer_to_it() {
+fn a_pointer_shows_the_type_of_an_object_of_a_general_cache() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, SMALL + 192 + 80), "pipe_inode_info.head");
     assert_eq!(named(&mut resolver, SMALL + 2 * 192 + 80), "pipe_inode_info.head", "the same code");
@@ -87,7 +88,7 @@ fn an_object_that_nothing_points_to_is_named_by_its_cache() {
 }
 
 #[test]
-fn static_variables_are_symbols_and_tables_have_no_offset() {
+fn static_variables_are_named_by_symbol_and_tables_without_an_offset() {
     let mut resolver = resolver();
     let mut at = |offset: u64| {
         let line = (STATIC + offset) & !63;
@@ -110,7 +111,7 @@ fn a_per_cpu_variable_has_the_same_name_on_all_cpus() {
 }
 
 #[test]
-fn a_name_for_false_sharing_has_the_written_data_and_the_others() {
+fn a_name_for_false_sharing_contains_the_written_and_the_other_data() {
     let mut resolver = resolver();
     let line = FILES + 256;
     let datum = resolver.datum(&conflict(line, DIRECT + line, 0xff00, 0xff));
@@ -125,7 +126,7 @@ fn described(resolver: &mut Resolver, physical: u64, byte: u64) -> String {
 }
 
 #[test]
-fn the_struct_page_of_a_slab_is_named_by_struct_slab_and_the_cache() {
+fn the_struct_page_of_a_slab_is_named_after_struct_slab_and_the_cache() {
     assert_eq!(described(&mut resolver(), FILES, 24), "slab.slab_cache (filp)");
     assert_eq!(described(&mut resolver(), SMALL, 24), "slab.slab_cache (kmalloc-192)");
 }
@@ -137,7 +138,7 @@ fn the_name_of_a_struct_page_includes_the_use_of_the_page() {
     ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
-    // This page shows no use, but the same code touches it.
+    // This page's `struct page` shows no use, but the same code touches both structs.
     assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
 }
 
@@ -161,14 +162,14 @@ fn a_table_that_is_allocated_at_boot_has_the_name_of_the_pointer_to_it() {
 }
 
 #[test]
-fn data_after_a_struct_in_a_larger_object_are_named_by_the_struct() {
+fn data_after_a_struct_in_a_larger_object_are_named_after_the_struct() {
     let begin = SMALL + 3 * 192;
     assert_eq!(named(&mut resolver(), begin), "file_lock_context.flc_lock");
     assert_eq!(named(&mut resolver(), begin + 80), "what follows file_lock_context");
 }
 
 #[test]
-fn data_without_a_name_are_named_by_their_class_and_missing_descriptions_are_listed() {
+fn missing_descriptions_are_listed_and_data_are_named_by_their_class() {
     let mut resolver = Resolver::new(memory(), "");
     let missing = resolver.missing().join("; ");
     assert!(missing.contains("kallsyms") && missing.contains("CONFIG_DEBUG_INFO_BTF"), "{missing}");

@@ -1,0 +1,83 @@
+//! What differs between the architectures. Each module has the same items:
+//!
+//! * `Format`, the page-table format, and `MEMORY`, the first frame of memory.
+//! * `KEEPS_ENTRIES`: TLB entries of a space stay when another space is loaded, under an address-space identifier.
+//! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
+//! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
+//! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `prepare_code`.
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
+mod this;
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use knee_vm::{CpuSet, Flush, Protection, VirtAddr};
+
+pub(crate) use this::*;
+
+/// The most CPUs that QEMU's machines have here. The GICv2 of AArch64 has 8.
+pub(crate) const MOST_CPUS: usize = 16;
+
+/// The size of a CPU's stack is `1 << STACK_SHIFT` bytes. Stacks are aligned to their size, so that the stack
+/// pointer tells the CPU's number.
+pub(crate) const STACK_SHIFT: u32 = 16;
+
+#[repr(align(65536))]
+struct Stack(#[allow(dead_code, reason = "used as memory")] UnsafeCell<[u8; 1 << STACK_SHIFT]>);
+
+// SAFETY: each stack belongs to one CPU.
+unsafe impl Sync for Stack {}
+
+static STACKS: [Stack; MOST_CPUS] =
+    [const { Stack(UnsafeCell::new([0; 1 << STACK_SHIFT])) }; MOST_CPUS];
+
+/// The number of the calling CPU.
+pub(crate) fn cpu_number() -> usize {
+    let stacks = STACKS.as_ptr().addr();
+    (stack_pointer() - stacks) >> STACK_SHIFT
+}
+
+static TICK: AtomicU64 = AtomicU64::new(10);
+
+/// The time between two timer interrupts of a CPU, in milliseconds.
+fn tick() -> u64 {
+    TICK.load(Relaxed)
+}
+
+/// Sets the time between two timer interrupts, for CPUs that call [`init_cpu`] later.
+pub(crate) fn set_tick(milliseconds: u64) {
+    TICK.store(milliseconds, Relaxed);
+}
+
+/// Flushes on these CPUs: the calling CPU, the CPUs of the space, the space's number, and what to flush.
+pub(crate) type Broadcast = fn(usize, &CpuSet, u64, Flush);
+
+/// Why a program has trapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trap {
+    /// An access to memory that the page table does not allow.
+    Fault {
+        address: VirtAddr,
+        access: Protection,
+    },
+    /// [`Registers::system_call`] has the number and the arguments.
+    SystemCall,
+    Interrupt(Interrupt),
+    /// Any other exception, by its number on this architecture and the program counter.
+    Exception {
+        cause: u64,
+        at: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// Another CPU has posted a request.
+    Ipi,
+    Timer,
+    /// None, or one that needs no action.
+    Spurious,
+}

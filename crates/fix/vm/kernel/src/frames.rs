@@ -1,0 +1,132 @@
+//! Free frames. Each CPU has a list of its own.
+//!
+//! Free frames are filled with a word that no program stores, [`FREE`], so an access through a stale translation is
+//! noticed: a program finds the word, or the next owner finds that it was overwritten.
+
+use knee_vm::Frame;
+
+use crate::arch::{self, MOST_CPUS, cpu_number};
+use crate::lock::Lock;
+
+/// The content of free frames: this word, with the frame's number in the low bits.
+const FREE: u64 = 0xf4ee_f4ee << 32;
+
+/// The words of a frame that are checked: some at each end of it, to be fast.
+const CHECKED: [usize; 4] = [1, 2, 256, 511];
+
+/// Frames that a CPU moves to or from the common list at a time.
+const BATCH: usize = 64;
+
+/// A list of free frames. The first word of each has the number of the next frame, plus one.
+struct List {
+    first: Option<Frame>,
+    count: usize,
+}
+
+pub(crate) struct Frames {
+    own: [Lock<List>; MOST_CPUS],
+    common: Lock<List>,
+}
+
+fn words(frame: Frame) -> *mut u64 {
+    arch::direct(frame).cast()
+}
+
+/// Whether a program that loads this word has accessed a free frame.
+pub(crate) fn is_free_word(word: u64) -> bool {
+    word >> 32 == FREE >> 32
+}
+
+/// Marks a frame as free. Its owner must have no use for it any more.
+pub(crate) fn mark(frame: Frame) {
+    for word in CHECKED {
+        // SAFETY: the frame is memory, and nobody uses it.
+        unsafe { words(frame).add(word).write_volatile(FREE | frame.0) };
+    }
+}
+
+/// Checks that nobody has stored to a free frame.
+fn check(frame: Frame) {
+    for word in CHECKED {
+        // SAFETY: the frame is memory.
+        let found = unsafe { words(frame).add(word).read_volatile() };
+        assert!(
+            found == FREE | frame.0,
+            "a stale translation: {found:#x} was stored to the free frame {frame:?}"
+        );
+    }
+}
+
+impl List {
+    const EMPTY: List = List { first: None, count: 0 };
+
+    fn push(&mut self, frame: Frame) {
+        // SAFETY: the frame is free memory.
+        unsafe { words(frame).write(self.first.map_or(0, |next| next.0 + 1)) };
+        self.first = Some(frame);
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.first?;
+        // SAFETY: the frame is free memory, and its first word was written by `push`.
+        let next = unsafe { words(frame).read() };
+        self.first = next.checked_sub(1).map(Frame);
+        self.count -= 1;
+        Some(frame)
+    }
+}
+
+impl Frames {
+    pub(crate) const fn new() -> Frames {
+        Frames {
+            own: [const { Lock::new(List::EMPTY) }; MOST_CPUS],
+            common: Lock::new(List::EMPTY),
+        }
+    }
+
+    /// Adds a frame of memory, at boot.
+    pub(crate) fn add(&self, frame: Frame) {
+        mark(frame);
+        self.common.lock().push(frame);
+    }
+
+    /// Allocates frames with arbitrary content. Returns their number.
+    pub(crate) fn allocate(&self, frames: &mut [Frame]) -> usize {
+        let mut own = self.own[cpu_number()].lock();
+        if own.count < frames.len() {
+            let mut common = self.common.lock();
+            for frame in core::iter::from_fn(|| common.pop()).take(frames.len().max(BATCH)) {
+                own.push(frame);
+            }
+        }
+        let mut count = 0;
+        for place in frames {
+            let Some(frame) = own.pop() else { break };
+            check(frame);
+            *place = frame;
+            count += 1;
+        }
+        count
+    }
+
+    /// Frees frames.
+    pub(crate) fn free(&self, frames: &[Frame]) {
+        frames.iter().copied().for_each(mark);
+        let mut own = self.own[cpu_number()].lock();
+        for &frame in frames {
+            own.push(frame);
+        }
+        if own.count > 4 * BATCH {
+            let mut common = self.common.lock();
+            for frame in core::iter::from_fn(|| own.pop()).take(2 * BATCH) {
+                common.push(frame);
+            }
+        }
+    }
+
+    /// The number of free frames.
+    pub(crate) fn count(&self) -> usize {
+        self.own.iter().map(|own| own.lock().count).sum::<usize>() + self.common.lock().count
+    }
+}

@@ -1,0 +1,92 @@
+//! A small kernel around knee-vm, which runs under QEMU on x86-64, AArch64 and RISC-V. `docs/kernel.md` says how to
+//! boot it.
+
+#![cfg(target_os = "none")]
+#![no_std]
+
+extern crate alloc;
+
+mod access;
+mod arch;
+mod console;
+mod cpu;
+mod elf;
+mod frames;
+mod heap;
+mod jobs;
+mod late;
+mod lock;
+mod machine;
+mod parameters;
+mod process;
+mod programs;
+mod random;
+mod remote;
+mod storms;
+mod system_call;
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::console::println;
+use crate::parameters::Parameters;
+
+/// Where free memory begins, above the image, in frames from the start of memory: 16 MiB.
+const IMAGE_END: u64 = 4096;
+/// The size of the heap, in frames: 48 MiB.
+const HEAP: u64 = 12288;
+
+/// Every CPU comes here from the boot code, on its stack and without interrupts.
+#[unsafe(no_mangle)]
+extern "C" fn cpu_main(number: usize) -> ! {
+    if number == 0 {
+        arch::set_tick(parameters::parameters().tick);
+    }
+    arch::init_cpu(number);
+    if number == 0 {
+        let parameters = parameters::parameters();
+        #[cfg(mutants)]
+        if !parameters.mutant.is_empty() {
+            static NAME: late::Late<&str> = late::Late::new();
+            // SAFETY: the first CPU comes here once.
+            knee_sync::shim::choose_mutant(unsafe { NAME.set(parameters.mutant) });
+        }
+        #[cfg(not(mutants))]
+        assert!(parameters.mutant.is_empty(), "mutants are built with --cfg mutants");
+        cpu::set_count(parameters.cpus);
+        if parameters.interrupts {
+            remote::use_interrupts();
+        }
+        let start = arch::MEMORY + IMAGE_END;
+        // SAFETY: nothing else uses memory above the image, and this is the first CPU.
+        unsafe {
+            heap::init(arch::direct(knee_vm::Frame(start)).addr(), (HEAP as usize) << 12);
+            machine::init(start + HEAP, arch::MEMORY + parameters.frames, parameters.cpus);
+        }
+        cpu::init();
+        arch::start_cpus(parameters.cpus);
+    } else {
+        cpu::init();
+    }
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    STARTED.fetch_add(1, Ordering::SeqCst);
+    while STARTED.load(Ordering::SeqCst) < cpu::count() {
+        core::hint::spin_loop();
+    }
+    if number > 0 {
+        jobs::serve();
+    }
+    let Parameters { run, seed, rounds, .. } = parameters::parameters();
+    access::init();
+    programs::run(run);
+    storms::run(run, &storms::Options { seed, rounds });
+    println!("passed");
+    arch::power_off();
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    println!("CPU {}: {info}", arch::cpu_number());
+    println!("failed");
+    arch::power_off();
+}

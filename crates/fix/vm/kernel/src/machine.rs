@@ -1,0 +1,150 @@
+//! What knee-vm needs of this kernel.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{Ordering::SeqCst, fence};
+
+use alloc::vec::Vec;
+
+use knee_sync::Platform;
+use knee_sync::epoch::Domain;
+use knee_vm::{CpuSet, Flush, Frame, FrameMeta, LazyMachine, Machine, Ticks};
+
+use crate::arch::{self, cpu_number};
+use crate::frames::{self, Frames};
+use crate::late::Late;
+use crate::{cpu, remote};
+
+pub(crate) type Space = knee_vm::Space<'static, Board>;
+pub(crate) type Cpu = knee_vm::Cpu<'static, Board>;
+
+/// Fences and clock of this kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel;
+
+// SAFETY: the platform is symmetric, so a full fence on both sides is enough.
+unsafe impl Platform for Kernel {
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn heavy(&self) {
+        fence(SeqCst);
+    }
+
+    fn relax(&self, _round: u32) {
+        // The kernel takes no interrupts, so a CPU that waits must poll.
+        remote::handle();
+        core::hint::spin_loop();
+    }
+
+    fn now(&self) -> u64 {
+        arch::clock()
+    }
+
+    fn thread(&self) -> u64 {
+        cpu_number() as u64
+    }
+}
+
+/// The machine.
+pub(crate) struct Board {
+    epoch: Domain<Kernel>,
+    frames: Frames,
+    /// The metadata of all frames from `first` on.
+    metas: Vec<FrameMeta>,
+    first: u64,
+    ticks: Ticks,
+}
+
+static BOARD: Late<Board> = Late::new();
+
+/// The machine, once [`init`] has run.
+pub(crate) fn board() -> &'static Board {
+    BOARD.get().expect("the first CPU makes the board before it starts others")
+}
+
+/// Makes the machine, whose free frames are `start..end`.
+///
+/// # Safety
+/// Must be called once, by the first CPU. The frames must be unused memory.
+pub(crate) unsafe fn init(start: u64, end: u64, cpus: usize) {
+    let frames = Frames::new();
+    (start..end).for_each(|frame| frames.add(Frame(frame)));
+    let board = Board {
+        epoch: Domain::new(Kernel),
+        frames,
+        metas: (start..end).map(|_| FrameMeta::default()).collect(),
+        first: start,
+        ticks: Ticks::new(cpus).expect("there is memory"),
+    };
+    // SAFETY: the caller guarantees that this is the only call.
+    unsafe { BOARD.set(board) };
+}
+
+impl Board {
+    /// The number of free frames.
+    pub(crate) fn free_frames(&self) -> usize {
+        self.frames.count()
+    }
+}
+
+// SAFETY: a frame is in one list or has one user. The direct mapping has all memory, and programs access it outside
+// of the language. `shoot_down` returns when all CPUs have flushed.
+unsafe impl Machine for Board {
+    type Platform = Kernel;
+    type Format = arch::Format;
+
+    fn epoch(&self) -> &Domain<Kernel> {
+        &self.epoch
+    }
+
+    fn cpus(&self) -> usize {
+        cpu::count()
+    }
+
+    fn allocate(&self, frames: &mut [Frame]) -> usize {
+        self.frames.allocate(frames)
+    }
+
+    unsafe fn free(&self, frames: &[Frame]) {
+        self.frames.free(frames);
+    }
+
+    fn address(&self, frame: Frame) -> NonNull<u8> {
+        NonNull::new(arch::direct(frame)).expect("the direct mapping is not at 0")
+    }
+
+    fn frame_meta(&self, frame: Frame) -> &FrameMeta {
+        &self.metas[(frame.0 - self.first) as usize]
+    }
+
+    fn begin_root(&self, root: Frame) {
+        arch::begin_root(root);
+    }
+
+    fn prepare_code(&self, frame: Frame) {
+        arch::prepare_code(frame);
+    }
+
+    unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
+        match arch::BROADCAST {
+            Some(broadcast) if !remote::uses_interrupts() => broadcast(caller, on, space, pages),
+            _ => remote::flush(caller, on, space, pages),
+        }
+    }
+
+    unsafe fn flush_local(&self, _cpu: usize, space: u64, pages: Flush) {
+        cpu::flush(space, pages);
+    }
+
+    fn frame_recycled(&self, frame: Frame) {
+        frames::mark(frame);
+    }
+}
+
+// SAFETY: each CPU is online from its start, and flushes its whole TLB at each tick.
+unsafe impl LazyMachine for Board {
+    fn ticks(&self) -> &Ticks {
+        &self.ticks
+    }
+}

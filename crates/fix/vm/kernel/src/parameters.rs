@@ -1,0 +1,60 @@
+//! Parameters: text that QEMU's option `-device loader` stores in memory, such as `cpus=2 memory=256 run=churn`.
+
+use core::{slice, str};
+
+use knee_vm::{Frame, PAGE};
+
+use crate::arch;
+
+/// The frame with the text, from the start of memory.
+const AT: u64 = 15 << 8;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parameters {
+    /// The number of CPUs, as `-smp` has it.
+    pub(crate) cpus: usize,
+    /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
+    pub(crate) frames: u64,
+    /// What to run.
+    pub(crate) run: &'static str,
+    /// The seed of pseudorandom numbers.
+    pub(crate) seed: u64,
+    /// The number of rounds of a storm on each CPU.
+    pub(crate) rounds: u64,
+    /// The time between two timer interrupts, in milliseconds.
+    pub(crate) tick: u64,
+    /// Whether CPUs flush by interrupts: `shootdown=ipi`.
+    pub(crate) interrupts: bool,
+    /// The planted mutant.
+    pub(crate) mutant: &'static str,
+}
+
+pub(crate) fn parameters() -> Parameters {
+    // SAFETY: the frame is memory that nothing writes.
+    let bytes = unsafe { slice::from_raw_parts(arch::direct(Frame(arch::MEMORY + AT)), PAGE) };
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+    let text = str::from_utf8(&bytes[..end]).expect("the parameters are text");
+    let find = |key: &str| {
+        let values = text.split_whitespace().filter_map(|word| word.split_once('='));
+        values.filter(|(name, _)| *name == key).map(|(_, value)| value).next_back()
+    };
+    let number = |key: &str, default: u64| {
+        find(key).map_or(default, |value| {
+            value.parse().unwrap_or_else(|_| panic!("{key}={value} is not a number"))
+        })
+    };
+    Parameters {
+        cpus: number("cpus", 1) as usize,
+        frames: number("memory", 256) << 8,
+        run: find("run").unwrap_or(""),
+        seed: number("seed", 1),
+        rounds: number("rounds", 1000),
+        tick: number("tick", 10),
+        interrupts: match find("shootdown") {
+            None => false,
+            Some("ipi") => true,
+            Some(other) => panic!("shootdown={other} is not ipi"),
+        },
+        mutant: find("mutant").unwrap_or(""),
+    }
+}

@@ -1,0 +1,150 @@
+//! Processes: programs with a space of their own, and threads that any CPU runs.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+
+use knee_vm::{Page, Pages, Protection};
+
+use crate::arch::Registers;
+use crate::cpu::{self, Event};
+use crate::jobs::on_each_cpu;
+use crate::lock::Lock;
+use crate::machine::Space;
+use crate::{elf, remote, system_call};
+
+/// A process, which exists until its last thread has ended.
+pub(crate) struct Process {
+    pub(crate) number: u64,
+    pub(crate) space: Box<Space>,
+}
+
+/// A thread of a process.
+pub(crate) struct Thread {
+    pub(crate) process: Arc<Process>,
+    pub(crate) registers: Registers,
+    /// Where the program continues after a fault that is its own; 0 if that ends it.
+    pub(crate) catch: u64,
+}
+
+/// What a thread does after a system call.
+pub(crate) enum Next {
+    Continue,
+    /// Let other threads run, then make the system call again.
+    Again,
+    Exit(u64),
+}
+
+/// The processes and threads of all CPUs.
+struct Table {
+    /// Threads that no CPU runs.
+    ready: VecDeque<Thread>,
+    /// The number of threads.
+    threads: usize,
+    /// By number: the status of a process, once a thread of it has ended with one, and whether it has ended.
+    processes: BTreeMap<u64, Status>,
+    last: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Status {
+    value: u64,
+    has_ended: bool,
+}
+
+static TABLE: Lock<Table> =
+    Lock::new(Table { ready: VecDeque::new(), threads: 0, processes: BTreeMap::new(), last: 0 });
+
+/// Status of a process that was ended because of a fault.
+const KILLED: u64 = 1000;
+
+/// The stack of a program's first thread.
+const STACK: Pages = Pages::new(Page(0x7f_0000), 16);
+
+/// Runs a program on all CPUs. Returns its status.
+pub(crate) fn run(program: &'static [u8]) -> u64 {
+    let space = Box::new(Space::new(cpu::current()).expect("there is memory"));
+    let pc = elf::load(&space, program);
+    space.map(cpu::current(), STACK, Protection::READ_WRITE).expect("the pages are free");
+    let registers = Registers::new(pc, STACK.end.address().0, [0, 0]);
+    let number = start(space, registers, 0);
+    on_each_cpu(&|_| {
+        while TABLE.lock().threads > 0 {
+            remote::handle();
+            let next = TABLE.lock().ready.pop_front();
+            match next {
+                Some(thread) => run_thread(thread),
+                None => core::hint::spin_loop(),
+            }
+        }
+        cpu::load(None);
+    });
+    let mut table = TABLE.lock();
+    let status = table.processes.remove(&number).expect("the process has run");
+    status.value
+}
+
+/// Adds a process with one thread. Returns its number.
+pub(crate) fn start(space: Box<Space>, registers: Registers, catch: u64) -> u64 {
+    let mut table = TABLE.lock();
+    table.last += 1;
+    let number = table.last;
+    table.processes.insert(number, Status::default());
+    table.threads += 1;
+    let process = Arc::new(Process { number, space });
+    table.ready.push_back(Thread { process, registers, catch });
+    number
+}
+
+/// Adds a thread to a process.
+pub(crate) fn add(thread: Thread) {
+    let mut table = TABLE.lock();
+    table.threads += 1;
+    table.ready.push_back(thread);
+}
+
+/// The status of a process that has ended, which is then forgotten.
+pub(crate) fn reap(number: u64) -> Option<u64> {
+    let mut table = TABLE.lock();
+    let status = table.processes.get(&number).filter(|status| status.has_ended).copied()?;
+    table.processes.remove(&number);
+    Some(status.value)
+}
+
+/// Runs a thread until it ends or its time is over.
+fn run_thread(mut thread: Thread) {
+    loop {
+        match cpu::run(&thread.process.space, &mut thread.registers) {
+            Event::Tick => return TABLE.lock().ready.push_back(thread),
+            Event::SystemCall => match system_call::handle(&mut thread) {
+                Next::Continue => (),
+                Next::Again => return TABLE.lock().ready.push_back(thread),
+                Next::Exit(status) => return end(thread, status),
+            },
+            Event::Fault(..) if thread.catch != 0 => {
+                let catch = thread.catch;
+                thread.registers.jump(catch);
+            }
+            Event::Fault(..) => return end(thread, KILLED),
+        }
+    }
+}
+
+/// Ends a thread, and its process with the last one. The first status that is not 0 is that of the process.
+fn end(thread: Thread, status: u64) {
+    let number = thread.process.number;
+    let with = |change: &dyn Fn(&mut Status)| {
+        // A child whose parent has not waited for it keeps its entry.
+        TABLE.lock().processes.get_mut(&number).into_iter().for_each(change);
+    };
+    with(&|entry| {
+        if entry.value == 0 {
+            entry.value = status;
+        }
+    });
+    if let Some(process) = Arc::into_inner(thread.process) {
+        cpu::drop_space(process.space);
+        with(&|entry| entry.has_ended = true);
+    }
+    TABLE.lock().threads -= 1;
+}

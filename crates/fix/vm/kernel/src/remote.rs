@@ -1,0 +1,125 @@
+//! Requests of CPUs to each other: flushes, and to leave a space.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, fence};
+
+use knee_sync::shim::is_mutant;
+use knee_vm::{CpuSet, Flush, Page, Pages};
+
+use crate::arch::{self, MOST_CPUS, cpu_number};
+use crate::cpu;
+use crate::machine::Space;
+
+/// A request of one CPU to another. The sender waits until the receiver has handled it, so one is enough.
+#[repr(align(64))]
+struct Request {
+    /// One of the constants below. The receiver sets it back to [`NONE`].
+    kind: AtomicU64,
+    /// The number of the space, or for [`LEAVE`] its address.
+    space: AtomicU64,
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+const NONE: u64 = 0;
+const RANGE: u64 = 1;
+const TABLES: u64 = 2;
+const ALL: u64 = 3;
+/// Flush everything of the space, and deactivate it.
+const LEAVE: u64 = 4;
+
+impl Request {
+    const fn none() -> Request {
+        let [kind, space, start, end] = [const { AtomicU64::new(NONE) }; 4];
+        Request { kind, space, start, end }
+    }
+}
+
+/// By receiver and sender.
+static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
+    [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
+
+static USES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether CPUs flush by interrupts, even if the architecture can broadcast flushes.
+pub(crate) fn uses_interrupts() -> bool {
+    USES_INTERRUPTS.load(Relaxed)
+}
+
+/// Makes CPUs flush by interrupts.
+pub(crate) fn use_interrupts() {
+    USES_INTERRUPTS.store(true, Relaxed);
+}
+
+/// Flushes on these CPUs, by interrupts.
+pub(crate) fn flush(caller: usize, on: &CpuSet, space: u64, what: Flush) {
+    // A CPU that joins the set after it was read below finds the tables as they are now.
+    fence(SeqCst);
+    let (kind, pages) = match what {
+        Flush::Range(pages) => (RANGE, pages),
+        Flush::Tables(pages) => (TABLES, pages),
+        Flush::All => (ALL, Pages::new(Page(0), 0)),
+    };
+    let mut sent = 0_u64;
+    let is_skipped = |other: usize| other == 0 && is_mutant!("kernel_skips_a_cpu");
+    for other in on.iter().filter(|&other| other != caller && !is_skipped(other)) {
+        send(caller, other, kind, space, pages);
+        sent |= 1 << other;
+    }
+    if on.contains(caller) {
+        cpu::flush(space, what);
+    }
+    wait(caller, sent);
+}
+
+/// Makes another CPU leave a space.
+pub(crate) fn leave(caller: usize, other: usize, space: &Space) {
+    let at = ptr::from_ref(space).expose_provenance() as u64;
+    send(caller, other, LEAVE, at, Pages::new(Page(0), 0));
+    wait(caller, 1 << other);
+}
+
+fn send(caller: usize, other: usize, kind: u64, space: u64, pages: Pages) {
+    let request = &REQUESTS[other][caller];
+    request.space.store(space, Relaxed);
+    request.start.store(pages.start.0, Relaxed);
+    request.end.store(pages.end.0, Relaxed);
+    request.kind.store(kind, Release);
+    arch::interrupt(other);
+}
+
+/// Waits until these CPUs have handled the requests of `caller`.
+fn wait(caller: usize, sent: u64) {
+    for other in (0..MOST_CPUS).filter(|other| sent >> other & 1 == 1) {
+        while REQUESTS[other][caller].kind.load(Acquire) != NONE {
+            handle();
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Handles the requests of other CPUs to the calling one.
+pub(crate) fn handle() {
+    for request in &REQUESTS[cpu_number()][..cpu::count()] {
+        let kind = request.kind.load(Acquire);
+        if kind == NONE {
+            continue;
+        }
+        let space = request.space.load(Relaxed);
+        let (start, end) = (request.start.load(Relaxed), request.end.load(Relaxed));
+        let pages = Pages { start: Page(start), end: Page(end) };
+        match kind {
+            RANGE => cpu::flush(space, Flush::Range(pages)),
+            TABLES => cpu::flush(space, Flush::Tables(pages)),
+            LEAVE => {
+                let space: *const Space = ptr::with_exposed_provenance(space as usize);
+                // SAFETY: the sender keeps the space until this CPU has handled the request.
+                cpu::leave(unsafe { &*space });
+            }
+            _ => cpu::flush(space, Flush::All),
+        }
+        // Release: the sender sees the flush.
+        request.kind.store(NONE, Release);
+    }
+}

@@ -1,0 +1,94 @@
+//! Storms: all CPUs use and change the same spaces, and each access of a program is checked.
+
+mod churn;
+mod faults;
+mod forks;
+mod lazy;
+mod memory;
+mod objects;
+mod protect;
+mod replace;
+mod spaces;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use knee_vm::{Fault, Space as VmSpace};
+
+use crate::access;
+use crate::console::println;
+use crate::cpu;
+use crate::machine::{Space, board};
+use crate::programs;
+use crate::random::Random;
+
+/// A storm, and how often each CPU repeats its steps.
+struct Storm {
+    name: &'static str,
+    run: fn(&Options),
+}
+
+/// How to run a storm.
+pub(crate) struct Options {
+    pub(crate) seed: u64,
+    /// The number of steps of each CPU.
+    pub(crate) rounds: u64,
+}
+
+impl Options {
+    /// The random numbers of a CPU.
+    fn random(&self, cpu: usize) -> Random {
+        Random::new(self.seed << 8 | cpu as u64)
+    }
+}
+
+const STORMS: &[Storm] = &[
+    Storm { name: "churn", run: churn::churn },
+    Storm { name: "faults", run: faults::faults },
+    Storm { name: "forks", run: forks::forks },
+    Storm { name: "protect", run: protect::protect },
+    Storm { name: "replace", run: replace::replace },
+    Storm { name: "objects", run: objects::objects },
+    Storm { name: "lazy", run: lazy::lazy },
+    Storm { name: "spaces", run: spaces::spaces },
+    Storm { name: "memory", run: memory::memory },
+];
+
+/// Runs the storms of these names, which are separated by commas; all of them if `names` is empty.
+pub(crate) fn run(names: &str, options: &Options) {
+    let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
+    for name in &names {
+        let is_known = STORMS.iter().any(|storm| storm.name == *name) || programs::exists(name);
+        assert!(is_known, "there is no storm or program named {name}");
+    }
+    // Brings in the page of the code, which stays.
+    let space = new_space();
+    assert_eq!(access::load(&space, 0), Err(Fault::Unmapped));
+    cpu::drop_space(space);
+    for storm in STORMS.iter().filter(|storm| names.is_empty() || names.contains(&storm.name)) {
+        let (start, free) = (crate::arch::clock(), free_frames());
+        (storm.run)(options);
+        let left = free_frames();
+        assert!(left == free, "{}: {} frames were not freed", storm.name, free - left);
+        let milliseconds = (crate::arch::clock() - start) / 1_000_000;
+        println!(
+            "storm {}: {} rounds on {} CPUs in {milliseconds} ms",
+            storm.name,
+            options.rounds,
+            cpu::count()
+        );
+    }
+}
+
+/// The number of free frames, after all CPUs have returned those of their pools.
+fn free_frames() -> usize {
+    crate::jobs::on_each_cpu(&|_| cpu::current().drain());
+    board().free_frames()
+}
+
+/// A new space, with the code of [`access`].
+fn new_space() -> Box<Space> {
+    let space = Box::new(VmSpace::new(cpu::current()).expect("there is memory"));
+    access::map_code(&space);
+    space
+}

@@ -1,0 +1,106 @@
+//! An object with a pager is written through several spaces, while its pages are evicted.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+
+use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
+
+use super::{Options, new_space};
+use crate::access::{load, store};
+use crate::cpu::{current, drop_space};
+use crate::jobs::on_each_cpu;
+
+const PAGES: u64 = 24;
+
+/// A disk in memory.
+struct Disk(Vec<UnsafeCell<[u8; PAGE]>>);
+
+// SAFETY: no two calls of the pager use one page at the same time.
+unsafe impl Sync for Disk {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Disk {}
+
+impl Pager for Disk {
+    fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        // SAFETY: no other call uses this page of the disk.
+        page.copy_from_slice(unsafe { &*self.0[index as usize].get() });
+        Ok(())
+    }
+
+    fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
+        // SAFETY: as for `page_in`.
+        unsafe { (*self.0[index as usize].get()).copy_from_slice(page) };
+        Ok(())
+    }
+}
+
+pub(super) fn objects(options: &Options) {
+    let disk = (0..PAGES).map(|_| UnsafeCell::new([0; PAGE])).collect();
+    let pager = Box::new(Disk(disk));
+    let object = Object::with_pager(current(), PAGES, PAGES, pager).expect("there is memory");
+    let spaces = [new_space(), new_space()];
+    let [shared, private] = [Page(0x5_0000 - 8), Page(0x6_0000)];
+    for space in &spaces {
+        for (start, sharing) in [(shared, Sharing::Shared), (private, Sharing::Private)] {
+            let pages = Pages::new(start, PAGES);
+            let result =
+                space.map_object(current(), pages, &object, 0, Protection::READ_WRITE, sharing);
+            result.expect("the pages are free");
+        }
+    }
+    on_each_cpu(&|number| {
+        let mut random = options.random(number);
+        // A CPU has a word of its own in each page, and knows what it has stored there.
+        let mut words = [0; PAGES as usize];
+        for round in 0..options.rounds {
+            let index = random.below(PAGES);
+            let space = &spaces[random.below(2) as usize];
+            let address = |start: Page| (start + index).address().0 + 8 * (1 + number as u64);
+            let word = &mut words[index as usize];
+            match random.below(12) {
+                0 => {
+                    let first = random.below(PAGES);
+                    let count = object.evict(current(), first..(first + 4).min(PAGES));
+                    count.expect("the disk does not fail");
+                }
+                1 => _ = object.write_back(current(), 0..PAGES).expect("the disk does not fail"),
+                2 => {
+                    // A copy of a space maps the object, too.
+                    let copy = Box::new(space.fork(current()).expect("there is memory"));
+                    assert_eq!(
+                        load(&copy, address(shared)),
+                        Ok(*word),
+                        "a copy of a shared mapping"
+                    );
+                    drop_space(copy);
+                }
+                3 => {
+                    // The private page of this CPU's number: its copy, once written, does not follow the object.
+                    let page = private + number as u64;
+                    let at = page.address().0 + 8 * 100;
+                    assert_eq!(store(space, at, round + 1), Ok(()));
+                    let found = load(space, at).expect("the page is mapped");
+                    // The other CPUs use other pages, but the same space.
+                    assert_eq!(found, round + 1, "a private page lost a store");
+                    let pages = Pages::new(page, 1);
+                    space.discard(current(), pages).expect("there is memory");
+                    assert_eq!(load(space, at), Ok(0), "a discarded private page");
+                }
+                4..8 => {
+                    *word = round + 1;
+                    assert_eq!(store(space, address(shared), *word), Ok(()));
+                }
+                _ => assert_eq!(
+                    load(space, address(shared)),
+                    Ok(*word),
+                    "page {index} of the object"
+                ),
+            }
+        }
+    });
+    assert_eq!(object.evict(current(), 0..PAGES).map(|_| ()), Ok(()));
+    assert_eq!(load(&spaces[0], Page(0x7_0000).address().0), Err(Fault::Unmapped));
+    spaces.into_iter().for_each(drop_space);
+    drop(object);
+}

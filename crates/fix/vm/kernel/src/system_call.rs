@@ -1,0 +1,137 @@
+//! The system calls of programs: those of an `mm/`, with Linux's results, and the few that programs need beside them.
+
+use alloc::boxed::Box;
+
+use knee_vm::{Fault, MapError, PAGE, Page, Pages, Protection};
+
+use crate::arch::Registers;
+use crate::cpu::current;
+use crate::process::{self, Next, Thread};
+
+// Errors, as on Linux.
+const ENOMEM: i64 = -12;
+const EFAULT: i64 = -14;
+const EEXIST: i64 = -17;
+const EINVAL: i64 = -22;
+const ENOSYS: i64 = -38;
+
+/// Handles the system call of a thread. `user/sys.rs` has the numbers.
+pub(crate) fn handle(thread: &mut Thread) -> Next {
+    let (number, [first, second, third, fourth, ..]) = thread.registers.system_call();
+    let result = match number {
+        0 => return Next::Exit(first),
+        1 => mmap(thread, first, second, third, fourth),
+        2 => change(first, second, |pages| thread.process.space.unmap(current(), pages)),
+        3 => change(first, second, |pages| {
+            thread.process.space.protect(current(), pages, protection(third))
+        }),
+        4 => mremap(thread, first, second, third),
+        5 => madvise(thread, first, second, third),
+        6 => fork(thread),
+        7 => match process::reap(first) {
+            Some(status) => status as i64,
+            None => {
+                thread.registers.repeat();
+                return Next::Again;
+            }
+        },
+        8 => {
+            let process = thread.process.clone();
+            let registers = Registers::new(first, second, [third, 0]);
+            process::add(Thread { process, registers, catch: thread.catch });
+            0
+        }
+        9 => {
+            thread.catch = first;
+            0
+        }
+        _ => ENOSYS,
+    };
+    thread.registers.set_result(result as u64);
+    Next::Continue
+}
+
+/// The pages of a range of bytes that begins with a page. A part of a page counts as one.
+fn pages(address: u64, bytes: u64) -> Option<Pages> {
+    let count = bytes.checked_add(PAGE as u64 - 1)? / PAGE as u64;
+    (address.is_multiple_of(PAGE as u64) && bytes > 0)
+        .then(|| Pages::checked(Page(address / PAGE as u64), count))?
+}
+
+/// `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
+fn protection(bits: u64) -> Protection {
+    Protection::from_bits_truncate(bits as u8 & 7)
+}
+
+fn error(error: MapError) -> i64 {
+    match error {
+        MapError::Occupied => EEXIST,
+        MapError::Empty => EINVAL,
+        _ => ENOMEM,
+    }
+}
+
+fn address(pages: Pages) -> i64 {
+    pages.start.address().0 as i64
+}
+
+/// Changes a range of pages.
+fn change(at: u64, bytes: u64, with: impl FnOnce(Pages) -> Result<(), MapError>) -> i64 {
+    match pages(at, bytes) {
+        Some(pages) => with(pages).map_or_else(error, |()| 0),
+        None => EINVAL,
+    }
+}
+
+/// Maps anonymous memory. `fixed` is 0 for any address, 1 for this address unless something is mapped there
+/// (`MAP_FIXED_NOREPLACE`), and 2 for this address in any case (`MAP_FIXED`).
+fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
+    let (space, protection) = (&thread.process.space, protection(bits));
+    let Some(pages) = pages(at, bytes) else { return EINVAL };
+    let result = match fixed {
+        0 => space.map_anywhere(current(), pages.count(), protection),
+        1 => space.map(current(), pages, protection).map(|()| pages),
+        2 => space.replace(current(), pages, protection).map(|()| pages),
+        _ => return EINVAL,
+    };
+    result.map_or_else(error, address)
+}
+
+/// Changes the size of a mapping, which may move.
+fn mremap(thread: &Thread, at: u64, bytes: u64, new_bytes: u64) -> i64 {
+    let space = &thread.process.space;
+    let (Some(old), Some(new)) = (pages(at, bytes), pages(at, new_bytes)) else { return EINVAL };
+    let result = match space.remap(current(), old, new) {
+        // The pages behind the mapping are used.
+        Err(MapError::Occupied) => space.remap_anywhere(current(), old, new.count()),
+        other => other.map(|()| new),
+    };
+    result.map_or_else(error, address)
+}
+
+fn madvise(thread: &Thread, at: u64, bytes: u64, advice: u64) -> i64 {
+    const DONTNEED: u64 = 4;
+    const POPULATE_READ: u64 = 22;
+    let space = &thread.process.space;
+    match advice {
+        DONTNEED => change(at, bytes, |pages| space.discard(current(), pages)),
+        POPULATE_READ => match pages(at, bytes).map(|pages| space.populate(current(), pages)) {
+            Some(Ok(())) => 0,
+            Some(Err(Fault::OutOfMemory)) => ENOMEM,
+            Some(Err(_)) => EFAULT,
+            None => EINVAL,
+        },
+        _ => EINVAL,
+    }
+}
+
+fn fork(thread: &Thread) -> i64 {
+    match thread.process.space.fork(current()) {
+        Ok(copy) => {
+            let mut registers = thread.registers.clone();
+            registers.set_result(0);
+            process::start(Box::new(copy), registers, thread.catch) as i64
+        }
+        Err(failed) => error(failed),
+    }
+}

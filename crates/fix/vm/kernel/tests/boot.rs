@@ -1,0 +1,261 @@
+//! Boots the kernel on each architecture under QEMU, and plants mutants that its storms must notice.
+//!
+//! KNEE_REQUIRE=kernel makes a test fail if QEMU or the Rust target of an architecture is missing.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use knee_host::skip::skip;
+
+/// An architecture, and how to boot it.
+struct Target {
+    name: &'static str,
+    /// The target of rustc.
+    rust: &'static str,
+    qemu: &'static str,
+    machine: &'static [&'static str],
+    /// The physical address of the kernel's parameters.
+    parameters: u64,
+}
+
+const X86_64: Target = Target {
+    name: "x86_64",
+    rust: "x86_64-unknown-none",
+    qemu: "qemu-system-x86_64",
+    machine: &["-M", "q35", "-cpu", "max", "-vga", "none"],
+    parameters: 0xf0_0000,
+};
+const AARCH64: Target = Target {
+    name: "aarch64",
+    rust: "aarch64-unknown-none-softfloat",
+    qemu: "qemu-system-aarch64",
+    machine: &["-M", "virt", "-cpu", "max"],
+    parameters: 0x40f0_0000,
+};
+const RISCV64: Target = Target {
+    name: "riscv64",
+    rust: "riscv64imac-unknown-none-elf",
+    qemu: "qemu-system-riscv64",
+    machine: &["-M", "virt"],
+    parameters: 0x80f0_0000,
+};
+
+/// A run that takes longer has stopped making progress.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What the kernel has printed, and whether it has powered off in time.
+struct Run {
+    printed: String,
+    has_ended: bool,
+}
+
+impl Run {
+    fn has_passed(&self) -> bool {
+        self.has_ended && self.printed.lines().any(|line| line == "passed")
+    }
+
+    /// A check of the kernel has failed.
+    fn has_failed(&self) -> bool {
+        self.printed.lines().any(|line| line == "failed")
+    }
+}
+
+impl Target {
+    /// Builds the kernel. Returns `None`, and prints why, if a tool is missing.
+    fn kernel(&self, mutants: bool) -> Option<Kernel<'_>> {
+        let is_missing = |program: &str| {
+            let status = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            status.is_err()
+        };
+        if is_missing(self.qemu) {
+            skip("kernel", format_args!("{} is not installed", self.qemu));
+            return None;
+        }
+        if !has_rust_target(self.rust) {
+            let target = self.rust;
+            skip(
+                "kernel",
+                format_args!("Rust's target {target} is missing: rustup target add {target}"),
+            );
+            return None;
+        }
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
+        cargo.args(["--bin", "knee-kernel", "--target", self.rust, "--target-dir"]).arg(&directory);
+        // For the host's tests.
+        cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+        if mutants {
+            cargo.env("RUSTFLAGS", "--cfg mutants");
+        }
+        let status = cargo.status().expect("start cargo");
+        assert!(status.success(), "the kernel does not compile for {}", self.name);
+        let image = directory.join(self.rust).join("release/knee-kernel");
+        // The builds with and without mutants take turns in one directory.
+        let own = directory.join(format!("{}-{mutants}-{:?}", self.name, thread::current().id()));
+        fs::copy(image, &own).expect("copy the kernel");
+        Some(Kernel { target: self, image: own })
+    }
+}
+
+/// Adds the target if rustup is there. Returns whether the target is installed.
+fn has_rust_target(target: &str) -> bool {
+    let print = |what| Command::new("rustc").args(["--print", what, "--target", target]).output();
+    let is_there = || {
+        let Ok(output) = print("target-libdir") else { return false };
+        let directory = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some())
+    };
+    is_there() || {
+        let _ = Command::new("rustup").args(["target", "add", target]).output();
+        is_there()
+    }
+}
+
+struct Kernel<'a> {
+    target: &'a Target,
+    image: PathBuf,
+}
+
+impl Kernel<'_> {
+    /// Boots the kernel with these parameters, and as many CPUs.
+    fn boot(&self, cpus: u32, parameters: &str) -> Run {
+        let Target { qemu, machine, parameters: address, .. } = self.target;
+        let text = tempfile::NamedTempFile::new().expect("create a file");
+        fs::write(text.path(), format!("cpus={cpus} {parameters}")).expect("write a file");
+        let mut command = Command::new(qemu);
+        command.args(*machine).args(["-m", "256M", "-smp", &cpus.to_string()]);
+        command.args(["-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"]);
+        command.arg("-kernel").arg(&self.image);
+        let loader = format!("loader,file={},addr={address},force-raw=on", text.path().display());
+        command.args(["-device", &loader]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("start QEMU");
+        let mut output = child.stdout.take().expect("it is a pipe");
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || {
+            let mut printed = Vec::new();
+            let _ = output.read_to_end(&mut printed);
+            let _ = send.send(String::from_utf8_lossy(&printed).replace('\r', ""));
+        });
+        let result = receive.recv_timeout(LIMIT);
+        let has_ended = result.is_ok();
+        let _ = child.kill();
+        child.wait().expect("wait for QEMU");
+        let printed = result.unwrap_or_else(|_| receive.recv().unwrap_or_default());
+        Run { printed, has_ended }
+    }
+}
+
+/// Runs all programs and storms on one, two and three CPUs.
+fn everything_passes(target: &Target, rounds: [u64; 3]) {
+    let Some(kernel) = target.kernel(false) else { return };
+    for (cpus, rounds) in (1..).zip(rounds) {
+        let run = kernel.boot(cpus, &format!("rounds={rounds}"));
+        println!("{}, {cpus} CPUs:\n{}", target.name, run.printed);
+        assert!(run.has_passed(), "{}, {cpus} CPUs: {}", target.name, run.printed);
+    }
+}
+
+#[test]
+fn programs_and_storms_pass_on_x86_64() {
+    everything_passes(&X86_64, [300, 1500, 60]);
+}
+
+#[test]
+fn programs_and_storms_pass_on_aarch64() {
+    everything_passes(&AARCH64, [300, 3000, 500]);
+}
+
+/// Architectures that can broadcast flushes also work without that.
+#[test]
+fn shootdowns_by_interrupts_work_on_every_architecture() {
+    for target in [&AARCH64, &RISCV64] {
+        let Some(kernel) = target.kernel(false) else { continue };
+        let run = kernel.boot(2, "rounds=200 shootdown=ipi");
+        assert!(run.has_passed(), "{}: {}", target.name, run.printed);
+    }
+}
+
+/// Fewer rounds, because each shootdown is a call of the firmware, which interrupts the other CPU.
+#[test]
+fn programs_and_storms_pass_on_riscv64() {
+    everything_passes(&RISCV64, [300, 400, 30]);
+}
+
+/// A planted mistake, the storm that must notice it, and the rounds that this takes.
+const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
+    ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
+    // Two spaces share an address-space identifier. QEMU flushes its TLB on each load of satp, and has no
+    // identifiers on x86-64 unless PCIDs are enabled.
+    ("kernel_one_identifier", &[&AARCH64], "spaces", 500),
+    ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
+    ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
+    ("flush_last", &[&X86_64], "faults", 2000),
+    // On RISC-V, QEMU flushes its whole TLB for each page.
+    ("flushes_one_page", &[&X86_64, &AARCH64], "churn", 500),
+    ("protect_no_flush", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
+    ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
+    ("unshare_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
+    ("frames_stay", &[&X86_64, &AARCH64, &RISCV64], "churn", 100),
+];
+
+/// Seeds that are tried for each mutant. Most are noticed with the first one; a busy host lets the virtual CPUs run one
+/// after the other, and then it takes more.
+const SEEDS: u64 = 60;
+
+fn mutants_are_noticed(target: &Target) {
+    let Some(kernel) = target.kernel(true) else { return };
+    for (mutant, targets, storm, rounds) in MUTANTS {
+        if !targets.iter().any(|one| one.name == target.name) {
+            continue;
+        }
+        // A tick flushes the whole TLB, and hides a missing flush if it comes early enough.
+        let parameters = format!("run={storm} rounds={rounds} tick=10000");
+        let real = kernel.boot(2, &parameters);
+        assert!(real.has_passed(), "without a mutant: {}", real.printed);
+        let noticed = (1..=SEEDS).find(|seed| {
+            let run = kernel.boot(2, &format!("{parameters} seed={seed} mutant={mutant}"));
+            run.has_failed()
+        });
+        println!("{}: {mutant} was noticed with seed {noticed:?}", target.name);
+        assert!(
+            noticed.is_some(),
+            "{}: no run of {storm} noticed the mutant {mutant}",
+            target.name
+        );
+    }
+}
+
+#[test]
+fn mutants_are_noticed_on_x86_64() {
+    mutants_are_noticed(&X86_64);
+}
+
+#[test]
+fn mutants_are_noticed_on_aarch64() {
+    mutants_are_noticed(&AARCH64);
+}
+
+#[test]
+fn mutants_are_noticed_on_riscv64() {
+    mutants_are_noticed(&RISCV64);
+}
+
+#[test]
+fn wrong_parameters_are_reported() {
+    let Some(kernel) = X86_64.kernel(false) else { return };
+    for (parameters, message) in [
+        ("run=nosuch", "there is no storm or program named nosuch"),
+        ("rounds=many", "rounds=many is not a number"),
+        ("shootdown=smoke", "shootdown=smoke is not ipi"),
+        ("mutant=flush_last", "mutants are built with --cfg mutants"),
+    ] {
+        let run = kernel.boot(1, parameters);
+        assert!(run.has_failed() && run.printed.contains(message), "{}", run.printed);
+    }
+}

@@ -1,0 +1,159 @@
+//! Access to the memory of a space by the kernel: `copy_from_user`, `copy_to_user`, `process_vm_readv`, `ptrace`.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::shim::AtomicU64;
+
+use super::Space;
+use crate::cpu::Cpu;
+use crate::error::Fault;
+use crate::machine::Machine;
+use crate::machine::format::{Entry, Format};
+use crate::page::{PAGE, Page, Pages, Protection, VirtAddr};
+use crate::tree::node::{NodeRef, first_leaf};
+
+/// Bytes in a word, in which memory is read and written.
+const WORD: usize = 8;
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Copies memory of the space into `bytes`, as if the program read it at `from`. The space need not be loaded.
+    /// Pages are made present as by faults. No word of 8 aligned bytes is torn.
+    ///
+    /// # Errors
+    /// The fault of the first byte that cannot be read. [`Fault::Unmapped`] also if the range ends beyond the space.
+    /// Bytes before it are copied.
+    pub fn read(&self, cpu: &Cpu<'m, M>, from: VirtAddr, bytes: &mut [u8]) -> Result<(), Fault> {
+        let mut done = 0;
+        while let Some((at, count)) = part(from, done, bytes.len())? {
+            let part = &mut bytes[done..done + count];
+            self.with_page(cpu, at.page(), Protection::READ, |frame| {
+                // SAFETY: `with_page` passes a frame of the space, which others access by words.
+                unsafe { read_words(frame, at.offset(), part) };
+            })?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not be
+    /// loaded. Pages are made present, and copied if they are shared, as by faults. Concurrent stores to the same
+    /// word of 8 aligned bytes are not lost, unless they are to the same bytes.
+    ///
+    /// # Errors
+    /// The fault of the first byte that cannot be written. [`Fault::Unmapped`] also if the range ends beyond the
+    /// space. Bytes before it are copied.
+    pub fn write(&self, cpu: &Cpu<'m, M>, to: VirtAddr, bytes: &[u8]) -> Result<(), Fault> {
+        let mut done = 0;
+        while let Some((at, count)) = part(to, done, bytes.len())? {
+            let part = &bytes[done..done + count];
+            self.with_page(cpu, at.page(), Protection::WRITE, |frame| {
+                // SAFETY: `with_page` passes a frame of the space, which others access by words.
+                unsafe { write_words(frame, at.offset(), part) };
+            })?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Makes `page` present for `access`, and calls `with` with the address of its frame while the page is locked: it
+    /// stays where it is, and this access stays allowed. Programs and other CPUs may access the frame meanwhile.
+    ///
+    /// `with` must be short. It must not panic, nor call an operation of this machine.
+    ///
+    /// # Errors
+    /// See [`Fault`].
+    pub fn with_page<R>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        access: Protection,
+        with: impl FnOnce(NonNull<u8>) -> R,
+    ) -> Result<R, Fault> {
+        let mut with = Some(with);
+        loop {
+            self.make_present(cpu, page, access)?;
+            let _guard = cpu.pin();
+            let pages = Pages::new(page, 1);
+            let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), pages) else {
+                continue;
+            };
+            leaf.lock(self.machine().epoch().platform());
+            // Another CPU may have unmapped or protected the page since.
+            let frame = leaf.table().and_then(|entries| {
+                match M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0) {
+                    Entry::Page { frame, protection, .. } if protection.contains(access) => {
+                        Some(frame)
+                    }
+                    _ => None,
+                }
+            });
+            let result = frame.filter(|_| !leaf.is_detached()).map(|frame| {
+                with.take().expect("it is called once")(self.machine().address(frame))
+            });
+            leaf.unlock();
+            if let Some(result) = result {
+                return Ok(result);
+            }
+        }
+    }
+}
+
+/// The part of a range that begins after `done` bytes and ends with a page or with the range; `None` after the end.
+fn part(start: VirtAddr, done: usize, bytes: usize) -> Result<Option<(VirtAddr, usize)>, Fault> {
+    if done == bytes {
+        return Ok(None);
+    }
+    let at = VirtAddr(start.0.checked_add(done as u64).ok_or(Fault::Unmapped)?);
+    Ok(Some((at, (bytes - done).min(PAGE - at.offset()))))
+}
+
+/// The words of a frame that contain `count` bytes from `offset` on, each with the range of these bytes within it.
+///
+/// # Safety
+/// The frame must be memory for the lifetime of the result, and others must access it by atomics.
+unsafe fn words<'a>(
+    frame: NonNull<u8>,
+    offset: usize,
+    count: usize,
+) -> impl Iterator<Item = (&'a AtomicU64, core::ops::Range<usize>)> {
+    let (first, end) = (offset / WORD, (offset + count).div_ceil(WORD));
+    (first..end).map(move |index| {
+        // SAFETY: the word is within the frame, which is aligned, and which the caller guarantees.
+        let word = unsafe { frame.cast::<AtomicU64>().add(index).as_ref() };
+        let start = index * WORD;
+        let of_word = offset.saturating_sub(start)..(offset + count - start).min(WORD);
+        (word, of_word)
+    })
+}
+
+/// # Safety
+/// See [`words`].
+unsafe fn read_words(frame: NonNull<u8>, offset: usize, mut bytes: &mut [u8]) {
+    // SAFETY: the contract is the same.
+    for (word, range) in unsafe { words(frame, offset, bytes.len()) } {
+        let (part, rest) = bytes.split_at_mut(range.len());
+        part.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[range]);
+        bytes = rest;
+    }
+}
+
+/// # Safety
+/// See [`words`].
+unsafe fn write_words(frame: NonNull<u8>, offset: usize, mut bytes: &[u8]) {
+    // SAFETY: the contract is the same.
+    for (word, range) in unsafe { words(frame, offset, bytes.len()) } {
+        let (part, rest) = bytes.split_at(range.len());
+        if range.len() == WORD {
+            word.store(u64::from_ne_bytes(part.try_into().expect("8 bytes")), Relaxed);
+        } else {
+            let replaced = |old: u64| {
+                let mut new = old.to_ne_bytes();
+                new[range.clone()].copy_from_slice(part);
+                Some(u64::from_ne_bytes(new))
+            };
+            word.fetch_update(Relaxed, Relaxed, replaced).expect("the closure returns a word");
+        }
+        bytes = rest;
+    }
+}
