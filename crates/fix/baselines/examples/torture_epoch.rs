@@ -2,16 +2,11 @@
 //! in 2018. `torture_epoch epoch [SECONDS]` exits with status 1 as soon as the reader finds a freed object.
 //! See the example `torture` of knee-sync.
 
-#[path = "../../sync/examples/torture/duel.rs"]
-#[allow(dead_code, reason = "knee-sync's torture test uses the rest")]
-mod duel;
-
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
 use knee_baselines::invalidation::{Epoch, Stamp, Tracker};
-
-use duel::{Duel, Pool};
+use knee_models::duel::{Duel, Pool};
 
 fn main() -> ExitCode {
     let seconds = std::env::args().nth(2).and_then(|seconds| seconds.parse().ok()).unwrap_or(6.0);

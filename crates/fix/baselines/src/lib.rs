@@ -18,26 +18,6 @@ pub mod classic;
 pub mod conn_table;
 pub mod invalidation;
 
-/// The platform of the models, which is also the platform of knee-sync's models.
-#[cfg(all(test, any(loom, shuttle)))]
-mod model {
-    pub(crate) use crate::lock::RawLock;
-    #[cfg(shuttle)]
-    pub(crate) use crate::schedules::{Model, check, thread};
-    #[cfg(loom)]
-    pub(crate) use knee_sync::shim::{Model, check, check_symmetric, interrupt, thread};
-}
-#[cfg(all(test, any(loom, shuttle)))]
-#[path = "../../sync/src/model/lock.rs"]
-mod lock;
-#[cfg(all(test, shuttle))]
-#[path = "../../sync/src/model/schedules.rs"]
-mod schedules;
-/// `schedules.rs` imports `Platform` from here.
-#[cfg(all(test, shuttle))]
-mod platform {
-    pub(crate) use knee_sync::Platform;
-}
 mod primitive;
 
 #[cfg(not(any(loom, shuttle)))]

@@ -1,24 +1,22 @@
 //! Atomics and locks. In models, loom or shuttle provides them.
 
-#[cfg(not(all(test, any(loom, shuttle))))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU64};
-#[cfg(not(all(test, any(loom, shuttle))))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use parking_lot::RawMutex;
-#[cfg(not(all(test, any(loom, shuttle))))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use portable_atomic::AtomicU128;
 
-#[cfg(all(test, loom))]
-pub(crate) use knee_sync::shim::{AtomicBool, AtomicPtr, AtomicU64};
-#[cfg(all(test, shuttle))]
-pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU64};
-#[cfg(all(test, any(loom, shuttle)))]
-pub(crate) use {crate::model::RawLock as RawMutex, wide::AtomicU128};
+#[cfg(any(loom, shuttle))]
+pub(crate) use knee_sync::shim::{AtomicPtr, AtomicU64, RawLock as RawMutex};
+#[cfg(any(loom, shuttle))]
+pub(crate) use wide::AtomicU128;
 
 /// A mutex with the lock of parking_lot, or in models with the lock of knee-sync's models.
 pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
 
 /// Words of 128 bits, which neither loom nor shuttle provides.
-#[cfg(all(test, any(loom, shuttle)))]
+#[cfg(any(loom, shuttle))]
 mod wide {
     use core::sync::atomic::Ordering::{self, Relaxed};
     use std::sync::Mutex;

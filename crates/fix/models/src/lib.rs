@@ -1,5 +1,13 @@
-//! Runs the planted mutants of knee-sync and knee-vm, and checks that a test notices each of them.
+//! What the tests of knee-sync, knee-vm and knee-baselines share.
 //!
+//! | | |
+//! | --- | --- |
+//! | [`Suite`] | runs the planted mutants of a crate, and checks that a test notices each of them |
+//! | [`duel`] | a reader and a writer that race in a torture |
+//! | [`random`] | pseudorandom numbers |
+//! | `space` | the reference model of an address space (feature `space`), and random operations for proptest (feature `proptest`) |
+//!
+//! # Mutants
 //! A crate marks the places of its planted mistakes with `order!` and `is_mutant!` of `knee_sync::shim`. A
 //! build with `--cfg mutants` makes the mistake that the environment variable `KNEE_MUTANT` names. A crate's
 //! `tests/mutants` lists its mutants, each with the test that must notice it. A [`Suite`] builds the crate
@@ -16,11 +24,18 @@
 //! | the torture test, on real CPUs | missing fences and system calls, which no tool models |
 //! | Miri | orderings that are too weak, in code that loom does not model |
 
+pub mod duel;
+pub mod random;
+// Builds for loom have no hosted machine.
+#[cfg(all(feature = "space", not(loom)))]
+pub mod space;
+
 mod litmus;
 mod program;
 mod sources;
 mod suite;
 
+pub use program::Package;
 pub use suite::{Detector, Suite};
 
 /// The [`Suite`] of the calling crate, with this list of mutants.
@@ -28,9 +43,11 @@ pub use suite::{Detector, Suite};
 macro_rules! suite {
     ($mutants:expr) => {
         $crate::Suite {
-            package: env!("CARGO_PKG_NAME"),
-            manifest_dir: env!("CARGO_MANIFEST_DIR"),
-            target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
+            package: $crate::Package {
+                name: env!("CARGO_PKG_NAME"),
+                manifest_dir: env!("CARGO_MANIFEST_DIR"),
+                target_tmpdir: env!("CARGO_TARGET_TMPDIR"),
+            },
             mutants: $mutants,
             of_dependencies: &[],
             torture: "torture",

@@ -9,16 +9,24 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::Suite;
+/// A crate whose mutants are tested.
+#[derive(Debug, Clone, Copy)]
+pub struct Package {
+    /// Its name.
+    pub name: &'static str,
+    /// The directory of its manifest.
+    pub manifest_dir: &'static str,
+    /// A directory in the target directory, for builds and scripts.
+    pub target_tmpdir: &'static str,
+}
 
 /// How to compile a crate.
 pub(crate) struct Build<'a> {
     /// The `cfg`s for the crates of this workspace only. Builds share the dependencies.
     pub(crate) workspace: &'a [&'a str],
-    /// The `cfg`s for the tested crate only, not for its dependencies.
-    pub(crate) package: &'a [&'a str],
-    /// Sets `--cfg loom` for all crates, because cargo selects dependencies by it.
-    pub(crate) is_loom: bool,
+    /// The model checker, loom or shuttle. Sets its `--cfg` for all crates, because cargo selects dependencies
+    /// by it.
+    pub(crate) checker: Option<&'a str>,
     pub(crate) optimised: u8,
     /// The cargo arguments that select what to build.
     pub(crate) targets: &'a [&'a str],
@@ -41,7 +49,7 @@ const TIMED_OUT: i32 = 124;
 
 impl Build<'_> {
     fn cfgs(&self) -> Vec<&str> {
-        [self.workspace, self.package].concat()
+        self.checker.iter().chain(self.workspace).copied().collect()
     }
 }
 
@@ -88,34 +96,34 @@ impl Run {
 }
 
 /// Compiles a crate and returns its programs by the names of their targets.
-pub(crate) fn build(suite: &Suite, build: &Build) -> BTreeMap<String, Program> {
+pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Program> {
     /// Allows one build at a time: concurrent builds would wait for each other and print messages about it.
     static CARGO: Mutex<()> = Mutex::new(());
     let _one = CARGO.lock();
-    let tmpdir = Path::new(suite.target_tmpdir);
+    let tmpdir = Path::new(package.target_tmpdir);
     let mut cargo = Command::new(env!("CARGO"));
-    for package in ["knee-sync", suite.package] {
+    for name in ["knee-sync", "knee-models", package.name] {
         for setting in ["debug=0", &format!("opt-level={}", build.optimised)] {
-            cargo.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
+            cargo.args(["--config", &format!("profile.dev.package.{name}.{setting}")]);
         }
     }
-    cargo.args(build.targets).args(["--package", suite.package]);
+    cargo.args(build.targets).args(["--package", package.name]);
     cargo.args(["--quiet", "--locked", "--offline"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
-    if build.is_loom {
-        // `--cfg loom` applies to all crates, so this build has a target directory of its own.
-        cargo.arg(tmpdir.join("loom"));
-        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "--cfg loom");
+    if let Some(checker) = build.checker {
+        // The `--cfg` applies to all crates, so this build has a target directory of its own.
+        cargo.arg(tmpdir.join(checker));
+        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", format!("--cfg {checker}"));
     } else {
         cargo.arg(tmpdir.parent().expect("`tmpdir` is in the target directory"));
     }
-    if !build.cfgs().is_empty() {
-        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(suite, build));
+    if !build.workspace.is_empty() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", wrapper(tmpdir, build.workspace));
     }
-    cargo.current_dir(suite.manifest_dir);
+    cargo.current_dir(package.manifest_dir);
     let output = cargo.output().expect("run cargo");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cannot build {}: {errors}", suite.package);
+    assert!(output.status.success(), "cannot build {}: {errors}", package.name);
     let messages = String::from_utf8_lossy(&output.stdout);
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
@@ -134,17 +142,12 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     Some((name, Program(copy)))
 }
 
-/// A wrapper of the compiler that adds the `cfg`s of a build. cargo uses it only for the crates of this
-/// workspace, and keeps the output of wrappers with different names apart.
-fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
-    let path = Path::new(suite.target_tmpdir).join(format!("rustc-{}", build.cfgs().join("-")));
-    let flags = |cfgs: &[&str]| cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect::<String>();
-    let name = suite.package.replace('-', "_");
-    let (package, workspace) = (flags(build.package), flags(build.workspace));
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *\" --crate-name {name} \"*) set -- \"$@\"{package} ;; esac\n\
-         exec \"$@\"{workspace}\n"
-    );
+/// A wrapper of the compiler that adds these `cfg`s. cargo uses it only for the crates of this workspace, and
+/// keeps the output of wrappers with different names apart.
+fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
+    let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
+    let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();
+    let script = format!("#!/bin/sh\nexec \"$@\"{flags}\n");
     // cargo recompiles everything if this file is written, so it is written only if its content changes.
     if fs::read_to_string(&path).ok().as_ref() != Some(&script) {
         fs::write(&path, script).expect("write a script");
@@ -157,7 +160,7 @@ fn wrapper(suite: &Suite, build: &Build) -> PathBuf {
 /// Runs a unit test under a toolchain's Miri with several seeds, as this mutant or unchanged. If the test
 /// fails, returns Miri's output.
 pub(crate) fn interpret(
-    suite: &Suite,
+    package: &Package,
     toolchain: &OsStr,
     mutant: Option<&str>,
     test: &str,
@@ -166,7 +169,7 @@ pub(crate) fn interpret(
     rustup.arg("run").arg(toolchain);
     rustup.args(["cargo", "miri", "test", "--quiet", "--locked", "--lib"]);
     rustup.args(["--", "--exact", test]);
-    rustup.current_dir(suite.manifest_dir);
+    rustup.current_dir(package.manifest_dir);
     rustup.env("RUSTFLAGS", "--cfg mutants");
     // parking_lot converts integers to pointers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::litmus;
-use crate::program::{Build, Program, Run, build, interpret};
+use crate::program::{Build, Package, Program, Run, build, interpret};
+use crate::random::patience;
 use crate::sources;
 
 /// The test that must notice a mutant.
@@ -33,12 +34,8 @@ pub enum Detector {
 /// The planted mutants of a crate; see [`suite!`](crate::suite).
 #[derive(Debug, Clone, Copy)]
 pub struct Suite {
-    /// The name of the crate's package.
-    pub package: &'static str,
-    /// The directory of the crate's manifest.
-    pub manifest_dir: &'static str,
-    /// A directory in the target directory, for builds and scripts.
-    pub target_tmpdir: &'static str,
+    /// The crate.
+    pub package: Package,
     /// The mutants, by their names in the sources. A mutant that several tests must notice is listed several
     /// times.
     pub mutants: &'static [(&'static str, Detector)],
@@ -84,7 +81,7 @@ impl Suite {
     /// # Panics
     /// If the list and the sources differ.
     pub fn check_list(&self) {
-        let marked = sources::marked(&Path::new(self.manifest_dir).join("src"));
+        let marked = sources::marked(&Path::new(self.package.manifest_dir).join("src"));
         let listed = self.mutants.iter().map(|(mutant, _)| *mutant);
         let own = listed.filter(|mutant| !self.of_dependencies.contains(mutant));
         let listed = own.map(str::to_owned).collect();
@@ -102,14 +99,7 @@ impl Suite {
     /// # Panics
     /// If the real code fails a model, or a mutant survives.
     pub fn check_loom(&self, filter: &str) {
-        let models = Build {
-            workspace: &["mutants"],
-            package: &[],
-            is_loom: true,
-            optimised: 1,
-            targets: &["test", "--no-run", "--lib"],
-        };
-        self.check_models(&models, filter, |detector| match detector {
+        self.check_models("loom", filter, |detector| match detector {
             Detector::Loom(test) => Some(test),
             _ => None,
         });
@@ -121,14 +111,7 @@ impl Suite {
     /// # Panics
     /// If the real code fails a model, or a mutant survives.
     pub fn check_shuttle(&self, filter: &str) {
-        let models = Build {
-            workspace: &["mutants"],
-            package: &["shuttle"],
-            is_loom: false,
-            optimised: 1,
-            targets: &["test", "--no-run", "--lib"],
-        };
-        self.check_models(&models, filter, |detector| match detector {
+        self.check_models("shuttle", filter, |detector| match detector {
             Detector::Shuttle(test) => Some(test),
             _ => None,
         });
@@ -136,12 +119,18 @@ impl Suite {
 
     fn check_models(
         &self,
-        models: &Build,
+        checker: &str,
         filter: &str,
         test: impl Fn(Detector) -> Option<&'static str>,
     ) {
+        let models = Build {
+            workspace: &["mutants"],
+            checker: Some(checker),
+            optimised: 1,
+            targets: &["test", "--no-run", "--lib"],
+        };
         let _with_others = CPUS.read().unwrap_or_else(PoisonError::into_inner);
-        let programs = build(self, models);
+        let programs = build(&self.package, &models);
         let program = programs.values().next().expect("cargo names the program");
         let jobs = self.jobs(|detector| Some((program, test(detector)?)));
         let tests = program.tests(filter);
@@ -186,14 +175,9 @@ impl Suite {
 
     fn build_tests(&self, targets: &[&str]) -> BTreeMap<String, Program> {
         let targets = [&["test", "--no-run"], targets].concat();
-        let tests = Build {
-            workspace: &["mutants"],
-            package: &[],
-            is_loom: false,
-            optimised: 0,
-            targets: &targets,
-        };
-        build(self, &tests)
+        let tests =
+            Build { workspace: &["mutants"], checker: None, optimised: 0, targets: &targets };
+        build(&self.package, &tests)
     }
 
     fn jobs<'a>(
@@ -215,16 +199,15 @@ impl Suite {
     pub fn check_torture(&self) {
         let example = |workspace: &[&str]| {
             let targets = &["build", "--example", self.torture];
-            build(self, &Build { workspace, package: &[], is_loom: false, optimised: 3, targets })
+            build(&self.package, &Build { workspace, checker: None, optimised: 3, targets })
         };
         let (real, mutants) = (example(&[]), example(&["mutants"]));
         let _alone = CPUS.write().unwrap_or_else(PoisonError::into_inner);
-        let is_long = env::var_os("KNEE_TORTURE").is_some_and(|long| long == "long");
-        let (short, long) = if is_long { (60, 60) } else { (1, 10) };
-        let run = |program: &Program, mutant, (mode, more): (&str, &[&str]), seconds: u32| {
+        let (short, long) = (patience(60), 10 * patience(6));
+        let run = |program: &Program, mutant, (mode, more): (&str, &[&str]), seconds: u64| {
             let seconds = seconds.to_string();
             let arguments: Vec<_> = [mode, seconds.as_str()].iter().chain(more).copied().collect();
-            program.run(mutant, &arguments, Duration::from_secs(10 * u64::from(long)))
+            program.run(mutant, &arguments, Duration::from_secs(10 * long))
         };
 
         let listed = self.mutants.iter().filter_map(|&(mutant, detector)| match detector {
@@ -273,11 +256,11 @@ impl Suite {
         for &(mutant, detector) in self.mutants {
             let Detector::Miri(test) = detector else { continue };
             if held.insert(test)
-                && let Err(printed) = interpret(self, &toolchain, None, test)
+                && let Err(printed) = interpret(&self.package, &toolchain, None, test)
             {
                 failures.push(format!("the real code fails {test}: {printed}"));
             }
-            match interpret(self, &toolchain, Some(mutant), test) {
+            match interpret(&self.package, &toolchain, Some(mutant), test) {
                 Err(printed) if printed.contains("Undefined Behavior: Data race") => {}
                 Err(printed) => failures.push(format!("{mutant} fails without a race: {printed}")),
                 Ok(()) => failures.push(format!("{mutant} survives {test}")),

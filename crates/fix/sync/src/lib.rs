@@ -78,7 +78,7 @@ mod event;
 mod fork;
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle))))]
 mod futex;
-#[cfg(any(loom, all(test, shuttle)))]
+#[cfg(any(loom, shuttle))]
 mod model;
 mod mutant;
 #[cfg(all(feature = "std", not(loom)))]

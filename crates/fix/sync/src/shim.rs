@@ -1,10 +1,10 @@
 //! Internals that knee-vm shares with knee-sync: atomics that a model checker can replace, planted mutants,
 //! and padding. This module is not part of the public interface, and may change at any time.
 
+#[cfg(any(loom, shuttle))]
+pub use crate::model::{Model, RawLock, check, thread};
 #[cfg(loom)]
-pub use crate::model::{
-    Model, check, check_interrupted, check_latest, check_symmetric, interrupt, thread,
-};
+pub use crate::model::{check_interrupted, check_latest, check_symmetric, interrupt};
 #[cfg(mutants)]
 pub use crate::mutant::Answer;
 #[cfg(all(mutants, not(feature = "std")))]

@@ -9,7 +9,7 @@ use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, Page, Pages, Protection, Space};
 use proptest::prelude::*;
 
-use each::on_architecture;
+use each::{ARCHITECTURES, on_architecture};
 
 /// The pages of each space, around the end of a leaf.
 const FIRST: u64 = 506;
@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn sharers_finds_exactly_the_spaces_that_share_a_page(
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
-        architecture in 0..3
+        architecture in 0..ARCHITECTURES
     ) {
         on_architecture!(architecture, are_as_modelled(&operations))?;
     }

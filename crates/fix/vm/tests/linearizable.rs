@@ -10,7 +10,6 @@
 
 #[path = "architectures/each.rs"]
 mod each;
-mod random;
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
@@ -18,11 +17,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use knee_models::random::{Random, patience};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Space};
 
 use each::on_each_architecture;
-use random::{Random, patience};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -85,14 +84,14 @@ struct Done {
     end: u64,
 }
 
-impl Random {
+impl Operation {
     /// A random operation. No other operation stores `value`.
-    fn operation(&mut self, value: u64) -> Operation {
-        let start = self.below(PAGES as u64) as usize;
-        let count = 1 + self.below((PAGES - start) as u64) as usize;
+    fn any(random: &mut Random, value: u64) -> Operation {
+        let start = random.below(PAGES as u64) as usize;
+        let count = 1 + random.below((PAGES - start) as u64) as usize;
         let run = Run { start, end: start + count };
-        let protection = [NONE, READ, WRITE, WRITE][self.below(4) as usize];
-        match self.below(16) {
+        let protection = [NONE, READ, WRITE, WRITE][random.below(4) as usize];
+        match random.below(16) {
             0..4 => Operation::Load(start),
             4..8 => Operation::Store(start, value),
             8 => Operation::Query(start),
@@ -384,7 +383,7 @@ fn histories<A: Architecture>(seed: u64, count: u64) {
                 let mut own = Vec::new();
                 for step in 0..STEPS {
                     let value = (number * STEPS + step + 1) as u64;
-                    let operation = random.operation(value);
+                    let operation = Operation::any(&mut random, value);
                     (0..random.below(200)).for_each(|_| cpu.handle_ipis());
                     let begin = clock.fetch_add(1, SeqCst);
                     let found = execute(&cpu, &space, operation);

@@ -2,24 +2,19 @@
 
 #[path = "architectures/each.rs"]
 mod each;
-mod reference;
-#[path = "reference/space.rs"]
-mod space;
-#[path = "reference/strategies.rs"]
-mod strategies;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use each::on_architecture;
+use each::{ARCHITECTURES, on_architecture};
+use knee_models::space::{Model, Operation, apply, family, operation};
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 use proptest::prelude::*;
 
-use reference::{Model, Operation, READ, WRITE, apply, family};
-use space::AddressSpace;
-use strategies::operation;
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::WRITE;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
@@ -27,7 +22,7 @@ proptest! {
     #[test]
     fn a_space_agrees_with_a_map_of_pages(
         operations in prop::collection::vec(operation(), 1..80),
-        architecture in 0..3
+        architecture in 0..ARCHITECTURES
     ) {
         on_architecture!(architecture, agrees_with_a_map_of_pages(&operations))?;
     }
@@ -35,7 +30,7 @@ proptest! {
     #[test]
     fn spaces_and_their_forks_agree_with_the_model(
         text in prop::collection::vec(any::<u8>(), 4..320),
-        architecture in 0..3
+        architecture in 0..ARCHITECTURES
     ) {
         on_architecture!(architecture, family(&text));
     }
@@ -67,7 +62,7 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     let mut texts = 0;
     for file in fs::read_dir(corpus).unwrap() {
         let text = fs::read(file.unwrap().path()).unwrap();
-        (0..3).for_each(|architecture| on_architecture!(architecture, family(&text)));
+        (0..ARCHITECTURES).for_each(|architecture| on_architecture!(architecture, family(&text)));
         texts += 1;
     }
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");

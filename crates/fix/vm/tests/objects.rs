@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use each::{on_architecture, on_each_architecture};
+use each::{ARCHITECTURES, on_architecture, on_each_architecture};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
     BeyondCapacity, Fault, MapError, MappedObject, Object, ObjectId, PAGE, Page, Pager, PagerError,
@@ -471,7 +471,7 @@ proptest! {
     #[test]
     fn objects_and_their_mappings_agree_with_the_model(
         operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 12 } else { 80 }),
-        architecture in 0..3
+        architecture in 0..ARCHITECTURES
     ) {
         on_architecture!(architecture, are_as_modelled(&operations))?;
     }

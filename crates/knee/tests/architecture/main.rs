@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("knee-sync", &[]),
     ("knee-vm", &["knee-sync"]),
     ("knee-kernel", &["knee-sync", "knee-vm"]),
-    ("knee-models", &[]),
+    ("knee-models", &["knee-vm"]),
     ("knee-baselines", &["knee-sync", "knee-vm"]),
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-results", "knee-stats"]),
@@ -145,7 +145,7 @@ fn the_runner_names_neither_testcases_nor_the_crates_that_they_measure() {
 }
 
 /// The roots of crates of several files, which form no circle.
-const WITHOUT_CIRCLES: [&str; 17] = [
+const WITHOUT_CIRCLES: [&str; 19] = [
     "host/src/lib.rs",
     "measure/stats/src/lib.rs",
     "measure/results/src/lib.rs",
@@ -160,6 +160,8 @@ const WITHOUT_CIRCLES: [&str; 17] = [
     "prove/trace/harness/src/lib.rs",
     "prove/trace/marks/src/lib.rs",
     "prove/trace/plugin/src/lib.rs",
+    "fix/baselines/src/lib.rs",
+    "fix/models/src/lib.rs",
     "fix/sync/src/lib.rs",
     "fix/vm/src/lib.rs",
     "knee/src/main.rs",

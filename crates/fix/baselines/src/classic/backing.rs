@@ -9,7 +9,6 @@
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
-use std::fmt::Debug;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -22,37 +21,9 @@ use knee_vm::{Cpu, Entry, Format, Frame, Machine, OutOfMemory, Page, Pages};
 use super::frames::Frames;
 use super::lock::Lock;
 use super::pmap::Pmap;
-use super::reverse::{Mapping, Reverse};
+use super::reverse::{Backing, Mapping, Reverse};
+use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
-
-/// The backing of a map entry. Entries that are split from one entry share a backing.
-pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
-    /// Returns whether two entries share a backing.
-    fn is_same(&self, other: &Self) -> bool;
-
-    /// Extends the backing to these pages if possible. Returns whether it was extended.
-    fn extend(&self, pages: Pages) -> bool;
-
-    /// Copies the backing for the copy of its entry in a forked space.
-    fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
-
-    /// Drops an entry's reference, after the frames of its pages were removed.
-    fn end(self, guard: &Guard<'_, impl Platform>);
-}
-
-impl<R: Reverse> Backing<R> for () {
-    fn is_same(&self, (): &()) -> bool {
-        true
-    }
-
-    fn extend(&self, _: Pages) -> bool {
-        true
-    }
-
-    fn fork(&self, _: &Arc<Pmap<R>>) {}
-
-    fn end(self, _: &Guard<'_, impl Platform>) {}
-}
 
 /// A reverse map with one structure for each mapping operation. Each page table has a lock, as in Linux.
 #[derive(Debug)]
@@ -190,10 +161,13 @@ pub struct Owner {
     page: AtomicU64,
 }
 
-impl Reverse for PerBacking {
+impl ReverseState for PerBacking {
     const ONE_LOCK: bool = false;
     type OfFrame = Owner;
     type OfSpace = ();
+}
+
+impl Reverse for PerBacking {
     type Backing = Arc<Part>;
 
     fn back(pmap: &Arc<Pmap<PerBacking>>, pages: Pages) -> Arc<Part> {

@@ -3,8 +3,7 @@
 
 use knee_vm::{MapError, Page, Pages, Protection};
 
-use super::backing::Backing;
-use super::reverse::Reverse;
+use super::reverse::{Backing, Reverse};
 
 /// A map entry: Linux' VMA.
 #[derive(Debug)]

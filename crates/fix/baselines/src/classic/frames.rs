@@ -7,15 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use knee_vm::{Frame, Machine, OutOfMemory};
 
 use super::lock::{Held, Lock};
-use super::pmap::ENTRIES;
 use super::pools::Pools;
-use super::reverse::Reverse;
+use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
 /// The record of a frame, in its own cache line like `struct page`, so that the locks of tables do not share lines.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Record<R: Reverse> {
+pub(super) struct Record<R: ReverseState> {
     /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
     /// Whether more than one page-table entry has contained the frame since it was allocated. Cleared when
@@ -42,19 +41,25 @@ pub(super) struct Bucket {
 /// The bucket count. FreeBSD has one bucket for each CPU, at most 256.
 const BUCKETS: usize = 64;
 
+/// The bits of a page number that one table level translates.
+pub(super) const BITS: u32 = 9;
+
+/// The number of entries of a table.
+pub(super) const ENTRIES: usize = 1 << BITS;
+
 /// The entries of a page table.
 type Table = [AtomicU64; ENTRIES];
 
 /// The frames of a machine.
 #[derive(Debug)]
-pub struct Frames<'m, M: Machine, R: Reverse> {
+pub struct Frames<'m, M: Machine, R: ReverseState> {
     pub(super) machine: &'m M,
     pub(super) pools: Pools<'m, M>,
     records: Box<[Record<R>]>,
     buckets: Box<[Bucket]>,
 }
 
-impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
+impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
     /// Creates the records of the frames with numbers less than `end`.
     pub(super) fn new(machine: &'m M, end: usize) -> Result<Frames<'m, M, R>, OutOfMemory> {
         let mut records = Vec::new();

@@ -81,6 +81,7 @@ mod pools;
 mod pv;
 mod rcu_tree;
 mod reverse;
+mod reverse_state;
 mod space;
 mod strategies;
 mod tree;

@@ -7,20 +7,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use knee_vm::{Cpu, CpuSet, Entry, Flush, Format, Frame, Machine, OutOfMemory, Page, Pages};
 
-use super::frames::Frames;
+use super::frames::{BITS, ENTRIES, Frames};
 use super::lock::{Held, Lock};
 use super::on_cpu::OnCpu;
-use super::reverse::Reverse;
-
-/// The bits of a page number that one table level translates.
-const BITS: u32 = 9;
-
-/// The number of entries of a table.
-pub(super) const ENTRIES: usize = 1 << BITS;
+use super::reverse_state::ReverseState;
 
 /// The tables of a space. They exist until the space is dropped.
 #[derive(Debug)]
-pub struct Pmap<R: Reverse> {
+pub struct Pmap<R: ReverseState> {
     pub(super) number: u64,
     /// The CPUs whose TLBs may contain pages of the space.
     pub(super) active: CpuSet,
@@ -35,19 +29,19 @@ pub struct Pmap<R: Reverse> {
 const FIRST_NUMBER: u64 = 1 << 63;
 
 /// The state that a reverse map keeps for a space. If one lock guards all tables, this holds the lock.
-pub(super) struct Whole<'a, R: Reverse> {
+pub(super) struct Whole<'a, R: ReverseState> {
     held: Option<Held<'a, R::OfSpace>>,
     none: R::OfSpace,
 }
 
-impl<R: Reverse> Whole<'_, R> {
+impl<R: ReverseState> Whole<'_, R> {
     #[inline]
     pub(super) fn space(&mut self) -> &mut R::OfSpace {
         self.held.as_deref_mut().unwrap_or(&mut self.none)
     }
 }
 
-impl<R: Reverse> Pmap<R> {
+impl<R: ReverseState> Pmap<R> {
     pub(super) fn new<'m, M: Machine>(
         frames: &Frames<'m, M, R>,
         cpu: &Cpu<'m, M>,
@@ -84,7 +78,7 @@ pub(super) fn slot(page: Page, level: u8) -> usize {
     (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES
 }
 
-impl<'m, M: Machine, R: Reverse> Frames<'m, M, R> {
+impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
     /// Takes the lock of a table, if tables have locks.
     #[inline]
     pub(super) fn lock_table(&self, cpu: &Cpu<'m, M>, table: Frame) -> Option<Held<'_, ()>> {

@@ -13,11 +13,14 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use knee_sync::Platform;
+use knee_sync::epoch::Guard;
 use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE, Page, Pages};
 
 use super::frames::Frames;
 use super::pmap::Pmap;
-use super::reverse::{Mapping, Reverse};
+use super::reverse::{Backing, Mapping, Reverse};
+use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
 /// A reverse map with a list for each frame. The list has an entry for each page where the frame is mapped.
@@ -206,10 +209,27 @@ fn push<M: Machine>(frames: &Frames<'_, M, PerPage>, of: Mapping<'_, PerPage>, f
     head.set(entry.as_ptr());
 }
 
-impl Reverse for PerPage {
+impl Backing<PerPage> for () {
+    fn is_same(&self, (): &()) -> bool {
+        true
+    }
+
+    fn extend(&self, _: Pages) -> bool {
+        true
+    }
+
+    fn fork(&self, _: &Arc<Pmap<PerPage>>) {}
+
+    fn end(self, _: &Guard<'_, impl Platform>) {}
+}
+
+impl ReverseState for PerPage {
     const ONE_LOCK: bool = true;
     type OfFrame = Head;
     type OfSpace = Chunks;
+}
+
+impl Reverse for PerPage {
     type Backing = ();
 
     fn back(_: &Arc<Pmap<PerPage>>, _: Pages) {}

@@ -3,22 +3,17 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use knee_sync::Platform;
+use knee_sync::epoch::Guard;
 use knee_vm::{Cpu, Frame, Machine, OutOfMemory, Page, Pages};
 
-use crate::invalidation::Stamp;
-
-use super::backing::Backing;
 use super::frames::Frames;
 use super::pmap::Pmap;
+use super::reverse_state::ReverseState;
+use crate::invalidation::Stamp;
 
 /// A way to find the page-table entries that contain a frame.
-pub trait Reverse: Debug + Sized + Send + Sync + 'static {
-    /// Whether one lock guards all tables of a space. If false, each table has its own lock.
-    const ONE_LOCK: bool;
-    /// The state of a frame.
-    type OfFrame: Debug + Default + Send + Sync;
-    /// The state of a space, under its lock.
-    type OfSpace: Debug + Default + Send;
+pub trait Reverse: ReverseState {
     /// The state of a map entry.
     type Backing: Backing<Self>;
 
@@ -67,6 +62,21 @@ pub trait Reverse: Debug + Sized + Send + Sync + 'static {
         frame: Frame,
         with: impl FnMut(u64, Page),
     );
+}
+
+/// The backing of a map entry. Entries that are split from one entry share a backing.
+pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
+    /// Returns whether two entries share a backing.
+    fn is_same(&self, other: &Self) -> bool;
+
+    /// Extends the backing to these pages if possible. Returns whether it was extended.
+    fn extend(&self, pages: Pages) -> bool;
+
+    /// Copies the backing for the copy of its entry in a forked space.
+    fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
+
+    /// Drops an entry's reference, after the frames of its pages were removed.
+    fn end(self, guard: &Guard<'_, impl Platform>);
 }
 
 /// A mapping: a page-table entry, by its space and page.

@@ -10,13 +10,12 @@ use knee_vm::{
 };
 
 use super::accounting::Accounting;
-use super::backing::Backing;
 use super::entries::{self, Entries, Entry, View};
 use super::map::Map;
 use super::memory::Memory;
 use super::on_cpu::OnCpu;
 use super::pmap::{Pmap, slot};
-use super::reverse::{Mapping, Reverse};
+use super::reverse::{Backing, Mapping, Reverse};
 use super::strategies::{MapOf, Strategies};
 use crate::address_space::AddressSpace;
 

@@ -1,12 +1,11 @@
 //! All interleavings of a marking thread and a waiting thread, up to a number of preemptions.
 
+use knee_sync::shim::{AtomicBool, Model, Mutex, check, check_symmetric, interrupt, thread};
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Mutex};
+use loom::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
-use crate::model::{Model, check, check_symmetric, interrupt, thread};
-use crate::primitive::AtomicBool;
 
 struct Place<F: Invalidation> {
     tracker: Tracker<F, Model>,

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use shuttle::sync::Mutex;
+use knee_sync::shim::{Model, Mutex, check, thread};
 
 use super::{Epoch, Invalidation, LockFree, Locked, Stamp, Tracker};
-use crate::model::{Model, check, thread};
 
 const MARKERS: usize = 3;
 const SECTIONS: usize = 3;

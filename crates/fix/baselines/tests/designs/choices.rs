@@ -1,25 +1,22 @@
 //! Random choices for tests.
 
+use knee_models::random::{self, Random};
 use knee_vm::Protection;
-
-use crate::random::{self, Random};
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-impl Random {
-    pub(crate) fn protection(&mut self) -> Protection {
-        [NONE, READ, READ | WRITE, READ | WRITE][self.below(4) as usize]
-    }
+pub(crate) fn protection(random: &mut Random) -> Protection {
+    [NONE, READ, READ | WRITE, READ | WRITE][random.below(4) as usize]
+}
 
-    /// Two places below `count`, in order. The second is usually near the first.
-    pub(crate) fn places(&mut self, count: usize) -> (usize, usize) {
-        let first = self.below(count as u64) as usize;
-        let most = if self.below(4) == 0 { count } else { 4 };
-        let last = first + self.below(most as u64) as usize;
-        (first, last.min(count - 1))
-    }
+/// Two places below `count`, in order. The second is usually near the first.
+pub(crate) fn places(random: &mut Random, count: usize) -> (usize, usize) {
+    let first = random.below(count as u64) as usize;
+    let most = if random.below(4) == 0 { count } else { 4 };
+    let last = first + random.below(most as u64) as usize;
+    (first, last.min(count - 1))
 }
 
 /// Returns the factor by which a test runs longer than usual.

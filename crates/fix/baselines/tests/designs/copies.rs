@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use knee_baselines::AddressSpace;
+use knee_models::random::Random;
 use knee_vm::{Page, Pages, Protection, VirtAddr};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::choices::patience;
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
-use crate::random::Random;
 use crate::storm::storm;
 
 /// The pages that are mapped at first: some in two tables, and a range that one extent covers.

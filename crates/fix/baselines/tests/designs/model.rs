@@ -2,18 +2,44 @@
 //! their contents.
 
 use knee_baselines::AddressSpace;
+use knee_models::random::Random;
+use knee_models::space::{Model, Operation, Wrong, operation};
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Fault, MapError, Page, Pages, Protection};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::designs::{Design, MachineOf, for_each_design};
-use crate::random::Random;
-use crate::reference::{Model, Operation, READ, WRITE, apply};
-use crate::strategies::operation;
+use crate::choices;
+use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
+
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::WRITE;
 
 /// The limit of mapped pages: larger than most ranges, and smaller than the largest.
 const LIMIT: u64 = 1 << 19;
+
+/// Performs an operation on a space of any design, like [`knee_models::space::apply`] on a space of knee-vm.
+fn apply<'m, D: Design>(
+    cpu: &ProcessorOf<'m, D>,
+    space: &D::Space<'m>,
+    operation: &Operation,
+) -> Result<u64, Wrong> {
+    match *operation {
+        Operation::Map(pages, protection) => {
+            space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
+        }
+        Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Protect(pages, protection) => {
+            space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
+        }
+        Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
+        Operation::Store(page, value) => {
+            cpu.store(space, page.address(), value).map(|()| 0).map_err(Err)
+        }
+        Operation::Load(page) => cpu.load(space, page.address()).map_err(Err),
+    }
+}
 
 fn a_space_behaves_like_a_map_of_pages<D: Design>() {
     let config = ProptestConfig { cases: 60, ..ProptestConfig::default() };
@@ -33,8 +59,8 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
                     }
                     _ => model.apply(operation),
                 };
-                prop_assert_eq!(apply(&cpu, &space, operation), expected);
-                model.check_pages(&cpu, &space);
+                prop_assert_eq!(apply::<D>(&cpu, &space, operation), expected);
+                model.check_pages(|page| space.query(&cpu, page));
                 let found = D::audit(&space, &cpu);
                 prop_assert_eq!(found.mapped, model.mapped(space.pages()));
                 prop_assert_eq!(found.present, space.resident());
@@ -75,10 +101,10 @@ fn hundreds_of_entries_are_found<D: Design>() {
                 let operation = match kind {
                     0 => Operation::Unmap(pages),
                     1 => Operation::Map(pages, other),
-                    _ => Operation::Protect(pages, random.protection()),
+                    _ => Operation::Protect(pages, choices::protection(&mut random)),
                 };
                 assert_eq!(
-                    apply(&cpu, &space, &operation),
+                    apply::<D>(&cpu, &space, &operation),
                     model.apply(&operation),
                     "{operation:?}"
                 );

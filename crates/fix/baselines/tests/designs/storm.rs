@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, fence};
 use std::{panic, thread};
 
 use knee_baselines::AddressSpace;
+use knee_models::random::Random;
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Fault, MapError, Page, Pages, Protection};
 
-use crate::choices::patience;
+use crate::choices::{self, patience};
 use crate::designs::{Design, FRAMES, MachineOf, ProcessorOf, for_each_design};
-use crate::random::Random;
 
 const NONE: Protection = Protection::NONE;
 const READ: Protection = Protection::READ;
@@ -87,9 +87,9 @@ impl Own {
         space: &D::Space<'m>,
         random: &mut Random,
     ) {
-        let (first, last) = random.places(self.pages.len());
+        let (first, last) = choices::places(random, self.pages.len());
         let range = Pages { start: self.first + first as u64, end: self.first + last as u64 + 1 };
-        let (known, protection) = (&mut self.pages[first..=last], random.protection());
+        let (known, protection) = (&mut self.pages[first..=last], choices::protection(random));
         match random.below(8) {
             0 | 1 => {
                 let expected = match known.iter().all(Option::is_none) {
@@ -294,10 +294,10 @@ fn change<'m, D: Design>(
     places: &[Page],
     published: &[Published],
 ) {
-    let (first, last) = random.places(places.len());
+    let (first, last) = choices::places(random, places.len());
     let (pages, published) =
         (Pages { start: places[first], end: places[last] + 1 }, &published[first..=last]);
-    let protection = random.protection();
+    let protection = choices::protection(random);
     // The pages between two places are mapped and unmapped together with them.
     published.iter().for_each(Published::begin);
     match random.below(4) {
@@ -381,20 +381,21 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                 let number = cpu.number();
                 let mut random = Random::new(1 + round * CPUS + number as u64);
                 for step in 1..=steps {
-                    let (first, last) = random.places(places.len());
+                    let (first, last) = choices::places(&mut random, places.len());
                     let pages = Pages { start: places[first], end: places[last] + 1 };
                     let (at, stores) = (pages.start.address(), &all[first]);
                     match random.below(16) {
                         0..3 => {
                             // If this succeeds, the pages were unmapped before.
-                            let protection = random.protection();
+                            let protection = choices::protection(&mut random);
                             let result = Stores::clear(&all[first..=last], || {
                                 space.map(&cpu, pages, protection)
                             });
                             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
                         }
                         3 => {
-                            let result = space.protect(&cpu, pages, random.protection());
+                            let result =
+                                space.protect(&cpu, pages, choices::protection(&mut random));
                             assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
                         }
                         4 => {

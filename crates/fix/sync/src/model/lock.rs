@@ -12,7 +12,7 @@ use shuttle::sync::{Mutex, MutexGuard};
 use lock_api::{GuardNoSend, RawMutex};
 
 /// The mutex of loom or shuttle, as a raw lock for lock_api.
-pub(crate) struct RawLock {
+pub struct RawLock {
     /// The guard of the thread that holds the lock. This field is dropped before `mutex`.
     guard: Cell<Option<MutexGuard<'static, ()>>>,
     /// Created at the first use: `INIT` must be a constant, and loom's mutexes have no `const`

@@ -7,7 +7,6 @@
 
 #[cfg(loom)]
 mod latest;
-#[cfg(test)]
 mod lock;
 #[cfg(loom)]
 mod orders;
@@ -16,11 +15,10 @@ mod schedules;
 
 #[cfg(loom)]
 pub use latest::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
-#[cfg(test)]
-pub(crate) use lock::RawLock;
+pub use lock::RawLock;
 #[cfg(loom)]
 pub use orders::{
     Model, check, check_interrupted, check_latest, check_symmetric, fence, interrupt, thread,
 };
 #[cfg(shuttle)]
-pub(crate) use schedules::{Model, check, thread};
+pub use schedules::{Model, check, thread};

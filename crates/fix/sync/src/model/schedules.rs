@@ -11,7 +11,7 @@ use shuttle::{Config, Runner};
 
 use crate::platform::Platform;
 
-pub(crate) use shuttle::thread;
+pub use shuttle::thread;
 
 std::thread_local! {
     // shuttle runs all threads of a model on one OS thread.
@@ -20,7 +20,7 @@ std::thread_local! {
 
 /// The threads of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Model;
+pub struct Model;
 
 // SAFETY: all threads see all accesses in one order.
 unsafe impl Platform for Model {
@@ -44,7 +44,7 @@ unsafe impl Platform for Model {
 }
 
 /// The number of schedules of each kind, unless `KNEE_SCHEDULES` sets another number.
-const SCHEDULES: usize = 500;
+const SCHEDULES: usize = 2000;
 
 /// The seed of the schedules, unless `KNEE_SEED` sets another seed.
 const SEED: u64 = 1;
@@ -55,7 +55,7 @@ const SEED: u64 = 1;
 const DEPTH: usize = 3;
 
 /// Tries schedules of `threads` on both platforms: random schedules, and schedules by random priorities.
-pub(crate) fn check(threads: impl Fn() + Sync + Send + Clone + 'static) {
+pub fn check(threads: impl Fn() + Sync + Send + Clone + 'static) {
     let schedules = number_in("KNEE_SCHEDULES").map_or(SCHEDULES, |number| number as usize);
     let seed = number_in("KNEE_SEED").unwrap_or(SEED);
     eprintln!("KNEE_SEED={seed} KNEE_SCHEDULES={schedules}");

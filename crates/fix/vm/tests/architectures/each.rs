@@ -1,38 +1,46 @@
 //! Macros that run a test on each architecture.
-#![allow(unused_imports, unused_macros, reason = "each test binary uses one macro or both")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "most test binaries use only a part")]
 
 /// Defines tests that run each of these functions on each architecture. The functions take the architecture
-/// as their type parameter.
+/// as their type parameter. For RISC-V, it is Sv48.
 macro_rules! on_each_architecture {
     ($($test:ident),+ $(,)?) => {
-        $(mod $test {
-            #[test]
-            fn x86_64() {
-                super::$test::<knee_vm::X86_64>();
-            }
-
-            #[test]
-            fn aarch64() {
-                super::$test::<knee_vm::AArch64>();
-            }
-
-            #[test]
-            fn sv48() {
-                super::$test::<knee_vm::Sv48>();
-            }
-        })+
+        $(crate::each::tests!($test: x86_64 = X86_64, aarch64 = AArch64, sv48 = Sv48);)+
     };
 }
 
-/// Calls a function with the architecture of this number, 0 to 2, as its type parameter.
+/// Like `on_each_architecture`, and also on Sv39.
+macro_rules! on_each_format {
+    ($($test:ident),+ $(,)?) => {
+        $(crate::each::tests!($test: x86_64 = X86_64, aarch64 = AArch64, sv48 = Sv48, sv39 = Sv39);)+
+    };
+}
+
+/// Defines a test of this function for each of these architectures.
+macro_rules! tests {
+    ($test:ident: $($name:ident = $architecture:ident),+) => {
+        mod $test {
+            $(#[test]
+            fn $name() {
+                super::$test::<knee_vm::$architecture>();
+            })+
+        }
+    };
+}
+
+/// The number of architectures, including Sv39.
+pub(crate) const ARCHITECTURES: u8 = 4;
+
+/// Calls a function with the architecture of this number, below `ARCHITECTURES`, as its type parameter.
 macro_rules! on_architecture {
     ($number:expr, $test:ident($($argument:expr),*)) => {
         match $number {
             0 => $test::<knee_vm::X86_64>($($argument),*),
             1 => $test::<knee_vm::AArch64>($($argument),*),
-            _ => $test::<knee_vm::Sv48>($($argument),*),
+            2 => $test::<knee_vm::Sv48>($($argument),*),
+            _ => $test::<knee_vm::Sv39>($($argument),*),
         }
     };
 }
 
-pub(crate) use {on_architecture, on_each_architecture};
+pub(crate) use {on_architecture, on_each_architecture, on_each_format, tests};

@@ -3,7 +3,7 @@
 
 mod each;
 
-use each::on_each_architecture;
+use each::on_each_format;
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{
     Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing, Space, VirtAddr,
@@ -15,7 +15,7 @@ fn address(page: u64) -> VirtAddr {
     Page(page).address()
 }
 
-on_each_architecture!(
+on_each_format!(
     a_translation_of_one_space_is_not_used_in_another,
     a_file_page_that_was_read_can_be_written,
     a_page_made_writable_again_can_be_written,
@@ -112,7 +112,8 @@ fn a_cpu_finds_a_table_that_another_cpu_added<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 2);
     let (cpu, other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
-    for page in [16, 16 + (1 << 9), 16 + (1 << 18), 16 + (1 << 27)] {
+    let one_for_each_level = [16, 16 + (1 << 9), 16 + (1 << 18), 16 + (1 << 27)];
+    for page in one_for_each_level.into_iter().take(A::LEVELS.into()) {
         assert_eq!(cpu.load(&space, address(page)), Err(Fault::Unmapped));
         space.map(&other, Pages::new(Page(page), 2), WRITE).unwrap();
         other.store(&space, address(page), page).unwrap();

@@ -15,7 +15,7 @@ const STORES: usize = 40;
 const LINES: usize = 1 << 20;
 
 /// Two threads that run until one of them detects an error or the time has passed.
-pub(crate) struct Duel {
+pub struct Duel {
     end: Instant,
     over: AtomicBool,
     bad: AtomicBool,
@@ -28,7 +28,7 @@ struct Line(AtomicU64);
 
 impl Duel {
     /// A duel that takes at most this long, and has not begun.
-    pub(crate) fn of_seconds(seconds: f64) -> Duel {
+    pub fn of_seconds(seconds: f64) -> Duel {
         Duel {
             end: Instant::now() + Duration::from_secs_f64(seconds),
             over: AtomicBool::new(false),
@@ -38,13 +38,13 @@ impl Duel {
     }
 
     /// Prints the number of rounds. Returns a failure if either thread has detected an error.
-    pub(crate) fn outcome(&self, mode: &str) -> ExitCode {
+    pub fn outcome(&self, mode: &str) -> ExitCode {
         println!("{mode}: {} rounds", self.rounds.load(Relaxed));
         if self.bad.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     /// Runs both threads.
-    pub(crate) fn fight(&self, reader: impl FnOnce() + Send, writer: impl FnOnce() + Send) {
+    pub fn fight(&self, reader: impl FnOnce() + Send, writer: impl FnOnce() + Send) {
         thread::scope(|scope| {
             scope.spawn(reader);
             scope.spawn(writer);
@@ -55,12 +55,13 @@ impl Duel {
         });
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    /// Returns whether a thread has detected an error or the time has passed.
+    pub fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }
 
     /// If `is_bad`, reports an error and ends the duel.
-    pub(crate) fn object(&self, is_bad: bool) {
+    pub fn object(&self, is_bad: bool) {
         if is_bad {
             self.bad.store(true, Relaxed);
             self.over.store(true, Relaxed);
@@ -69,7 +70,7 @@ impl Duel {
 
     /// Calls `read` repeatedly, each time with many stores in the store buffer. The argument is the number of
     /// times that `read` checks an object. It varies, so that the writer sometimes overtakes `read`.
-    pub(crate) fn read(&self, mut read: impl FnMut(u64)) {
+    pub fn read(&self, mut read: impl FnMut(u64)) {
         let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let (mut rounds, mut at) = (0_u64, 1_usize);
         while !self.is_over() {
@@ -86,7 +87,7 @@ impl Duel {
     }
 
     /// Waits until the reader has completed `rounds` more rounds.
-    pub(crate) fn wait_for_rounds(&self, rounds: u64) {
+    pub fn wait_for_rounds(&self, rounds: u64) {
         let before = self.rounds.load(Relaxed);
         while self.rounds.load(Acquire) < before + rounds && !self.is_over() {
             std::hint::spin_loop();
@@ -94,7 +95,7 @@ impl Duel {
     }
 
     /// Calls `is_bad` `checks` times, and reports an error if it returns true.
-    pub(crate) fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
+    pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();
             self.object(is_bad());
@@ -103,18 +104,22 @@ impl Duel {
 }
 
 /// An object that readers find.
-pub(crate) struct Object {
-    pub(crate) freed: AtomicBool,
+pub struct Object {
+    /// Whether readers must not find the object.
+    pub freed: AtomicBool,
 }
 
 /// Objects. Readers find only the current one.
-pub(crate) struct Pool {
+pub struct Pool {
     objects: Vec<Object>,
-    pub(crate) current: AtomicPtr<Object>,
+    /// The object that readers find.
+    pub current: AtomicPtr<Object>,
 }
 
 impl Pool {
-    pub(crate) fn new() -> Pool {
+    /// A pool with one current object, whose other objects are free.
+    #[allow(clippy::new_without_default, reason = "nothing needs a default")]
+    pub fn new() -> Pool {
         let objects: Vec<_> =
             (0..OBJECTS).map(|_| Object { freed: AtomicBool::new(true) }).collect();
         let first = &objects[0];
@@ -122,13 +127,14 @@ impl Pool {
         Pool { current: AtomicPtr::new(std::ptr::from_ref(first).cast_mut()), objects }
     }
 
-    pub(crate) fn find(&self) -> &Object {
+    /// Finds the current object.
+    pub fn find(&self) -> &Object {
         // SAFETY: the pointer is to an object of the pool.
         unsafe { &*self.current.load(Acquire) }
     }
 
     /// Replaces the current object by each free object in turn, and passes each old object to `free`.
-    pub(crate) fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
+    pub fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
         for object in self.objects.iter().cycle() {
             if duel.is_over() {
                 return;

@@ -1,7 +1,9 @@
 //! The reference model of a space, without nodes and tables: runs of pages, and the words that were stored.
 //!
-//! `tests/model.rs`, the fuzz target `vm_space` and knee-baselines' `tests/designs` include this file. Each
-//! supplies a trait `AddressSpace`: that of `space.rs`, or that of knee-baselines.
+//! `tests/model.rs` of knee-vm, the fuzz target `vm_space` and knee-baselines' `tests/designs` use this model.
+
+#[cfg(feature = "proptest")]
+mod strategies;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 
-use crate::AddressSpace;
+#[cfg(feature = "proptest")]
+pub use strategies::operation;
 
-pub(crate) const READ: Protection = Protection::READ;
-pub(crate) const WRITE: Protection = Protection::WRITE;
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::WRITE;
 
 /// The page of the model with this number. The pages lie around the ends of tables of three levels, so that
 /// a range lies in one table, spans two tables, or covers many.
-pub(crate) fn page(number: u64) -> Page {
+fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,
         24..48 => 512 * 512 - 12 + number - 24,
@@ -25,31 +28,40 @@ pub(crate) fn page(number: u64) -> Page {
     })
 }
 
-pub(crate) const NUMBERS: u64 = 72;
+const NUMBERS: u64 = 72;
 
+/// An operation on a space.
 #[derive(Debug, Clone)]
-pub(crate) enum Operation {
+pub enum Operation {
+    /// [`Space::map`].
     Map(Pages, Protection),
+    /// [`Space::unmap`].
     Unmap(Pages),
+    /// [`Space::protect`].
     Protect(Pages, Protection),
+    /// [`Space::discard`].
     Discard(Pages),
+    /// [`Space::populate`].
     Populate(Pages),
+    /// A store of the page's first word.
     Store(Page, u64),
+    /// A load of the page's first word.
     Load(Page),
 }
 
 /// The error of a change or of an access.
-pub(crate) type Wrong = Result<MapError, Fault>;
+pub type Wrong = Result<MapError, Fault>;
 
 /// Runs of mapped pages, and the first words of pages.
-#[derive(Default, Clone)]
-pub(crate) struct Model {
+#[derive(Debug, Default, Clone)]
+pub struct Model {
     runs: BTreeMap<Page, (Page, Protection)>,
     words: BTreeMap<Page, u64>,
 }
 
 impl Model {
-    pub(crate) fn find(&self, page: Page) -> Option<Protection> {
+    /// The protection of a page, or `None` if it is unmapped.
+    pub fn find(&self, page: Page) -> Option<Protection> {
         let (_, &(end, protection)) = self.runs.range(..=page).next_back()?;
         (page < end).then_some(protection)
     }
@@ -67,11 +79,16 @@ impl Model {
         }
     }
 
-    pub(crate) fn mapped(&self, pages: Pages) -> u64 {
+    /// The number of mapped pages among these.
+    pub fn mapped(&self, pages: Pages) -> u64 {
         self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
     }
 
-    pub(crate) fn apply(&mut self, operation: &Operation) -> Result<u64, Wrong> {
+    /// Performs an operation. Returns the loaded word, or 0.
+    ///
+    /// # Errors
+    /// The error that a space must return.
+    pub fn apply(&mut self, operation: &Operation) -> Result<u64, Wrong> {
         match *operation {
             Operation::Map(pages, protection) => {
                 if self.mapped(pages) > 0 {
@@ -109,14 +126,14 @@ impl Model {
         Ok(0)
     }
 
-    pub(crate) fn check_pages<'m, A: Architecture>(
-        &self,
-        cpu: &Processor<'m, A>,
-        space: &impl AddressSpace<'m, Hosted<A>>,
-    ) {
+    /// Checks that `query` returns the same protections as this model.
+    ///
+    /// # Panics
+    /// If the protection of a page differs.
+    pub fn check_pages(&self, query: impl Fn(Page) -> Option<Protection>) {
         for number in 0..NUMBERS {
             let page = page(number);
-            assert_eq!(space.query(cpu, page), self.find(page), "page {page:#x}");
+            assert_eq!(query(page), self.find(page), "page {page:#x}");
         }
     }
 
@@ -141,21 +158,24 @@ impl Model {
     }
 
     /// Checks that the space is consistent and that all its pages are as in this model.
-    pub(crate) fn check<'m, A: Architecture>(
-        &self,
-        cpu: &Processor<'m, A>,
-        space: &Space<'m, Hosted<A>>,
-    ) {
-        self.check_pages(cpu, space);
+    ///
+    /// # Panics
+    /// If the space is inconsistent, or differs.
+    pub fn check<'m, A: Architecture>(&self, cpu: &Processor<'m, A>, space: &Space<'m, Hosted<A>>) {
+        self.check_pages(|page| space.query(cpu, page));
         assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
         let listed = space.mappings(cpu).map(|mapping| (mapping.pages, mapping.protection));
         assert_eq!(listed.collect::<Vec<_>>(), self.mappings());
     }
 }
 
-pub(crate) fn apply<'m, A: Architecture>(
+/// Performs an operation on a space. Returns the loaded word, or 0.
+///
+/// # Errors
+/// The error of the operation.
+pub fn apply<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
-    space: &impl AddressSpace<'m, Hosted<A>>,
+    space: &Space<'m, Hosted<A>>,
     operation: &Operation,
 ) -> Result<u64, Wrong> {
     match *operation {
@@ -248,7 +268,7 @@ impl Turn {
 ///
 /// # Panics
 /// If a space differs from its model.
-pub(crate) fn family<A: Architecture>(text: &[u8]) {
+pub fn family<A: Architecture>(text: &[u8]) {
     let machine = Hosted::<A>::with_architecture(1024, CPUS);
     let all = machine.free_frames();
     {
@@ -321,7 +341,7 @@ fn turn_of<'m, A: Architecture>(
     let used: u64 = family.iter().map(|one| one.model.mapped(one.space.pages())).sum();
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
-        model.check_pages(cpu, space);
+        model.check_pages(|page| space.query(cpu, page));
         // A check of all nodes takes as much time as many operations.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);

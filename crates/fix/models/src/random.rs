@@ -1,14 +1,17 @@
 //! Pseudorandom numbers, for tests of adjustable length.
 
 /// Pseudorandom numbers: xorshift.
-pub(crate) struct Random(u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// The next number, from 0 to `end - 1`.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -18,7 +21,7 @@ impl Random {
 
 /// The factor by which a test is longer than usual: `long` if `KNEE_TORTURE=long` is set, and otherwise 1.
 /// A long run takes minutes.
-pub(crate) fn patience(long: u64) -> u64 {
+pub fn patience(long: u64) -> u64 {
     let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|is| is == "long");
     if is_long { long } else { 1 }
 }

@@ -3,7 +3,7 @@
 use knee_vm::{Pages, Protection};
 use proptest::prelude::*;
 
-use crate::reference::{NUMBERS, Operation, READ, WRITE, page};
+use super::{NUMBERS, Operation, READ, WRITE, page};
 
 fn pages() -> impl Strategy<Value = Pages> {
     prop_oneof![
@@ -19,7 +19,8 @@ fn protection() -> impl Strategy<Value = Protection> {
     prop_oneof![Just(READ), Just(READ | WRITE), Just(Protection::NONE)]
 }
 
-pub(crate) fn operation() -> impl Strategy<Value = Operation> {
+/// Random operations on pages around the ends of tables.
+pub fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         3 => (pages(), protection()).prop_map(|(pages, protection)| Operation::Map(pages, protection)),
         3 => pages().prop_map(Operation::Unmap),

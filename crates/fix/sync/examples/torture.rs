@@ -9,20 +9,17 @@
 //! it. With `--cfg mutants`, knee-sync has the error that `KNEE_MUTANT` names, and this program must detect
 //! it; see tests/mutants.
 
-mod duel;
-
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use knee_models::duel::{Duel, Object, Pool};
 use knee_sync::System;
 use knee_sync::epoch;
 use knee_sync::hazard;
 use knee_sync::refs::PerCpuRef;
 use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
-
-use duel::{Duel, Object, Pool};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
