@@ -39,7 +39,7 @@ A situation is a class of initial states and arguments for which the model behav
     let told = commute(&lamp, &["conditions", "look", "toggle"]);
     told.assert_code(0).assert_stdout_has("They never commute.");
     assert_eq!(commute(&lamp, &["tests"]).assert_code(0).stdout.lines().count(), 6);
-    commute(&lamp, &["list"]).assert_stdout_has("toggle(): lit if it was dark");
+    commute(&lamp, &["list"]).assert_stdout_has("toggle(): turns the lamp on if it was dark");
     commute(&lamp, &["conditions", "look", "toggel"]).assert_stderr_has("did you mean toggle?");
 }
 

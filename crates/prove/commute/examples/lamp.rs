@@ -26,7 +26,7 @@ fn lamp() -> Interface<Lamp> {
         operations: vec![
             Operation {
                 name: "on",
-                about: "(): lit, whether it was lit or dark",
+                about: "(): turns the lamp on, whether it was lit or dark",
                 apply: |state, _| {
                     state.lit = Truth::Known(true);
                     Ok(Outcome::nothing())
@@ -34,7 +34,7 @@ fn lamp() -> Interface<Lamp> {
             },
             Operation {
                 name: "toggle",
-                about: "(): lit if it was dark, and dark if it was lit",
+                about: "(): turns the lamp on if it was dark, and off if it was lit",
                 apply: |state, call| {
                     let lit = state.lit.ask(call.execution)?;
                     state.lit = Truth::Known(!lit);

@@ -58,7 +58,7 @@ impl<'w> Call<'w> {
         self.execution.ask(Question::Is(flag))
     }
 
-    /// An argument that is one of `words`; [`Word::is`] and [`Word::which`] ask which one.
+    /// An argument that is one of `words`; [`Word::is`] and [`Word::which`] ask which word it is.
     pub fn word(&mut self, name: &str, words: &'static [&'static str]) -> Word {
         let label = self.label(name);
         let argument = self.execution.terms.name(WORD, &label);
@@ -66,7 +66,7 @@ impl<'w> Call<'w> {
         Word { argument, words }
     }
 
-    /// Whether a fact is true of the call as a whole, such as `is in the other process`.
+    /// Asks whether a fact, such as `is in the other process`, is true of the call as a whole.
     pub fn fact(&mut self, what: &str) -> Result<bool, Stop> {
         let flag = self.execution.terms.flag(&format!("{} {what}", self.label));
         self.execution.ask(Question::Is(flag))
@@ -95,7 +95,7 @@ impl<'w> Call<'w> {
     }
 }
 
-/// An argument that is one of some words.
+/// An argument that is one of several words.
 #[derive(Debug, Clone, Copy)]
 pub struct Word {
     argument: Name,

@@ -10,8 +10,8 @@ use crate::literal::{Literal, show_sum};
 pub struct Certificate {
     /// The assumptions of the model.
     pub assumed: Vec<(Literal, bool)>,
-    /// Fresh names. Each differs from all other names of its sort, except that two fresh names of
-    /// different orders may be chosen to be equal.
+    /// Fresh names. Each fresh name differs from all other names of its sort, except that two fresh
+    /// names of different orders may be chosen to be equal.
     pub fresh: Vec<String>,
     /// The pairs of fresh names that were chosen to be equal.
     pub agreed: Vec<(String, String)>,
@@ -27,10 +27,11 @@ pub struct Certificate {
 pub enum Claim {
     /// These names are equal.
     Names(String, String),
-    /// The first integer plus the constant equals the second integer. An empty label is zero.
+    /// The first integer plus the constant equals the second integer. An empty label stands for
+    /// zero.
     Ints(String, i64, String),
-    /// The two values with these descriptions are equal. This claim is recorded only if they differ,
-    /// so it is always false.
+    /// The two values with these descriptions are equal. A claim of this kind is recorded only if
+    /// the values differ, so it is always false.
     Things(String, String),
 }
 

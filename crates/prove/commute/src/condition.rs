@@ -69,8 +69,8 @@ impl Condition {
         Self { literals: [&situation.condition[..], assumed].concat(), apart: Vec::new() }
     }
 
-    /// Merges two conditions that differ only in which of two integers is greater. The result
-    /// requires only that the two integers differ.
+    /// Merges two conditions that differ only in which of two integers is greater. The merged
+    /// condition says instead that the two integers differ.
     fn either(&self, other: &Self) -> Option<Self> {
         let only = |one: &Self, other: &Self| {
             let mut own = one.literals.iter().filter(|literal| !other.literals.contains(literal));
@@ -93,7 +93,7 @@ impl Condition {
         formulas
     }
 
-    /// Whether both conditions can hold, if terms with different labels are unrelated.
+    /// Whether both conditions can hold together, if terms with different labels are unrelated.
     fn possible_with(&self, other: &Self) -> bool {
         // A fast path: most pairs of conditions contain opposite answers to the same question.
         let denied = |(literal, answer): &(Literal, bool)| {
@@ -125,7 +125,7 @@ impl Condition {
         })
     }
 
-    /// Drops literals without which the condition still excludes all of `others`.
+    /// Drops each literal that the condition does not need in order to exclude all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
         // Go from the last literal to the first, because a later literal is more likely to follow
         // from the others.
@@ -139,7 +139,7 @@ impl Condition {
     }
 }
 
-/// The sort of all names. One is enough, because the label of a name determines its real sort.
+/// The sort of all names. One sort is enough, because the label of a name determines its real sort.
 const SORT: &str = "named";
 
 /// The question that a literal represents.
@@ -178,7 +178,7 @@ pub fn conditions(exploration: &Exploration) -> Conditions {
     }
 }
 
-/// The lower bound of each integer that has one.
+/// The lower bounds of integers, by label.
 fn least(exploration: &Exploration) -> HashMap<String, i64> {
     let assumed =
         exploration.situations.iter().flat_map(|situation| &situation.certificate.assumed);
@@ -249,7 +249,8 @@ fn cover(
     }
     let all = covers.clone();
     let mut chosen: Vec<usize> = Vec::new();
-    // Choose the candidate that covers the most remaining situations, or the first of several.
+    // Choose the candidate that covers the most remaining situations. If several candidates cover
+    // equally many, choose the first of them.
     while let Some((nr, _)) = covers
         .iter()
         .map(Vec::len)

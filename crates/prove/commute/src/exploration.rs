@@ -35,7 +35,7 @@ impl Default for Limits {
 pub enum Verdict {
     /// The operations commute.
     Commute,
-    /// The operations do not commute. This is the first difference found between two orders.
+    /// The operations do not commute. The field is the first difference found between two orders.
     Differ(Difference),
 }
 
@@ -43,7 +43,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// A call has different results.
+    /// A call has different results in the two orders.
     Result {
         /// The number of the call, from 0.
         call: usize,
@@ -56,7 +56,7 @@ pub enum Difference {
     },
     /// The final states differ.
     State {
-        /// The values of one part of the state after the two orders.
+        /// The values that one part of the state has after the two orders.
         seen: [String; 2],
         /// The two orders.
         orders: [String; 2],
@@ -71,12 +71,12 @@ pub struct Situation {
     pub condition: Vec<(Literal, bool)>,
     /// Whether the operations commute.
     pub verdict: Verdict,
-    /// What an independent checker of the verdict needs.
+    /// The data that an independent checker of the verdict needs.
     #[serde(rename = "grounds")]
     pub certificate: Certificate,
 }
 
-/// A path on which an assumption of the model does not hold. It is not a situation.
+/// A path on which an assumption of the model does not hold. Such a path is not a situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasiblePath {
     /// The path condition.
@@ -114,16 +114,16 @@ pub enum ModelError {
     Untrusted {
         /// The operations.
         operations: Vec<String>,
-        /// The answers up to that point.
+        /// The answers until the model broke the rules.
         path: Vec<String>,
-        /// What the model did.
+        /// How the model broke the rules.
         stop: Stop,
     },
     /// The program of the model broke the protocol of [`serve`](crate::serve).
     Program {
         /// The program.
         program: String,
-        /// What the program did.
+        /// What the program did wrong.
         what: String,
     },
 }

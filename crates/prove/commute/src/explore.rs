@@ -1,8 +1,9 @@
 //! The explorer: finds every situation of a set of operations, and whether they commute there.
 //!
-//! It walks the tree of answers to the model's questions, depth first. Each execution first follows
-//! a script of answers. Then it answers yes to every question, and a later execution takes the other
-//! answer. The leaves of the tree are the situations. They are disjoint and exhaustive.
+//! The explorer walks the tree of answers to the model's questions, depth first. Each execution
+//! first follows a script of answers. Then the execution answers yes to every question, and a later
+//! execution takes the other answer. A leaf of the tree is a situation, unless its path contradicts
+//! an assumption of the model. Situations are disjoint and exhaustive.
 //!
 //! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
 //! all orders of these calls, each call has the same result, and the final states are
@@ -75,8 +76,8 @@ fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
     decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
-/// Runs every execution and passes it to `visit`: as `Ok` if it defines a situation, as `Err` if its
-/// path is infeasible. Ends when `visit` breaks.
+/// Runs every execution. Passes an execution that defines a situation to `visit` as `Ok`, and an
+/// execution whose path is infeasible as `Err`. Ends when `visit` returns `Break`.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -163,8 +164,8 @@ fn execute<S: State>(
     let mut level = vec![Reached { run, state: initial.clone(), fresh: Vec::new() }];
     let mut chosen = Vec::new();
     for _ in operations {
-        // For each set of calls, the first order that made them. Other orders of the same calls are
-        // compared with this order.
+        // For each set of calls, the first order in which they were made. Other orders of the same
+        // calls are compared with this order.
         let mut firsts: HashMap<u32, Reached<S>> = HashMap::new();
         let mut next = Vec::new();
         for reached in &level {

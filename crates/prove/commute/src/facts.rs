@@ -139,8 +139,8 @@ impl Facts {
         id
     }
 
-    /// A new name, which may be equal to other names. Tests print its label, whereas they number other
-    /// names (`key0`).
+    /// A new name, which may be equal to other names. Tests print a constant as its label, and other
+    /// names as a sort and a number (`key0`).
     pub fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         let id = self.name(sort, label);
         self.constants.push(id.0);
@@ -159,8 +159,8 @@ impl Facts {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether the explorer can choose two fresh names to be equal. It cannot if both occur in one
-    /// order.
+    /// Whether the explorer can choose two fresh names to be equal. The explorer cannot choose so
+    /// if both names occur in one order.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
@@ -237,7 +237,7 @@ impl Facts {
         id
     }
 
-    /// The answer to a question, if the facts imply one.
+    /// The answer to a question, if the facts imply an answer.
     pub fn answer(&self, question: &Question) -> Option<bool> {
         match *question {
             Question::Same(a, b) => self.answer_same(a, b),
@@ -275,7 +275,7 @@ impl Facts {
         (self.bounds[j][i] < -most).then_some(false)
     }
 
-    /// Adds an answer to the facts. Returns `false` if the facts contradict it.
+    /// Adds an answer to the facts. Returns `false` if the facts contradict the answer.
     pub fn assume(&mut self, question: &Question, answer: bool) -> bool {
         if let Some(known) = self.answer(question) {
             return known == answer;
@@ -327,8 +327,8 @@ impl Facts {
 
     /// Finds a new bound on integers that are not open. The bound follows from the facts and the bounds
     /// `at_most` together, but not from the facts alone. For example, an open integer that is at least
-    /// `x` can equal `y` only if `x` ≤ `y`. Whether `x` ≤ `y` must be a question, because the explorer
-    /// may choose only open integers.
+    /// `x` can equal `y` only if `x` ≤ `y`. If `x` and `y` are not open, the explorer must ask whether
+    /// `x` ≤ `y`, because it may choose only open integers.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
@@ -361,7 +361,7 @@ impl Facts {
         self.names[name.0 as usize].sort
     }
 
-    /// The label of the name itself, not of its class.
+    /// The label of the name itself, even if an older name is equal to it.
     pub(crate) fn own_label(&self, name: Name) -> &str {
         &self.names[name.0 as usize].label
     }
@@ -462,7 +462,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn equal_names_have_the_label_of_the_oldest_one_and_different_names_stay_different() {
+    fn equal_names_share_the_oldest_label_and_different_names_stay_different() {
         let mut facts = Facts::default();
         let [a, b, c] = ["a", "b", "c"].map(|label| facts.name("key", label));
         assert!(facts.assume(&Question::Same(b, c), false));

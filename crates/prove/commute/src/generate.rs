@@ -1,12 +1,13 @@
-//! Concrete tests: for every situation, set-ups, calls, and the expected results.
+//! Concrete tests of every situation: the set-up, the calls, and the expected results.
 //!
 //! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). Every
 //! situation, which is a path through the model, has a test for every pattern of equal and different
 //! values, up to isomorphism. Patterns vary names in arguments and in the state, and integers in
-//! arguments. For example, calls on two descriptors of one file may touch other cache lines than
-//! calls on descriptors of two files, even if the model makes no difference between these cases.
-//! Integers of the state (lengths, counts, times, offsets) are as small as possible, because whether
-//! two of them are equal does not affect which cache lines the calls touch.
+//! arguments. For example, calls on two descriptors of one file and calls on descriptors of two
+//! files may touch different cache lines, even if the model makes no difference between these cases.
+//! Integers of the state (lengths, counts, times, offsets) are as small as possible. Patterns do not
+//! vary them, because the calls touch the same cache lines whether two such integers are equal or
+//! not.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -55,7 +56,7 @@ pub struct Test {
     pub commute: bool,
     /// The condition of the situation, as formulas.
     pub condition: Vec<String>,
-    /// The pattern, as formulas: which other values are equal and which differ.
+    /// The pattern, as formulas: the equalities and differences that the condition leaves open.
     pub pattern: Vec<String>,
     /// The steps that set up the initial state, in order.
     pub setup: Vec<Value>,
@@ -123,7 +124,7 @@ pub struct Generated {
 }
 
 /// Generates the tests of one call of each operation and passes them to `take`, in a fixed order,
-/// until `take` breaks.
+/// until `take` returns `Break`.
 pub fn generate<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -170,8 +171,9 @@ enum Pair {
 }
 
 impl Pair {
-    /// One case for each possible relation of the two values: the answers that follow from the
-    /// relation. The first case is equality. Integers can differ in two ways.
+    /// Returns a case for each possible relation of the two values. A case consists of the answers
+    /// that follow from the relation. The first case is equality. Integers have two more cases:
+    /// less and greater.
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {
@@ -218,7 +220,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     pairs
 }
 
-/// Returns at most `most` patterns of a situation, and whether these are all patterns.
+/// Returns at most `most` patterns of a situation, and whether the situation has no other patterns.
 fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
     let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();

@@ -17,8 +17,8 @@ pub struct Interface<S> {
     pub about: &'static str,
     /// Assumes what holds in every reachable state.
     pub invariant: fn(&S, &mut Execution) -> Result<(), Stop>,
-    /// Returns the steps that set up the initial state of a test. `None` means that one step sets
-    /// each known part of the state.
+    /// Returns the steps that set up the initial state of a test. `None` means that the set-up has
+    /// one step for each known part of the state.
     pub setup: Option<Setup<S>>,
     /// The operations, in the order in which they are printed.
     pub operations: Vec<Operation<S>>,

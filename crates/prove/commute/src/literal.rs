@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 pub enum Literal {
     /// Are two names of the same sort equal? The first field is the sort.
     Same(String, String, String),
-    /// Is the first integer plus the constant at most the second integer? An empty label is zero.
+    /// Is the first integer plus the constant at most the second integer? An empty label stands for
+    /// zero.
     AtMost(String, i64, String),
     /// Is this flag true?
     Is(String),
 }
 
-/// A variable plus a constant, as text. An empty label is zero.
+/// A variable plus a constant, as text. An empty label stands for zero.
 pub(crate) fn show_sum(label: &str, plus: i64) -> String {
     match (label, plus) {
         ("", n) => n.to_string(),
@@ -26,7 +27,7 @@ pub(crate) fn show_sum(label: &str, plus: i64) -> String {
     }
 }
 
-/// The bound `x` - `y` ≤ `most`. An empty label is zero.
+/// The bound `x` - `y` ≤ `most`. An empty label stands for zero.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bound {
     pub(crate) x: String,
@@ -60,7 +61,7 @@ impl Bound {
         }
     }
 
-    /// The bound as a formula. If it has only one variable, the variable is on the left.
+    /// The bound as a formula. If the bound has only one variable, this variable is on the left.
     fn show(&self) -> String {
         let Self { x, y, most } = self;
         match (x.as_str(), *most) {
@@ -72,8 +73,8 @@ impl Bound {
 }
 
 impl Literal {
-    /// The bound that the literal states (its negation, if the answer is no). `None` if the literal
-    /// does not compare integers.
+    /// The bound that the literal states or, if the answer is no, the bound that its negation
+    /// states. `None` if the literal does not compare integers.
     pub(crate) fn bound(&self, answer: bool) -> Option<Bound> {
         let Self::AtMost(a, plus, b) = self else { return None };
         let (a, b) = (a.clone(), b.clone());
@@ -91,7 +92,7 @@ impl Literal {
             (Self::Same(_, a, b), false) => format!("{a} ≠ {b}"),
             (Self::AtMost(..), answer) => self.bound(answer).expect("it is one").show(),
             (Self::Is(label), true) => label.clone(),
-            // "not" and "no" follow the verb.
+            // In a negation, "not" or "no" follows the verb.
             (Self::Is(label), false) => match (label.split_once(" is "), label.split_once(" has "))
             {
                 (Some((who, what)), _) => format!("{who} is not {what}"),
@@ -102,8 +103,9 @@ impl Literal {
     }
 }
 
-/// Simplified formulas for a conjunction of literals. Two bounds that meet become an equation, and a bound
-/// that follows from another bound is left out. `least` has the known lower bounds of integers.
+/// Simplified formulas for a conjunction of literals. Two bounds that together state an equation are shown
+/// as this equation, and a bound that follows from another bound is left out. `least` has the known lower
+/// bounds of integers.
 pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
     let mut bounds: Vec<Bound> =
         literals.iter().filter_map(|(literal, answer)| literal.bound(*answer)).collect();

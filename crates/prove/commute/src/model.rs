@@ -25,7 +25,7 @@ pub trait Model: Sync {
     /// Explores one call of each of these operations, given by number.
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
     /// Generates the tests of these operations, given by number, and passes them to `take` until
-    /// `take` breaks.
+    /// `take` returns `Break`.
     fn generate(
         &self,
         operations: &[usize],
@@ -91,7 +91,7 @@ impl<S: State> Model for Interface<S> {
     }
 }
 
-/// The interfaces that come with knee. The first is the default of `knee commute`.
+/// The interfaces that come with knee. The first interface is the default of `knee commute`.
 pub fn models() -> Vec<Box<dyn Model>> {
     vec![
         Box::new(posix::posix()),

@@ -66,7 +66,7 @@ impl Outcome {
         self
     }
 
-    /// Removes a field: the caller does not see it.
+    /// Removes a field, so that the caller does not see it.
     pub fn without(mut self, field: &'static str) -> Self {
         self.0.retain(|(own, _)| *own != field);
         self

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Runs `work` for `0..n` on all CPUs and passes the results to `take`, in order, until `take` breaks.
+/// Runs `work` for `0..n` on all CPUs and passes the results to `take`, in order, until `take` returns
+/// `Break`.
 pub fn in_order<T: Send>(
     n: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn no_work_starts_after_take_breaks() {
+    fn no_work_starts_after_take_returns_break() {
         // So much work that `in_order` returns only if it stops early.
         let pieces = usize::MAX / 2;
         let work = |_| std::thread::sleep(std::time::Duration::from_millis(1));

@@ -125,8 +125,9 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
         loop {
             std::thread::sleep(STUCK / 20);
             let execution = stuck(STUCK);
-            // If the whole machine was paused, a check may find executions that only seem stuck. The
-            // next check does not find them any more, so the process ends only after two findings.
+            // If the whole machine was paused, a check may find an execution that only seems stuck.
+            // The next check does not find this execution any more, so the process ends only if two
+            // checks in a row find a stuck execution.
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(

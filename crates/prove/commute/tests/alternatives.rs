@@ -53,7 +53,7 @@ commute: always
 }
 
 #[test]
-fn fork_takes_a_snapshot_of_all_descriptors_and_posix_spawn_names_one() {
+fn fork_copies_all_descriptors_and_posix_spawn_passes_only_one() {
     let processes = processes::processes();
     assert_data_eq!(
         shown(&processes, &["open", "fork"]),
@@ -174,7 +174,7 @@ differ: dirs has a.dir and entries has no a.dir/a.name and a.dir = b.dir and a.n
 }
 
 #[test]
-fn the_link_count_of_a_directory_reveals_its_sub_directories() {
+fn the_link_count_of_a_directory_reveals_its_subdirectories() {
     let directories = directories::directories();
     assert_data_eq!(
         shown(&directories, &["mkdir", "mkdir"]),
@@ -501,7 +501,7 @@ commute: always
 }
 
 #[test]
-fn operations_that_both_posix_interfaces_have_commute_equally_often_in_both() {
+fn a_pair_of_calls_in_both_posix_interfaces_commutes_equally_often_in_each() {
     let (posix, more) = (posix(), alternatives::posix_plus());
     for names in [["open", "open"], ["link", "unlink"], ["pipe", "open"], ["memread", "memwrite"]] {
         assert_eq!(share(&posix, names), share(&more, names), "{names:?}");

@@ -24,7 +24,7 @@ use crate::literal::Literal;
 use crate::terms::Terms;
 use crate::watch::Progress;
 
-/// One execution. It runs the operations in every order, one order after the other. All orders
+/// One execution, which runs the operations in every order, one order after the other. All orders
 /// share the arguments and the known part of the initial state.
 pub struct Execution {
     pub(crate) terms: Terms,
@@ -72,7 +72,7 @@ impl Execution {
         &self.terms.facts
     }
 
-    /// Answers a question. If the facts do not imply the answer, the path gets another decision.
+    /// Answers a question. If the facts do not imply the answer, a decision is added to the path.
     pub fn ask(&mut self, question: Question) -> Result<bool, Stop> {
         self.path.decide(question, &mut self.terms.facts)
     }
@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. An execution in which this is false is not a situation, with one exception. If
-    /// the value of `a` or `b` was chosen to make the orders agree, and only this choice makes the assumption
-    /// false, the execution is a situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. An execution in which the assumption is false is not a situation, with one
+    /// exception. If the value of `a` or `b` was chosen to make the orders agree, and only this choice makes
+    /// the assumption false, the execution is a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -156,7 +156,8 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ. An execution in which they are equal is not a situation.
+    /// Assumes that two names differ. An execution in which the two names are equal is not a
+    /// situation.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
@@ -235,9 +236,9 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search. Its comparisons are questions, even while states are compared. A key that differs
-    /// from the first entry may equal the next, so the explorer must not simply choose the key to be
-    /// equal to the first entry.
+    /// Runs a search. The comparisons of a search are questions, even while states are compared. A key
+    /// that differs from the key of the first entry may equal the key of the next entry, so the
+    /// explorer must not simply choose the key to be equal to the first key.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

@@ -9,7 +9,7 @@ use crate::facts::{Facts, Question};
 use crate::literal::Literal;
 use crate::watch::Progress;
 
-/// The reason why an execution ended early. Models return it with `?`.
+/// The reason why an execution ended early. A model passes the reason on with `?`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
     /// The model asked more questions than the limit allows.
@@ -19,7 +19,8 @@ pub enum Stop {
     /// The orders agreed so far only because of a chosen value, but an assumption of the model rules out
     /// every such value. So the orders do not agree.
     NoChoice {
-        /// The number of the comparison that chose this value. Only comparisons that chose a value count.
+        /// The number of the comparison that chose this value. Only comparisons that chose a value have
+        /// numbers.
         choice: usize,
     },
     /// The model asked a different question after the same answers.
@@ -58,14 +59,14 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The formula that holds.
+    /// The question as a formula or, if the answer is no, its negation.
     pub fn show(&self) -> String {
         self.literal.show(self.answer)
     }
 }
 
-/// The decisions of an execution. The first ones come from a script, which leads to the part of the
-/// tree that this execution explores. The others are the execution's own.
+/// The decisions of an execution. The first decisions come from a script, which leads to the part
+/// of the tree that this execution explores. The execution takes the other decisions itself.
 pub(super) struct Path {
     script: Rc<[Decision]>,
     decisions: Vec<Decision>,

@@ -35,7 +35,7 @@ impl<V: State> State for Descriptors<V> {
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether this comes from the initial state and not from a call.
+    /// What `fd` refers to, and whether `fd` has referred to it since the initial state.
     pub(super) fn find(
         &self,
         fd: Int,
@@ -134,7 +134,7 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor. A call that needs two descriptors asks for each with another `nth`.
+    /// Any unused descriptor. A call that needs two descriptors passes 0 and then 1 as `nth`.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);

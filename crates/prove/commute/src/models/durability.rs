@@ -1,10 +1,10 @@
 //! Files of pages, and their content after a crash.
 //!
-//! An `fsync` does not commute with a write that changes its file, however fast the disk is. `sync`
-//! commutes with no write that changes anything, because it takes a snapshot of all files, as `fork`
-//! takes a snapshot of all descriptors. The fewer pages an operation makes durable, the more often it
-//! commutes. `fsync_range` depends only on its page. `write_dsync` makes its own page durable, and commutes
-//! with every `fsync` and `sync`, which have nothing left to do for that page.
+//! An `fsync` does not commute with a write that changes the same file, however fast the disk is. `sync`
+//! commutes with no write that changes anything, because it takes a snapshot of all files, as `fork` takes
+//! a snapshot of all descriptors. The fewer pages an operation makes durable, the more often it commutes.
+//! `fsync_range` depends only on the page that it makes durable. `write_dsync` makes its own page durable,
+//! and commutes with every `fsync` and `sync`, which have nothing left to do for that page.
 //!
 //! The durable content is what a caller may rely on after a crash. A kernel may write back more at
 //! any time, but callers must not rely on this. The model has no times, and none of the metadata that
@@ -21,7 +21,7 @@ const PAGES: i64 = 1_000_000;
 type Pages = TotalMap<Int, Term<Datum>>;
 
 state! {
-    /// Each file as `read` sees it, and its content after a crash.
+    /// The content of each file as `read` sees it, and the content after a crash.
     pub struct Disk {
         cached: TotalMap<Term<File>, Pages>,
         durable: TotalMap<Term<File>, Pages>,
@@ -32,7 +32,7 @@ fn page(call: &mut Call<'_>) -> Int {
     call.int("page", 0..=PAGES)
 }
 
-/// Sets a page of a file in `files`, the cached or the durable contents.
+/// Sets a page of a file. `files` has either the cached or the durable contents of all files.
 fn set(
     files: &mut TotalMap<Term<File>, Pages>,
     call: &mut Call<'_>,
@@ -45,7 +45,7 @@ fn set(
     Ok(())
 }
 
-/// Writes, and operations that make them durable.
+/// The interface of writes, and of operations that make writes durable.
 pub fn durability() -> Interface<Disk> {
     Interface {
         name: "durability",

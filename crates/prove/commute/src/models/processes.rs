@@ -43,7 +43,8 @@ state! {
 #[derive(Debug, Clone)]
 struct Process {
     fds: Descriptors<Slot>,
-    /// The number of the descriptor that is close-on-exec in the initial state, if it is open there.
+    /// The only descriptor that can be close-on-exec in the initial state. It is close-on-exec if it
+    /// is open in that state.
     cloexec: Int,
 }
 
@@ -88,8 +89,8 @@ impl State for Process {
 }
 
 impl Process {
-    /// The descriptor `fd`. This also decides whether `fd` is close-on-exec. Most operations do not
-    /// need that, and search `fds` directly.
+    /// The descriptor `fd`. Also decides whether `fd` is close-on-exec. Most operations do not need
+    /// this decision, and search `fds` directly.
     fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {

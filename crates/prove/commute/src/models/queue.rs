@@ -15,7 +15,8 @@ state! {
 }
 
 /// A producer and a consumer commute while the queue is neither empty nor full. Two producers
-/// commute only if the queue is full, or if it has room for both messages and these are equal.
+/// commute only if the queue is full, or if it has room for both messages and the messages are
+/// equal.
 pub fn queue() -> Interface<Mailbox> {
     Interface {
         name: "queue",

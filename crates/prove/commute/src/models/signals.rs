@@ -22,7 +22,8 @@ sort!(Payload);
 #[derive(Debug, Clone)]
 struct Standard {
     blocked: Truth,
-    /// Meaningful only while the signal is blocked. A signal that is not blocked is handled at once.
+    /// Whether the signal is pending. This flag matters only while the signal is blocked, because a
+    /// signal that is not blocked is handled at once.
     pending: Truth,
     handled: Natural,
 }
@@ -59,7 +60,7 @@ impl State for Standard {
 }
 
 impl Standard {
-    /// Takes the signal if it is pending, and returns whether it was.
+    /// Takes the signal if it is pending, and returns whether it was pending.
     fn take(&mut self, execution: &mut Execution) -> Result<bool, Stop> {
         let taken = self.is_pending(execution)?;
         if taken {
@@ -87,7 +88,7 @@ state! {
     }
 }
 
-/// The standard signal that the argument names, and its name.
+/// Returns the standard signal that the argument selects, and the name of the signal.
 fn standard<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -98,7 +99,7 @@ fn standard<'s>(
     })
 }
 
-/// The real-time signal that the argument names, and its name.
+/// Returns the real-time signal that the argument selects, and the name of the signal.
 fn real_time<'s>(
     state: &'s mut Signals,
     call: &mut Call<'_>,
@@ -126,7 +127,7 @@ pub fn signals() -> Interface<Signals> {
         operations: vec![
             Operation {
                 name: "kill",
-                about: "(standard signal): makes it pending if it is blocked, or runs its handler",
+                about: "(standard signal): makes it pending if it is blocked, otherwise runs its handler",
                 apply: |state, call| {
                     let (_, signal) = standard(state, call)?;
                     if signal.blocked.ask(call.execution)? {

@@ -1,14 +1,14 @@
 //! A bag: an unordered collection from which any element can be taken.
 //!
 //! The interface leaves open which element a call takes, so the explorer may choose an element that
-//! makes the orders agree. It need not try all choices:
+//! makes the orders agree. The explorer need not try all choices:
 //!
 //! - The orders agree if an initial element is reserved for each call, because no other call can
 //!   take that element away. So the first call that takes an element gets initial element 0 in
 //!   every order, the second call gets element 1, and so on.
 //! - If the bag has fewer initial elements than there are calls that take one, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
-//!   added. In an order in which that call comes first, it gets an initial element.
+//!   added. In an order in which the same call comes first, the call gets an initial element.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -55,8 +55,8 @@ impl<V: State> Bag<V> {
         self.length - self.taken.len() as i64 + self.added.len() as i64
     }
 
-    /// The number of the initial element that is reserved for this call. It is the same in every
-    /// order.
+    /// The number of the initial element that is reserved for this call. Every order reserves the
+    /// same element for the call.
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
@@ -97,8 +97,9 @@ impl<V: State> State for Bag<V> {
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
-    /// Pairs each element with an equal element of the other bag. If several elements are equal, this takes
-    /// the first: the choice does not matter, because equality is transitive.
+    /// Pairs each element with an equal element of the other bag. If several elements of the other bag are
+    /// equal to an element, the first of them is taken: the choice does not matter, because equality is
+    /// transitive.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} elements"));
@@ -126,7 +127,7 @@ impl<V: State> State for Bag<V> {
         self.label.clone()
     }
 
-    /// The initial elements that must exist.
+    /// The length, and the initial elements that exist according to the facts.
     fn part(&self, execution: &mut Execution) -> Part {
         let least = execution.facts().least(self.length).expect("a length is not negative");
         let element = |nr| self.initial(nr as usize, execution).part(execution);

@@ -52,8 +52,8 @@ impl<K: State, V: State> Map<K, V> {
         Ok(find_entry(self.writes.iter().rev(), key, execution)?.map(|(_, value)| value))
     }
 
-    /// The value at `key` in the initial state. The first order that asks decides whether the key
-    /// has a value.
+    /// The value at `key` in the initial state. The first order that looks up the key decides
+    /// whether the key has a value.
     fn initial(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
         let known = execution.heap.entries::<K, Option<V>>(&self.label);
         if let Some((_, value)) = find_entry(&*known, key, execution)? {
@@ -89,8 +89,8 @@ impl<K: State, V: State> Map<K, V> {
         execution.heap.entries(&self.label).to_vec()
     }
 
-    /// Assumes that the initial state has a value at `key`, or that it has none. The caller must
-    /// have derived this assumption from known facts.
+    /// Assumes that the initial state has a value at `key` or, if `is_present` is false, that it
+    /// has none. The caller must have derived this assumption from known facts.
     pub fn assume_presence(
         &self,
         key: &K,
@@ -102,8 +102,9 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // Record the contradiction in the certificate. The assumption succeeds only if `same`
-            // has another label by now; the path is infeasible in either case.
+            // Record the contradiction in the certificate. The assumption can succeed only if the
+            // label of `same` has changed since the entry was added, because the new label belongs
+            // to another flag. The path is infeasible in either case.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

@@ -34,7 +34,7 @@ pub trait State: Clone + 'static {
     fn part(&self, execution: &mut Execution) -> Part;
 }
 
-/// A sort of names. The only operation on names is to compare two of the same sort.
+/// A sort of names. The only operation on names is to compare two names of the same sort.
 pub trait Sort: Clone + 'static {
     /// The name of the sort, in the singular.
     const NAME: &'static str;

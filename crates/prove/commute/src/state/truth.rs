@@ -6,9 +6,9 @@ use crate::facts::{Flag, Question};
 /// A truth value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
-    /// Set by an operation.
+    /// A value that an operation has set.
     Known(bool),
-    /// Unchanged since the initial state.
+    /// The value of the initial state, which no operation has changed.
     Initial(Flag),
 }
 
@@ -37,7 +37,7 @@ impl Truth {
         Ok(execution.same_thing(word_a, word_b, a == b))
     }
 
-    /// Whether the value is true. If it is unknown, this asks a question.
+    /// Whether the value is true. Asks a question if the value is unknown.
     pub fn ask(self, execution: &mut Execution) -> Result<bool, Stop> {
         match self {
             Self::Known(value) => Ok(value),

@@ -67,7 +67,8 @@ impl Tree {
         NEW.into_iter().filter(|new| !used(*new)).map(with).collect()
     }
 
-    /// Removes what a replaced or removed name referred to. `None` if this is a directory that is not empty.
+    /// Removes what a replaced or removed name referred to. Returns `None` if the name referred to a
+    /// directory that is not empty.
     fn drop_node(&mut self, node: Node) -> Option<()> {
         if let Node::Dir(dir) = node {
             if !self.0[&dir].is_empty() {

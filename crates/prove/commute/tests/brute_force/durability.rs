@@ -52,7 +52,7 @@ impl Concrete for Disk {
     }
 
     fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64 {
-        // `cached[a.file][b.page]`
+        // A label: `cached[a.file][b.page]`
         let parts: Vec<&str> = label.split(['[', ']']).collect();
         let files = if parts[0] == "cached" { &self.cached } else { &self.durable };
         files[arg(parts[1]) as usize][arg(parts[3]) as usize]

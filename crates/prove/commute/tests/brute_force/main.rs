@@ -51,8 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute by definition. There must be results that are possible in every order. With
-/// these results, the possible states after each set of the calls must not depend on the order of the calls.
+/// Whether the calls commute by definition. Some results of the calls must be possible in every order. If
+/// the calls return these results, the possible states after each set of the calls must not depend on the
+/// order of the calls.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -82,7 +83,7 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
 }
 
 fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> bool {
-    // `a.key`, or `a is in the other process`.
+    // The value of an argument, such as `a.key`, or of a fact, such as `a is in the other process`.
     let given = |label: &str| -> Option<i64> {
         let nr = ["a", "b", "c"].iter().position(|call| label.starts_with(call))?;
         let name = label[1..].strip_prefix(['.', ' '])?;
@@ -357,8 +358,8 @@ impl Concrete for Table {
     }
 
     fn number(&self, label: &str, key: &dyn Fn(&str) -> i64) -> i64 {
-        // This value matters only if the key is present. Otherwise an earlier literal of the condition
-        // fails.
+        // The value matters only if the key is present. If the key is missing, an earlier literal of
+        // the condition fails.
         let key = key(label.strip_prefix("table[").unwrap().strip_suffix(']').unwrap());
         self.0.get(&key).copied().unwrap_or(-1)
     }

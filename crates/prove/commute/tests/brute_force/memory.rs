@@ -23,7 +23,7 @@ const ZEROES: i64 = 0;
 
 impl Memory {
     fn page(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> Option<Page> {
-        // `proc0.memory[a.va].datum`, `proc0.memory has a.va`
+        // Labels: `proc0.memory[a.va].datum`, `proc0.memory has a.va`
         let va = label.split_once(['[', ' ']).unwrap().1;
         let va = va.strip_prefix("has ").unwrap_or(va).split(']').next().unwrap();
         self.0[usize::from(label.starts_with("proc1"))].get(&arg(va)).copied()
@@ -43,7 +43,7 @@ impl Concrete for Memory {
                 .filter_map(|(va, page)| Some((va, page?)))
                 .collect::<BTreeMap<i64, Page>>()
         };
-        // The processes are symmetric, so the second one has only a few states.
+        // The processes are symmetric, so the second process has only a few states.
         let mut all = Vec::new();
         for other in [memory(None, None), memory(Some(pages[0]), Some(pages[3]))] {
             for first in maybe() {

@@ -12,9 +12,9 @@ type Fds = BTreeMap<i64, (i64, bool)>;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Processes {
     fds: [Fds; 2],
-    /// By description.
+    /// Offsets, by open file description.
     offsets: BTreeMap<i64, i64>,
-    /// By pid.
+    /// The descriptors of each child, by pid.
     children: BTreeMap<i64, Fds>,
 }
 
@@ -54,13 +54,13 @@ impl Processes {
     }
 
     fn slot(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> Option<(i64, bool)> {
-        // `proc0.fds[a.fd]`
+        // A label: `proc0.fds[a.fd]`
         let key = label.strip_suffix(']').unwrap().split_once(".fds[").unwrap().1;
         self.fds[process_of(label)].get(&self.number(key, arg)).copied()
     }
 }
 
-/// The process in a label.
+/// The number of the process in a label.
 fn process_of(label: &str) -> usize {
     usize::from(label.starts_with("proc1"))
 }

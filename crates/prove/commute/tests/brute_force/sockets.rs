@@ -5,7 +5,7 @@ use knee_commute::models::sockets;
 use super::{Args, Concrete, arg, check, choices, sequences};
 
 /// Two ordered sockets, whose oldest datagram is first, and two unordered sockets, whose datagrams are
-/// sorted. The two sockets of a kind are symmetric, so the second one has only a few states.
+/// sorted. The two sockets of a kind are symmetric, so the second socket has only a few states.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sockets {
     ordered: [Vec<i64>; 2],
@@ -71,7 +71,7 @@ impl Concrete for Sockets {
     }
 
     fn number(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> i64 {
-        // `ordered[a.socket].length`, `unordered[b.socket](1)`
+        // Labels: `ordered[a.socket].length`, `unordered[b.socket](1)`
         let (kind, rest) = label.split_once('[').unwrap();
         let (socket, what) = rest.split_once(']').unwrap();
         let sockets = if kind == "ordered" { &self.ordered } else { &self.unordered };

@@ -73,8 +73,8 @@ pub(crate) fn same_key(a: &str, b: &str, terms: &Terms) -> String {
     and(parts(a).into_iter().zip(parts(b)).map(same))
 }
 
-/// Adds names that occur only as keys. Integer keys need not be added, because they also occur in their
-/// bounds.
+/// Adds names that occur only as keys. Integer keys need not be added, because each of them also
+/// occurs in a literal that bounds it.
 pub(crate) fn add_keys(terms: &mut Terms) {
     let labels = terms.names.iter().chain(&terms.ints).chain(&terms.flags);
     let keys: Vec<String> = labels

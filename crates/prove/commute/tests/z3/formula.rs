@@ -1,7 +1,7 @@
 //! Explorations as SMT-LIB 2.
 //!
 //! A term becomes a constant with the same label. Names of all sorts become constants of one
-//! uninterpreted sort. This makes no difference, because no formula compares names of two sorts: if
+//! uninterpreted sort. One sort is enough, because no formula compares names of two sorts: if
 //! formulas are satisfiable, they are also satisfiable with different values for names of different
 //! sorts.
 
@@ -21,7 +21,7 @@ pub(crate) fn number(n: i64) -> String {
     if n < 0 { format!("(- {})", n.unsigned_abs()) } else { n.to_string() }
 }
 
-/// A variable plus a constant. An empty label is zero.
+/// A variable plus a constant. An empty label stands for zero.
 pub(crate) fn sum(label: &str, plus: i64) -> String {
     match (label, plus) {
         ("", plus) => number(plus),
@@ -78,7 +78,7 @@ pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are literal words. They differ from each other.
+    /// Names that are literal words. Literal words differ from each other.
     pub(crate) words: BTreeSet<String>,
 }
 

@@ -3,7 +3,7 @@
 //! For every pair of operations of every model, except those in [`SLOW`], z3 checks that the situations
 //! are satisfiable, disjoint and exhaustive, and that each verdict follows from its certificate. The
 //! small interfaces are also written in SMT-LIB, so that z3 checks them without relying on the
-//! certificates. Tests that plant wrong verdicts and conditions show that z3 objects to them.
+//! certificates. Other tests plant wrong verdicts and conditions, and show that z3 objects.
 
 mod entries;
 mod formula;
@@ -75,9 +75,9 @@ fn assert_confirmed(
 }
 
 /// Interfaces for which z3 takes a minute, and which are left out by default. The brute-force tests check
-/// them faster.
+/// these interfaces faster.
 const SLOW: [&str; 1] = ["directories"];
-/// The environment variable that includes the slow interfaces.
+/// If this environment variable is set, z3 checks the slow interfaces, too.
 const ALL: &str = "KNEE_Z3_ALL";
 
 /// All pairs of a model, with the names of their operations.

@@ -21,7 +21,8 @@ pub(crate) enum Fault {
     Gap,
     /// A verdict that does not follow from its certificate.
     Verdict,
-    /// A question about an open value. Its answer would be a choice of the explorer.
+    /// A question about an open value. The answer to such a question would be a choice of the
+    /// explorer.
     AskedOpen,
     /// Two entries of a map with equal keys.
     OnePlaceTwice,
@@ -76,9 +77,9 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
 
 /// Checks that exactly one of all situations and infeasible paths holds.
 ///
-/// A single query checks that no two of them hold, instead of a query for each pair. The query asserts
-/// that some condition holds and that an earlier condition holds, too. `any n` means that one of the
-/// first n conditions holds.
+/// A single query, instead of a query for each pair, checks that no two conditions hold together. The
+/// query asserts that some condition holds and that an earlier condition holds, too. `any n` means
+/// that one of the first n conditions holds.
 pub(crate) fn partition(
     solver: &mut Solver,
     exploration: &Exploration,

@@ -70,7 +70,8 @@ pub(crate) const TOYS: [Toy; 5] = [
         "#,
         of_calls: "",
     },
-    // The state has the elements by number, from 0 at the bottom. Elements above the top have no meaning.
+    // In the state of the stack, the elements are numbered from 0 at the bottom. Elements above the top
+    // have no meaning.
     Toy {
         name: "stack",
         arguments: &["element"],
@@ -131,7 +132,7 @@ pub(crate) const TOYS: [Toy; 5] = [
             (define-fun |table[CALL.key]| () Name (content (select start |CALL.key|)))
         ",
     },
-    // The capacity is two.
+    // The capacity of the queue is two.
     Toy {
         name: "queue",
         arguments: &["message"],
@@ -162,7 +163,7 @@ pub(crate) const TOYS: [Toy; 5] = [
     },
 ];
 
-/// All combinations of `0..operations` with repetition, of the given length.
+/// All combinations of `calls` numbers below `operations`, with repetition.
 pub(crate) fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
     for _ in 0..calls {

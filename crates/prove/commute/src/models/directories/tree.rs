@@ -1,8 +1,8 @@
 //! The state of the directories.
 //!
 //! Assumptions restrict the initial state to reachable states. Only an existing directory has
-//! entries. Its counts are at least the numbers of its known entries. A directory has only one name,
-//! and is not its own ancestor.
+//! entries. The counts of a directory are at least the numbers of its known entries. A directory has
+//! only one name, and is not its own ancestor.
 
 use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};
 
@@ -78,8 +78,8 @@ state! {
     pub(super) struct Counts {
         pub(super) files: Natural,
         pub(super) subdirs: Natural,
-        /// The distance from the root. It is greater than the parent's depth, so that no directory
-        /// is its own ancestor.
+        /// The depth of the directory, which is greater than the depth of its parent, so that no
+        /// directory is its own ancestor.
         pub(super) depth: Natural,
     }
 }
@@ -99,7 +99,7 @@ pub(super) enum Found {
 }
 
 impl Tree {
-    /// What `path` refers to. The directory of the path must exist.
+    /// What `path` refers to. The directory in `path` must exist.
     pub(super) fn look_up(
         &self,
         path: &Path,
@@ -121,7 +121,8 @@ impl Tree {
         Ok(Some(if is_dir { Found::Dir(node.dir) } else { Found::File(node.file) }))
     }
 
-    /// The counts of a directory in the initial state. Assumes that the directory exists there.
+    /// The counts of a directory in the initial state. Assumes that the directory exists in that
+    /// state.
     fn first(&self, dir: &Term<Directory>, execution: &mut Execution) -> Result<Counts, Stop> {
         self.dirs.assume_presence(dir, true, execution)?;
         for (other, counts) in self.dirs.known(execution) {

@@ -1,17 +1,17 @@
 //! Alternatives to POSIX calls, next to the originals and with the same state.
 //!
-//! A small change of an interface is often enough. `fstatx` returns the same values as `fstat` except
-//! the number of links, and commutes with every `link` and `unlink`. `open_anyfd` and `pipe_anyfd`
-//! return any unused descriptors, because few callers need the lowest. (Clements et al., "The
-//! scalable commutativity rule", SOSP 2013, section 4.) `munmap` takes effect at once, for all
-//! threads of a process. It does not commute with any access to the page, and it must interrupt
-//! every core that runs a thread of the process. `munmap_delayed` permits accesses until
-//! `munmap_wait`, and commutes with all of them. A caller must call `munmap_wait` before it relies
-//! on the page being unmapped.
+//! A small change of an interface is often enough to make more calls commute. `fstatx` returns the
+//! same values as `fstat` except the number of links, and commutes with every `link` and `unlink`.
+//! `open_anyfd` and `pipe_anyfd` return any unused descriptors, because few callers need the lowest
+//! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) `munmap`
+//! takes effect at once, for all threads of a process. It does not commute with any access to the
+//! page, and it must interrupt every core that runs a thread of the process. `munmap_delayed`
+//! permits accesses until `munmap_wait`, and commutes with all these accesses. A caller must call
+//! `munmap_wait` before it relies on the page being unmapped.
 //!
-//! In this model, the page stays mapped between the two calls, so that accesses have the same
-//! results in every order. An implementation could also unmap the page earlier. If `mmap` or
-//! `munmap` changes the page meanwhile, the delayed unmapping is cancelled.
+//! In this model, the page stays mapped between `munmap_delayed` and `munmap_wait`, so that
+//! accesses have the same results in every order. An implementation could also unmap the page
+//! earlier. If `mmap` or `munmap` changes the page meanwhile, the delayed unmapping is cancelled.
 
 use crate::models::posix::state::Posix;
 use crate::models::posix::{fd, file, memory, setup};
@@ -68,7 +68,7 @@ fn munmap_wait(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> 
     Ok(Outcome::of("0"))
 }
 
-/// POSIX calls and alternatives that promise less.
+/// POSIX calls, and alternatives that promise less.
 pub fn posix_plus() -> Interface<Posix> {
     let operation = |name, about, apply| Operation { name, about, apply };
     Interface {

@@ -5,8 +5,8 @@ use crate::models::posix::file::touch;
 use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
 use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
-/// The possible values of an offset that is added to another integer. The model asks which value it
-/// is, because a term has only one variable.
+/// The possible values of an offset that is added to another integer. The model asks which of these
+/// values the offset has, because an [`Int`] has only one variable.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
 state! {
@@ -132,7 +132,7 @@ pub(super) fn pipe(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     pipe_as(state, call, |fds, _, call| fds.lowest(call.execution))
 }
 
-/// Makes a pipe. `choose` selects its two descriptors, one after the other.
+/// Makes a pipe. `choose` selects the two descriptors of the pipe, one after the other.
 pub(super) fn pipe_as(
     state: &mut Posix,
     call: &mut Call<'_>,

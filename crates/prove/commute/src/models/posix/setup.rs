@@ -10,8 +10,8 @@
 //! - `{"do": "occupy", "process": p, "fds": [n…]}`: opens descriptors that may refer to anything.
 //! - `{"do": "map", "process": p, "va": V, "writable": bool, "datum": D}`: a page of anonymous
 //!   memory, shared by the threads of the process.
-//! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a page of a
-//!   file, shared.
+//! - `{"do": "map", "process": p, "va": V, "writable": bool, "inode": I, "off": page}`: a shared
+//!   mapping of a page of a file.
 //! - `{"do": "leave", "process": p, "va": V}`: begins a delayed munmap of the page at this address.
 
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Files {
         self.0.entry(example.term(inode)).or_default()
     }
 
-    /// The name of an inode. Adds its file if it is missing.
+    /// The name of an inode. Adds the file of the inode if the file is missing.
     fn named(&mut self, inode: Term<Inode>, example: &mut Example<'_>) -> String {
         self.file(inode, example);
         example.term(inode)

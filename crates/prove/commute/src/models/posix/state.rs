@@ -12,8 +12,8 @@ state! {
     pub struct Posix {
         pub(super) proc0: Process,
         pub(super) proc1: Process,
-        // The directory must be compared before the inodes, because its comparison chooses which
-        // fresh inodes are equal.
+        // The directory must be compared before the inodes, because the comparison of directories
+        // chooses which fresh inodes are equal.
         pub(super) dir: Map<Term<FileName>, Term<Inode>>,
         pub(super) pipes: TotalMap<Term<Pipe>, PipeState>,
         pub(super) inodes: TotalMap<Term<Inode>, InodeState>,
@@ -193,7 +193,7 @@ pub(super) struct Area {
     pub(super) writable: Truth,
     /// The content of the page, if it is anonymous memory.
     pub(super) datum: Term<Datum>,
-    /// The file, if the page is part of one. `off` is the number of the page in the file.
+    /// The file, if the page is part of a file. `off` is the number of the page in the file.
     pub(super) inode: Term<Inode>,
     pub(super) off: Natural,
 }
