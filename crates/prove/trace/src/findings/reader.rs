@@ -55,11 +55,12 @@ impl Findings {
         let (first, mut all) = read.next().expect("at least one directory");
         let mut last = first;
         for (dir, Self { check, tests, .. }) in read {
-            let [one, other] = [last, dir].map(Clone::clone);
             if let Some(difference) = all.check.difference(&check) {
+                let [one, other] = [first, dir].map(Clone::clone);
                 return Err(FindingsError::OtherShard { one, other, difference });
             }
             if all.shards.contains(&check.shard) {
+                let [one, other] = [last, dir].map(Clone::clone);
                 let shard = check.shard.to_string();
                 return Err(FindingsError::SameShard { one, other, shard });
             }
@@ -185,6 +186,19 @@ mod tests {
         );
         let nowhere = refused(["1", "nowhere"]);
         assert!(nowhere.contains("nowhere is not a record of knee commute check"), "{nowhere}");
+    }
+
+    #[test]
+    fn the_message_about_different_checks_names_two_records_that_differ() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two, three] = [1, 2, 3].map(|index| Shard { index, of: 3 });
+        record(&dir.path().join("one"), &check(one, &["a,b/0"]), &[]);
+        record(&dir.path().join("two"), &check(two, &["a,b/0"]), &[]);
+        record(&dir.path().join("three"), &check(three, &["a,b/1"]), &[]);
+        let dirs = ["one", "two", "three"].map(|name| dir.path().join(name));
+        let message = Findings::of_shards(&dirs).unwrap_err().to_string();
+        let names = |name: &str| message.contains(&*dir.path().join(name).to_string_lossy());
+        assert_eq!(["one", "two", "three"].map(names), [true, false, true], "{message}");
     }
 
     #[test]
