@@ -72,6 +72,17 @@ fn unmap_flushes_all_cpus<A: Architecture>() {
     });
 }
 
+/// The flush comes after the entry is cleared. Otherwise the CPU could cache the entry again in between.
+fn unmap_flushes_a_cpu_that_loads_all_the_while<A: Architecture>() {
+    with_space::<A>(|machine, space, [first, _, changer]| {
+        machine.store(first, space, HERE, 1).unwrap();
+        let mut is_mapped = true;
+        let loads = || is_mapped = is_mapped && machine.load(first, space, HERE).is_ok();
+        machine.all_the_while(loads, || space.unmap(changer, ALL).unwrap());
+        assert_eq!(machine.load(first, space, HERE), Err(Fault::Unmapped));
+    });
+}
+
 fn discard_flushes_all_cpus<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, NEXT, FAR] {
@@ -382,6 +393,7 @@ fn all_cpus_can_write_to_a_page_that_they_have_cached_read_only<A: Architecture>
 
 on_each_architecture!(
     unmap_flushes_all_cpus,
+    unmap_flushes_a_cpu_that_loads_all_the_while,
     tables_are_not_reused_before_all_cpus_have_flushed,
     all_cpus_can_write_to_a_page_that_they_have_cached_read_only,
     discard_flushes_all_cpus,
