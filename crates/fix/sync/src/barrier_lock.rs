@@ -10,7 +10,7 @@ use crate::primitive::{AtomicU64, constant};
 #[derive(Debug)]
 pub(crate) struct BarrierLock(AtomicU64);
 
-/// Unlocks when it is dropped, also when a destructor panics in the barrier.
+/// Releases the lock when the guard is dropped, even if a destructor panics during the barrier.
 pub(crate) struct BarrierGuard<'a>(&'a BarrierLock);
 
 impl BarrierLock {
@@ -20,16 +20,16 @@ impl BarrierLock {
         }
     }
 
-    /// Waits for the barriers of other threads. The caller must execute a heavy fence, which acquires the effects of
-    /// the calls that those barriers have made.
+    /// Takes the lock after the barriers of other threads have ended. The caller must then execute a heavy
+    /// fence, which acquires the effects of the calls that those barriers have made.
     pub(crate) fn lock(&self, platform: &impl Platform) -> BarrierGuard<'_> {
         let take = || self.0.compare_exchange(0, this_thread(), Relaxed, Relaxed);
         platform.sleep_while(|| take().is_err());
         BarrierGuard(self)
     }
 
-    /// Unlocks in the child of a fork, unless its only thread has forked in a barrier and continues it. Returns
-    /// whether the lock is free.
+    /// Releases the lock in the child of a fork, unless the child's only thread forked during its own barrier
+    /// and continues that barrier. Returns whether the lock is free.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn forked(&self) -> bool {
         let is_free = self.0.load(Relaxed) != this_thread();
@@ -42,13 +42,13 @@ impl BarrierLock {
 
 impl Drop for BarrierGuard<'_> {
     fn drop(&mut self) {
-        // Release: the next barrier sees what this one has called.
+        // Release: the next barrier sees what the calls of this barrier did.
         self.0.0.store(0, order!(Release, "barrier_unlock"));
     }
 }
 
-/// A number of the calling thread, which the thread keeps in the child of a fork: the address of a variable of its
-/// own.
+/// A number that identifies the calling thread, also in the child of a fork: the address of a thread-local
+/// variable.
 #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 fn this_thread() -> u64 {
     std::thread_local! {
@@ -57,7 +57,7 @@ fn this_thread() -> u64 {
     OWN.with(|own| core::ptr::from_ref(own).addr() as u64)
 }
 
-/// Only the child of a fork needs to know the thread.
+/// Only the child of a fork needs to know which thread has the lock, so one number suffices here.
 #[cfg(not(all(unix, feature = "std", not(any(loom, miri)))))]
 fn this_thread() -> u64 {
     1

@@ -6,7 +6,7 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, Guarded, constant};
 
-/// A value that one thread uses often and others rarely.
+/// A value that one thread uses often and other threads use rarely.
 ///
 /// The lock is Dekker's algorithm with an asymmetric fence. The owner announces that it is inside, and then
 /// checks whether another thread has requested the lock. A remote thread requests the lock, and then checks
@@ -62,28 +62,28 @@ impl<T> Biased<T> {
         // SAFETY: the fences order this thread's store of `inside` before its load of `requested`, and a
         // remote thread's store of `requested` before its load of `inside`. If this thread's load came first,
         // the remote thread sees `inside` and waits. If the remote thread's store came first, this thread has
-        // seen it and waited in `wait`.
+        // seen that store and has waited in `wait`.
         let result = self.value.with(|value| with(unsafe { &mut *value }));
         self.inside.store(false, order!(Release, "biased_out"));
         result
     }
 
     /// Whether the owner is inside. The calling thread must have executed `heavy` since it last had the
-    /// lock. If the owner is not inside, the calling thread sees what the owner did while it was inside. At
-    /// its next use, the owner will see what the calling thread did before `heavy`.
+    /// lock. If the owner is not inside, the calling thread sees what the owner did in its last use. At its
+    /// next use, the owner will see what the calling thread did before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
-    /// Lets remote threads in before the owner.
+    /// Lets remote threads take the lock before the owner.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
             // Release: a remote thread may take the lock now, and must see what the owner has done.
             self.inside.store(false, order!(Release, "biased_wait"));
-            // Relaxed: the Acquire load below decides whether to return. If it finds no request, it
-            // synchronizes with the store that ended this request or a later one.
+            // Relaxed: the Acquire load below decides whether to return. If that load finds no request, it
+            // synchronizes with the store that ended this request or a later request.
             platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());
@@ -130,9 +130,10 @@ impl<T> Biased<T> {
         unsafe { self.lock_requested(platform, with) }
     }
 
-    /// Requests the lock without waiting for its owner, so that one fence serves many locks: request them
-    /// all, execute `heavy` once, then lock each. From the request until the release, the owner cannot take
-    /// the lock. Threads that request several locks must all request them in the same order.
+    /// Requests the lock without waiting for its owner, so that one fence serves many locks. The caller
+    /// requests all the locks, executes `heavy` once, and then takes each lock. From the request until the
+    /// release, the owner cannot take the lock. Threads that request several locks must all request them in
+    /// the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
         // Relaxed: next the caller executes `heavy`, a full fence, which acquires what the last holder did.
         // An owner that sees this store does nothing but wait.

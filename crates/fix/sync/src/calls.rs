@@ -32,8 +32,8 @@ impl Calls {
         })
     }
 
-    /// Marks the end of the owner's calls. In the child of a fork, the forking thread does so for a missing
-    /// owner.
+    /// Marks the end of the owner's calls. In the child of a fork, the only thread marks the end of a missing
+    /// owner's calls.
     pub(crate) fn end(&self) {
         let calls = self.0.load(Relaxed);
         self.set(calls + calls % 2);

@@ -1,4 +1,4 @@
-//! Combines the barriers of threads that need one at the same time.
+//! Combines the barriers of threads that need a barrier at the same time.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -8,10 +8,10 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 
 /// Numbered barriers, each executed by one of the threads that need it.
 ///
-/// The kernel executes barriers one after the other, so if two threads each request one, the second thread
-/// waits for both. With a combiner, one barrier serves every thread that called before that barrier began.
-/// If barrier `n` is the last one that has begun, a calling thread waits for barrier `n + 1`, whichever
-/// thread executes it.
+/// The kernel executes barriers one after the other, so if two threads each request a barrier, the second
+/// thread waits for both barriers. With a combiner, one barrier serves every thread that called before that
+/// barrier began. If barrier `n` is the last one that has begun, a calling thread waits for barrier `n + 1`,
+/// whichever thread executes it.
 ///
 /// ```text
 /// thread A  call ──── execute barrier 1 ────┐ return
@@ -47,7 +47,7 @@ impl Combiner {
         if !is_mutant!("combiner_no_fence") {
             fence(SeqCst);
         }
-        // Barrier `begun` may have begun before the call, so the caller needs the next one.
+        // Barrier `begun` may have begun before the call, so the caller needs the next barrier.
         let wanted = self.begun.load(Relaxed) + u64::from(!is_mutant!("joins_late"));
         let mut round = 0;
         // Acquire: the caller's next accesses come after the barrier that was executed for it.
@@ -119,7 +119,7 @@ mod tests {
             assert!((2..=1 + CALLERS).contains(&executed), "{executed} barriers");
             executed == 2
         });
-        assert!(is_shared, "in no round did the {CALLERS} callers share one barrier");
+        assert!(is_shared, "the {CALLERS} callers never shared one barrier");
     }
 }
 
@@ -137,9 +137,9 @@ mod callers {
     struct Place<const CALLERS: usize> {
         combiner: Combiner,
         written: [AtomicU64; CALLERS],
-        /// The elements of `written` that a barrier has seen as 1.
+        /// 1 for each element of `written` that a barrier has seen as 1.
         seen: [AtomicU64; CALLERS],
-        /// The number of barriers executed. The cell detects two barriers that run at once.
+        /// The number of executed barriers. The cell detects two barriers that run at once.
         executed: Guarded<usize>,
     }
 
@@ -191,7 +191,7 @@ mod modelled {
     use crate::model::check_symmetric;
 
     #[test]
-    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
+    fn a_barrier_has_seen_the_earlier_store_when_the_call_returns() {
         check_symmetric(3, super::callers::call::<2>);
     }
 }
@@ -201,7 +201,7 @@ mod scheduled {
     use crate::model::check;
 
     #[test]
-    fn a_barrier_has_seen_the_callers_store_when_the_call_returns() {
+    fn a_barrier_has_seen_the_earlier_store_when_the_call_returns() {
         check(super::callers::call::<5>);
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A thread's registration. A thread has at most one, and other threads must not use copies of it.
+/// A thread's registration. A thread has at most one registration of a type, and other threads must not use
+/// copies of the registration.
 pub(crate) trait Part: Copy {
     /// Registers the calling thread.
     fn register() -> Self;
@@ -19,8 +20,8 @@ pub(crate) trait Part: Copy {
 /// Where a thread keeps its registration.
 pub(crate) type Slot<T> = LocalKey<Cell<Option<T>>>;
 
-/// Calls `with` with `part`. A thread that has unregistered passes `None`: then `with` gets a registration that
-/// ends with this call.
+/// Calls `with` with `part`. A thread that has unregistered passes `None`, and `with` then gets a
+/// registration that ends with this call.
 #[inline]
 pub(crate) fn with<T: Part, R>(
     slot: &'static Slot<T>,
@@ -36,14 +37,14 @@ pub(crate) fn with<T: Part, R>(
 #[cold]
 fn with_temporary<T: Part, R>(slot: &'static Slot<T>, with: impl FnOnce(T) -> R) -> R {
     let part = T::register();
-    // If `with` forks, the handler in the child finds here the registration of the child's only thread.
+    // If `with` forks, the handler in the child finds the registration of the child's only thread in `slot`.
     slot.set(Some(part));
     let result = with(part);
     unregister(slot);
     result
 }
 
-/// Ends the thread's registration, if it has one and does not need it any more.
+/// Unregisters the calling thread, if the thread is registered and nothing needs its registration any more.
 pub(crate) fn unregister<T: Part>(slot: &'static Slot<T>) {
     // Destructors that `unregister` runs must not find a registration that is being removed.
     if let Some(part) = slot.take()

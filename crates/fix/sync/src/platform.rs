@@ -24,8 +24,8 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   true, and otherwise a compiler fence.
 /// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
 ///   `condition` has returned false, and do not call `condition` again after that, because the last call may
-///   have taken a lock. They call it on the calling thread. They may unwind instead of returning; in that
-///   case, locks may stay taken forever.
+///   have taken a lock. Both functions call `condition` on the calling thread. Both may unwind instead of
+///   returning; in that case, locks may stay taken forever.
 ///
 /// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
 ///
@@ -42,8 +42,8 @@ pub unsafe trait Platform: Sync {
     /// user does not want other CPUs to be interrupted.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of threads that reclaim or wait. They execute it rarely, and it may cost an interrupt on
-    /// each CPU.
+    /// The fence of threads that reclaim or wait. These threads execute the fence rarely, and the fence may
+    /// cost an interrupt on each CPU.
     fn heavy(&self);
 
     /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later
@@ -65,21 +65,21 @@ pub unsafe trait Platform: Sync {
 
     /// Waits while `condition` is true, possibly for as long as a section or a deferred call takes. No
     /// thread wakes the waiter, because a reader would then have to check for waiters at the end of each
-    /// section. A platform that can sleep does so for a limited time and then calls `condition` again.
+    /// section. A platform that can sleep sleeps for a limited time and then calls `condition` again.
     ///
     /// The default is [`wait_while`](Platform::wait_while).
     fn sleep_while(&self, condition: impl FnMut() -> bool) {
         self.wait_while(condition);
     }
 
-    /// Nanoseconds since a fixed point in the past. It never goes back.
+    /// Nanoseconds since a fixed point in the past. This time never goes back.
     fn now(&self) -> u64;
 
     /// The number of the calling thread, which identifies it in reports such as
     /// [`Stall`](crate::epoch::Stall).
     fn thread(&self) -> u64;
 
-    /// The fence of readers. On an asymmetric platform it costs no instruction.
+    /// The fence of readers. On an asymmetric platform, this fence costs no instruction.
     #[inline]
     fn light(&self) {
         light(self.is_symmetric());
@@ -90,7 +90,7 @@ pub unsafe trait Platform: Sync {
 #[inline]
 pub(crate) fn light(is_symmetric: bool) {
     if is_symmetric && !is_mutant!("no_light_fence") {
-        // SeqCst: it pairs with the full fence in `heavy`.
+        // SeqCst: this fence pairs with the full fence in `heavy`.
         fence(SeqCst);
     } else {
         // LLVM moves no memory access across this fence, and `heavy` takes care of reordering by the CPU.

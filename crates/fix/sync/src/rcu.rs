@@ -116,7 +116,8 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
         assert!(guard.is_of(self.domain), "the guard and the Rcu belong to different domains");
         // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's
-        // domain. The assertion stays in release builds. It costs one load from the pointer's cache line.
+        // domain. The assertion stays in release builds. The assertion costs one load from the pointer's
+        // cache line.
         let value = unsafe { guard.load(&self.value) };
         // SAFETY: `value` is never null.
         unsafe { value.unwrap_unchecked() }
@@ -168,9 +169,10 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
 }
 
 impl<T, D> Rcu<T, D> {
-    /// The value. No reader can hold it during the exclusive borrow.
+    /// The value. No reader can hold a reference to the value during the exclusive borrow.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: `value` is owned and never null. References from `load` borrow `self`, so there are none.
+        // SAFETY: `value` is owned and never null. References from `load` borrow `self`, so no such reference
+        // exists during the exclusive borrow.
         unsafe { &mut *self.value.load(Relaxed) }
     }
 
@@ -178,14 +180,15 @@ impl<T, D> Rcu<T, D> {
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: the pointer came from a `Box`, and `drop` does not run. References from `load` borrow
-        // `self`, so there are none.
+        // `self`, so no such reference exists when `self` is moved.
         *unsafe { Box::from_raw(this.value.load(Relaxed)) }
     }
 }
 
 impl<T, D> Drop for Rcu<T, D> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from a `Box`. References from `load` borrow `self`, so there are none.
+        // SAFETY: the pointer came from a `Box`. References from `load` borrow `self`, so no such reference
+        // exists when `self` is dropped.
         drop(unsafe { Box::from_raw(self.value.load(Relaxed)) });
     }
 }
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_found_value_outlives_its_replacement() {
+    fn a_found_value_survives_its_replacement() {
         let value = Rcu::new("old".to_owned());
         let section = epoch::section();
         let found = value.load(&section);

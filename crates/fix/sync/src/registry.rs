@@ -18,7 +18,7 @@ pub struct Node<T> {
     /// The state of the node's owner.
     pub(crate) value: T,
     taken: AtomicBool,
-    /// Whether the node has been added to a registry. It is never removed.
+    /// Whether the node has been added to a registry. A node is never removed from its registry.
     listed: AtomicBool,
     next: AtomicPtr<Node<T>>,
     /// Whether the registry allocated the node, and so must free it.
@@ -78,7 +78,7 @@ impl<T> Registry<T> {
     pub(crate) fn add_free(&self, node: &'static Node<T>) {
         assert!(!node.listed.swap(true, Relaxed), "the node is in a registry already");
         // SAFETY: a `'static` reference guarantees that the node is never moved, freed or borrowed
-        // exclusively. `listed` was false, so no registry has it.
+        // exclusively. `listed` was false, so the node is in no registry.
         unsafe { self.link(NonNull::from(node)) };
     }
 
@@ -110,7 +110,7 @@ impl<T> Registry<T> {
             let [taken, listed] = [true; 2].map(AtomicBool::new);
             let node = Box::new(Node { boxed: true, taken, listed, ..Node::new(make()) });
             let node = NonNull::from(Box::leak(node));
-            // SAFETY: the box is leaked, and only the registry frees it, when it is dropped.
+            // SAFETY: the box is leaked, and only the registry frees it, when the registry is dropped.
             unsafe {
                 self.link(node);
                 node.as_ref()
@@ -118,7 +118,7 @@ impl<T> Registry<T> {
         })
     }
 
-    /// All nodes except `own`: in the child of a fork, the nodes of missing threads.
+    /// All nodes except `own`. In the child of a fork, these are the nodes of the missing threads.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn others(&self, own: Option<&Node<T>>) -> impl Iterator<Item = &Node<T>> {
         let own = own.map_or(ptr::null(), ptr::from_ref);

@@ -11,32 +11,34 @@ use crate::platform::Platform;
 /// A wait spins for this many rounds, and yields the CPU in later rounds.
 const SPINS: u32 = 64;
 
-/// The number of rounds of a long wait before the thread sleeps. Half of them spin and half yield. Together
-/// they take some tens of microseconds, about as long as the shortest sleep.
+/// The number of rounds of a long wait before the thread sleeps. The thread spins in the first half of these
+/// rounds and yields in the second half. All these rounds together take some tens of microseconds, about as
+/// long as the shortest sleep.
 const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
-/// The first sleep: as long as the slack that Linux adds to each sleep by default (`PR_SET_TIMERSLACK` in
-/// prctl(2)).
+/// The length of the first sleep, which equals the slack that Linux adds to each sleep by default
+/// (`PR_SET_TIMERSLACK` in prctl(2)).
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
-/// The longest sleep. At this length a waiter checks its condition a hundred times per second. Each check
-/// takes some microseconds, so all checks together use less than 1 % of a CPU.
+/// The length of the longest sleep. With sleeps of this length, a waiter checks its condition a hundred times
+/// per second. Each check takes some microseconds, so all checks together use less than 1 % of a CPU.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The operating system of this process.
 ///
 /// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each
-/// CPU that runs a thread of the process. It takes some microseconds, or ten or more in a virtual machine.
-/// On other systems, and where a seccomp filter forbids the call, both sides execute a full fence. The same
-/// holds in builds for Miri, ThreadSanitizer and loom, which do not model membarrier, and in builds with
-/// `--cfg strict_fences`.
+/// CPU that runs a thread of the process. The heavy fence takes some microseconds, and ten or more in a
+/// virtual machine. On other systems, and where a seccomp filter forbids the call, both sides execute a full
+/// fence. Both sides also execute a full fence in builds for Miri, ThreadSanitizer and loom, which do not
+/// model membarrier, and in builds with `--cfg strict_fences`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct System {
     symmetric: bool,
 }
 
 impl System {
-    /// The system whose readers are cheapest on this machine. The first call decides for the process.
+    /// The system whose readers are cheapest on this machine. The first call chooses the system, and later
+    /// calls in the process return the same system.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         let can = || {
@@ -72,8 +74,8 @@ unsafe impl Platform for System {
 
     fn heavy(&self) {
         if self.symmetric || is_mutant!("own_fence") {
-            // SeqCst: it is half of a pair with the SeqCst fence of `light`. As in Dekker's algorithm, a
-            // weaker fence would let both sides miss the other's store.
+            // SeqCst: this fence pairs with the SeqCst fence of `light`. As in Dekker's algorithm, a weaker
+            // fence would let each side miss the other side's store.
             fence(SeqCst);
         } else {
             membarrier::barrier(self);
@@ -88,11 +90,11 @@ unsafe impl Platform for System {
         }
     }
 
-    /// Sleeps in growing intervals of at most 10 ms. Each is a quarter longer than the one before. So an
-    /// interval is at most 50 µs plus a quarter of the total time that the thread has slept so far. The thread notices the end of
-    /// the wait at most one interval late. No wake-up can be lost, and the child of a fork inherits no state
-    /// of a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of lower
-    /// priority might never get the CPU.
+    /// Sleeps in growing intervals of at most 10 ms. Each interval is a quarter longer than the previous
+    /// interval. So an interval is at most 50 µs plus a quarter of the total time that the thread has slept
+    /// so far. The thread notices the end of the wait at most one interval late. No wake-up can be lost, and
+    /// the child of a fork inherits no state of a wait. A thread with a real-time policy sleeps as well; if
+    /// it yielded instead, a reader of lower priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
@@ -122,8 +124,8 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The kernel's ID of the calling thread, which is never 0. On systems other than Linux, it is the process
-/// ID.
+/// The kernel's ID of the calling thread, which is never 0. On systems other than Linux, the function returns
+/// the process ID instead.
 #[inline]
 pub(crate) fn thread() -> u32 {
     match THREAD.get() {
@@ -196,8 +198,8 @@ mod membarrier {
     }
 
     fn execute() {
-        // The call fails only if a seccomp filter was installed after the registration. Without the
-        // barrier, the caller could free memory that a reader is using.
+        // This call of membarrier(2) fails only if a seccomp filter was installed after the registration.
+        // Without the barrier, the caller could free memory that a reader is using.
         if call(PRIVATE_EXPEDITED) != 0 {
             // A panic would leave other threads waiting for this barrier forever.
             eprintln!(

@@ -100,9 +100,9 @@ mod spare {
 
     use super::Bag;
 
-    /// The most bags that a thread keeps: about as many as it frees at a time (256 KiB). If bags went back
-    /// to the allocator between two uses, the allocator would split them into small objects and scatter
-    /// later allocations.
+    /// The maximum number of bags that a thread keeps (256 KiB). A thread frees about this many bags at a
+    /// time. If bags went back to the allocator between two uses, the allocator would split them into small
+    /// objects and scatter later allocations.
     const MOST: usize = 128;
 
     thread_local! {
@@ -117,7 +117,7 @@ mod spare {
     }
 
     pub(super) fn give(bag: Box<Bag>) {
-        // An exiting thread may already have destroyed its list.
+        // An exiting thread may already have destroyed its list of bags.
         let _ = BAGS.try_with(|bags| {
             let mut bags = bags.borrow_mut();
             if bags.len() < MOST {

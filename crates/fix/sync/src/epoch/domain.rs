@@ -17,14 +17,15 @@ use crate::registry::{Node, Registry};
 
 /// The number of sealed objects at which a thread scans, if a scan is due.
 const SCAN_IF_DUE_AT: usize = 1024;
-/// The number of sealed objects at which a thread scans in any case.
+/// The number of sealed objects at which a thread scans even if no scan is due.
 const SCAN_AT: usize = 1 << 16;
-/// After a scan, the next one is not due for this many times the scan's duration. A scan executes a heavy
-/// fence, which takes some microseconds from every running thread. So fences take at most 6 % of the time.
+/// The next scan becomes due when this many times the duration of the last scan has passed. A scan executes a
+/// heavy fence, which takes some microseconds from every running thread. So fences take at most 6 % of the
+/// time.
 const SCAN_BACKOFF: u32 = 16;
-/// The most objects that are freed at a time. With this limit, a thread that retires one object need not
-/// stop to free a million. The limit is so high that a thread still frees objects faster than it retires
-/// them.
+/// The maximum number of objects that a thread frees at a time. With this limit, a thread that retires one
+/// object need not stop to free a million. The limit is so high that a thread still frees objects faster than
+/// it retires them.
 const FREED_AT_ONCE: usize = 1 << 14;
 
 /// A set of sections, with the retired objects that wait for these sections to end.
@@ -36,7 +37,8 @@ pub struct Domain<P> {
     platform: P,
     /// The global epoch. A thread that seals retired objects tags them with this value and advances it.
     global: Padded<AtomicU64>,
-    /// The safe epoch: no section can hold an object with a smaller tag. FreeBSD calls it the read sequence.
+    /// The safe epoch: no section can hold an object with a smaller tag. FreeBSD calls this epoch the read
+    /// sequence.
     safe: Padded<AtomicU64>,
     /// When the next scan is due, by the platform's clock.
     next_scan: Padded<AtomicU64>,
@@ -53,7 +55,7 @@ struct Drain {
     weight: AtomicU64,
 }
 
-/// A point in time. [`Domain::poll`] checks whether all sections that began before it have ended.
+/// A point in time. [`Domain::poll`] checks whether all sections that began before that point have ended.
 ///
 /// ```
 /// let domain = knee_sync::epoch::Domain::new(knee_sync::System::detect());
@@ -87,8 +89,8 @@ impl<P: Platform> Domain<P> {
         &self.platform
     }
 
-    /// Sets the time between two scans for threads that only reclaim: `factor` times the duration of the
-    /// last scan. The default is 16.
+    /// Sets the time until the next scan of a thread that only reclaims: `factor` times the duration of the
+    /// last scan. The default factor is 16.
     ///
     /// A scan executes a heavy fence, which stalls every running thread for some microseconds. A small
     /// factor slows readers down; with a large factor, more garbage waits. If no other thread is running, a
@@ -136,7 +138,7 @@ impl<P: Platform> Domain<P> {
     /// Waits until all sections that began before the call have ended: `epoch_wait`, `synchronize_rcu`.
     ///
     /// In a process, the caller sleeps during a long wait ([`Platform::sleep_while`]). Readers do not wake
-    /// it up, so it may return late: by up to a quarter of the wait, but at most 10 ms.
+    /// the caller, so the call may return late, by up to a quarter of the wait, but at most 10 ms.
     ///
     /// A caller that is in a section itself waits forever.
     /// [`Handle::synchronize`](super::Handle::synchronize) and [`synchronize`](super::synchronize) panic
@@ -150,8 +152,9 @@ impl<P: Platform> Domain<P> {
         Cookie(self.advance())
     }
 
-    /// Whether all sections that began before `cookie` was taken have ended. It does not wait. If no
-    /// earlier scan has shown that they have ended, this function scans, which costs a heavy fence.
+    /// Whether all sections that began before `cookie` was taken have ended. This function does not wait. If
+    /// no earlier scan has shown that these sections have ended, the function scans, which costs a heavy
+    /// fence.
     pub fn poll(&self, cookie: Cookie) -> bool {
         self.is_over(cookie) || self.fence_and_scan() > cookie.0
     }
@@ -192,9 +195,9 @@ impl<P: Platform> Domain<P> {
 
     /// Scans the records after a fence and advances the safe epoch, to `fenced` at most.
     ///
-    /// Either the scan sees a reader's epoch, or the reader stored it after the fence. In the first case,
-    /// the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case, the
-    /// reader's loads come after the fence, too. They see every unlinking from before the fence, so the
+    /// Either the scan sees a reader's epoch, or the reader stored the epoch after the fence. In the first
+    /// case, the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case,
+    /// the reader's loads come after the fence, too, and see every unlinking from before the fence. So the
     /// reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago and
     /// stores it only now may have an epoch below the safe epoch. The safe epoch need not move back for such
     /// a reader: by the second case, the reader holds no object with a tag below the safe epoch, and objects
@@ -216,14 +219,14 @@ impl<P: Platform> Domain<P> {
     }
 
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for the
-    /// oldest of them.
+    /// oldest of these sections.
     ///
     /// A section is seen only when this function, a wait or reclamation scans. To watch a domain, call this
     /// function periodically. A section may have begun long before a scan sees it, so a stall may be
     /// reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
-        // After this, every section that has already begun has an earlier epoch than any section that begins
-        // later. So the scan below can record the sections that have begun: see `Watch::observe`.
+        // After this advance, every section that has already begun has an earlier epoch than any section that
+        // begins later. So the scan below can record the sections that have begun: see `Watch::observe`.
         self.advance();
         self.fence_and_scan();
         let now = self.platform.now();
@@ -238,8 +241,9 @@ impl<P: Platform> Domain<P> {
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals the owner's open objects and frees the sealed objects that are ready. If it frees none although
-    /// many are waiting, it tries again after a scan, provided that a scan is due or very many are waiting.
+    /// Seals the owner's open objects and frees the sealed objects that are ready. If none is ready although
+    /// many objects are waiting, this function scans and tries again, provided that a scan is due or very
+    /// many objects are waiting.
     ///
     /// # Safety
     /// Must be called by the record's owner.
@@ -314,9 +318,9 @@ impl<P: Platform> Domain<P> {
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Record>>) {
         for record in self.records.values() {
-            // SAFETY: this is the only thread. It did not have the lock of its garbage, because no code
-            // that has this lock calls fork(2). A signal handler that calls _Fork(3) does not run this
-            // function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
+            // SAFETY: this is the only thread. At the fork, this thread did not have the lock of its garbage,
+            // because no code that has this lock calls fork(2). A signal handler that calls _Fork(3) does not
+            // run this function; since POSIX.1-2024, fork(2) itself is not async-signal-safe.
             unsafe { record.garbage.forked(Garbage::new()) };
         }
         for node in self.records.others(own) {
@@ -342,7 +346,7 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Frees some of a record's ready objects. Returns how many.
+    /// Frees some of a record's ready objects. Returns the number of freed objects.
     ///
     /// # Safety
     /// Must be called by the record's owner.
@@ -394,14 +398,14 @@ impl<P: Platform> Domain<P> {
     /// freed and the deferred calls have run: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in
     /// a section or by a deferred call.
     ///
-    /// A barrier frees all objects that it finds, after one grace period. It executes two heavy fences,
-    /// however many threads there are. Barriers of one domain run one after the other. Like
-    /// [`synchronize`](Domain::synchronize), it sleeps in a long wait.
+    /// A barrier frees all objects that it finds, after one grace period. A barrier executes two heavy
+    /// fences, however many threads there are. Barriers of one domain run one after the other. Like
+    /// [`synchronize`](Domain::synchronize), a barrier sleeps in a long wait.
     ///
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     pub fn barrier(&self) {
-        /// Resets the count of taken objects when the barrier ends, even by a panic.
+        /// Resets the count of taken objects when the barrier ends, even if it ends with a panic.
         struct Taken<'a>(&'a AtomicU64);
 
         impl Drop for Taken<'_> {
@@ -425,8 +429,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Takes all garbage out of all records, with one fence. Meanwhile, an owner that needs its garbage
-    /// waits for the lock, about as long as the fence takes. Only barriers call this function, and they run
-    /// one at a time, so no two threads request locks in different orders.
+    /// waits for the lock, about as long as the fence takes. Only barriers call this function, and barriers
+    /// run one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
         // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();

@@ -2,8 +2,8 @@
 
 use core::ptr::{self, NonNull};
 
-/// The head of an object that waits for a grace period. It is part of the object, so retiring allocates
-/// nothing.
+/// The head of an object that waits for a grace period. The entry is part of the object, so retiring
+/// allocates nothing.
 ///
 /// ```
 /// use knee_sync::epoch::Entry;

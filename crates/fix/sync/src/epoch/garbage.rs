@@ -77,7 +77,7 @@ impl Garbage {
         self.sealed.weight
     }
 
-    /// The number of all objects.
+    /// The number of all objects, whether open or sealed.
     pub(super) fn weight(&self) -> usize {
         #[cfg(feature = "alloc")]
         let in_bag = self.bag.as_ref().map_or(0, |bag| bag.len());

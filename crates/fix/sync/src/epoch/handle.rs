@@ -22,12 +22,12 @@ use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 use crate::registry::Node;
 
-/// A thread's registration in a [`Domain`]. One thread uses it at a time.
+/// A thread's registration in a [`Domain`]. Only one thread at a time uses a handle.
 #[derive(Debug)]
 pub struct Handle<'d, P: Platform> {
     domain: &'d Domain<P>,
     node: &'d Node<Record>,
-    /// The record that the last [`Section`] used. It is usually free and in this CPU's cache.
+    /// The record that the last [`Section`] used. This record is usually free and in this CPU's cache.
     #[cfg(feature = "alloc")]
     section: Cell<Option<&'d Node<Record>>>,
     /// Not `Sync`.
@@ -41,11 +41,11 @@ pub struct Handle<'d, P: Platform> {
 /// thread blocks, because nothing is freed meanwhile. To hold a section while the thread blocks, take a
 /// [`Section`](super::Section).
 ///
-/// A leaked guard ([`core::mem::forget`]) is a section that never ends: its domain never frees an object
+/// A leaked guard ([`core::mem::forget`]) is a section that never ends, so the domain never frees an object
 /// that is unlinked after the section began.
 ///
-/// Entering and leaving are two plain stores to a cache line of the thread's own. A signal handler may
-/// enter and leave sections if its thread has entered one before.
+/// To enter and leave a section costs two plain stores to a cache line that no other thread writes. A signal
+/// handler may enter and leave sections if its thread has entered one before.
 #[derive(Debug)]
 pub struct Guard<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,
@@ -236,10 +236,11 @@ impl<P: Platform> Guard<'_, P> {
     /// `epoch_call`, `call_rcu`. Nothing is allocated.
     ///
     /// # Safety
-    /// No section that begins from now on can find the object. Sections that began before may still find
-    /// it, even through objects that were unlinked earlier. The object has not been retired before. Until
-    /// `call` is called, the object must stay in place, and only these earlier sections may access it. When
-    /// these sections have ended, any thread must be allowed to call `call` once. `call` must not unwind.
+    /// No section that begins from now on can find the object. Sections that have already begun may still
+    /// find the object, even through objects that were unlinked earlier. The object has not been retired
+    /// before. Until `call` is called, the object must stay in place, and only these earlier sections may
+    /// access it. When these sections have ended, any thread must be allowed to call `call` once. `call` must
+    /// not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
@@ -248,17 +249,17 @@ impl<P: Platform> Guard<'_, P> {
     /// When all sections that may have found the object have ended, drops the `Box` that `pointer` came
     /// from.
     ///
-    /// The store that unlinked the object may be `Relaxed`: `retire` orders it.
+    /// The store that unlinked the object may be `Relaxed`, because `retire` orders that store.
     ///
-    /// This may run destructors of objects that were retired earlier, so the caller must not hold a lock
+    /// This call may run destructors of objects that were retired earlier, so the caller must not hold a lock
     /// that these destructors take. If a destructor panics, so does the thread that reclaims.
     ///
     /// # Safety
     /// The pointer came from [`Box::into_raw`]; read it from the `AtomicPtr`, because a pointer that was
     /// made from a reference must not be freed. No section that begins from now on can find the object.
-    /// Sections that began before may still find it, even through objects that were unlinked earlier. The
-    /// object is retired only once. Everything that `T` borrows lives as long as the domain; the domain of
-    /// the process lives forever.
+    /// Sections that have already begun may still find the object, even through objects that were unlinked
+    /// earlier. The object is retired only once. Everything that `T` borrows lives as long as the domain; the
+    /// domain of the process lives forever.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn retire<T: Send>(&self, pointer: *mut T) {
@@ -272,9 +273,10 @@ impl<P: Platform> Guard<'_, P> {
     /// store the link and [retire](Guard::retire) the removed node.
     ///
     /// # Safety
-    /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow it only in sections of
-    /// this domain, and find it nowhere else. Writers remove it only by this method, or retire it
-    /// themselves. As with [`Guard::retire`], everything that `T` borrows lives as long as the domain.
+    /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow the pointer only in
+    /// sections of this domain, and find the pointer nowhere else. Writers remove the pointer only by this
+    /// method, or retire it themselves. As with [`Guard::retire`], everything that `T` borrows lives as long
+    /// as the domain.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn replace<T: Send + Sync>(
@@ -287,15 +289,16 @@ impl<P: Platform> Guard<'_, P> {
         // value sees the content of that value.
         let old = target.swap(new, order!(AcqRel, "epoch_replace"));
         // SAFETY: the caller guarantees that a pointer in `target` came from a `Box`, and that readers follow
-        // it only in sections of this domain. The exchange removed it, so no other thread retires it.
+        // the pointer only in sections of this domain. The exchange removed the pointer, so no other thread
+        // retires it.
         unsafe { NonNull::new(old).inspect(|_| self.retire(old)).map(|old| old.as_ref()) }
     }
 
     /// Calls `call` when all sections that have already begun have ended. This function allocates.
     ///
-    /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If it panics, the
-    /// reclaiming thread first makes the other calls that are ready, and then panics too. If a second call
-    /// panics, the process aborts.
+    /// Any thread may make the call at any later time, so `call` is [`Send`] and `'static`. If `call` panics,
+    /// the reclaiming thread first makes the other calls that are ready, and then panics too. If a second
+    /// call panics, the process aborts.
     #[cfg(feature = "alloc")]
     pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
         unsafe fn run<F: FnOnce()>(of: *mut ()) {

@@ -1,4 +1,4 @@
-//! The domain of the process. Each thread registers with it at the thread's first use.
+//! The domain of the process. A thread registers with this domain when it first uses the domain.
 
 use std::ptr::NonNull;
 use std::sync::{LazyLock, OnceLock};
@@ -60,7 +60,7 @@ impl Part for Member {
     }
 }
 
-/// The domain of the process. [`pin`] returns its guards.
+/// The domain of the process. [`pin`] returns guards of this domain.
 pub fn shared() -> &'static Domain<System> {
     SHARED.get_or_init(|| {
         #[cfg(all(unix, not(any(loom, miri))))]
@@ -78,24 +78,24 @@ pub fn shared() -> &'static Domain<System> {
 /// If the thread has 4,095 guards.
 ///
 /// # Threads and forks
-/// A thread registers at its first call and unregisters when it exits. If a destructor of the thread calls
-/// `pin` after that, the thread's record stays in use until the process ends.
+/// A thread registers at its first call of `pin` and unregisters when it exits. If a destructor of the thread
+/// calls `pin` after the thread has unregistered, the thread's record stays in use until the process ends.
 ///
 /// The child of a fork has only the guards of the thread that forked. The child frees the objects that other
-/// threads had retired. It leaks objects that another thread was retiring or freeing at the moment of the
-/// fork. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered with
+/// threads had retired. The child leaks the objects that another thread was retiring or freeing at the moment
+/// of the fork. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered with
 /// [`shared`], ends in the child only if it is dropped there.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
 }
 
-/// Waits until all sections of the process's domain that began before the call have ended. It frees
-/// nothing; for that, call [`reclaim`] or [`barrier`].
+/// Waits until all sections of the process's domain that began before the call have ended. This function
+/// frees nothing. To free retired objects, call [`reclaim`] or [`barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], because the call would wait for that guard. A [`Section`] is not
-/// detected: if this thread holds one, the call waits forever.
+/// If this thread holds a [`Guard`], because the call would wait for that guard. This function does not
+/// detect a [`Section`]: if this thread holds a section, the call waits forever.
 pub fn synchronize() {
     match registered() {
         Some(member) => member.with(Handle::synchronize),

@@ -42,13 +42,13 @@
 //!
 //! # How it works
 //! The algorithm is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
-//! asymmetric fence. A domain has a global epoch. A reader copies it into its own record when it enters a
-//! section, and clears the copy when it leaves. A writer that has unlinked some objects tags them with the
-//! global epoch and advances it. Objects with tag `t` can be held only by readers whose epoch is `t` or
-//! less, or by readers that have not stored an epoch yet. The heavy fence (membarrier(2) on Linux) makes
-//! all stored epochs visible, and makes readers that store an epoch later see the unlinking. So readers
-//! need no fence: a section costs two plain stores. A scan then frees every object whose tag is below the
-//! smallest epoch that the scan finds.
+//! asymmetric fence. A domain has a global epoch. A reader copies the global epoch into its own record when
+//! it enters a section, and clears the copy when it leaves the section. A writer that has unlinked some
+//! objects tags them with the global epoch and then advances the global epoch. Objects with tag `t` can be
+//! held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet. The
+//! heavy fence (membarrier(2) on Linux) makes all stored epochs visible, and makes readers that store an
+//! epoch later see the unlinking. So readers need no fence: a section costs two plain stores. A scan then
+//! frees every object whose tag is below the smallest epoch that the scan finds.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -58,14 +58,15 @@
 //!
 //! The write side pays: a heavy fence interrupts every CPU that runs a thread of the process. So a thread
 //! collects garbage until the cost of a heavy fence per object is small, and threads that need a heavy fence
-//! at the same time share one.
+//! at the same time share a fence.
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
-//!   portions. When it exits, it frees the objects that are ready, and other threads free the rest later.
-//!   [`Domain::barrier`] and [`Handle::reclaim`] free at once. As long as no reader stalls, a thread has at
-//!   most a few thousand retired objects. If fences are expensive and the thread retires objects faster
-//!   than scans become due ([`Domain::set_scan_backoff`]), it has up to 65,536.
+//!   portions. When the thread exits, it frees the objects that are ready, and other threads free the
+//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free at once. As long as no reader
+//!   stalls, a thread has at most a few thousand retired objects. If fences are expensive and the thread
+//!   retires objects faster than scans become due ([`Domain::set_scan_backoff`]), the thread has up to 65,536
+//!   retired objects.
 //! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
 //!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
 //!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where

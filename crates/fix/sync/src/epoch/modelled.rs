@@ -29,7 +29,7 @@ struct World {
 // SAFETY: loom panics if two threads use an object at once.
 unsafe impl Sync for World {}
 
-/// Enters `times` sections, and reads the object that it finds in each.
+/// Enters `times` sections, and reads the object that it finds in each section.
 fn read(world: &World, times: u32) {
     let handle = world.domain.register();
     for _ in 0..times {
@@ -141,8 +141,8 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
     });
 }
 
-/// A barrier returns after a deferred call, even while another thread runs `other`.
-fn a_barrier_returns_after_a_call_during(other: fn(&World)) {
+/// Checks that a barrier returns after a deferred call, even while another thread runs `other`.
+fn check_barrier_waits_for_call_during(other: fn(&World)) {
     check_symmetric(2, move || {
         let world = world();
         let handle = world.domain.register();
@@ -164,14 +164,14 @@ fn a_barrier_returns_after_a_call_during(other: fn(&World)) {
 
 #[test]
 fn a_barrier_acquires_what_the_calls_did() {
-    a_barrier_returns_after_a_call_during(|world| {
+    check_barrier_waits_for_call_during(|world| {
         world.domain.register().reclaim();
     });
 }
 
 #[test]
 fn a_barrier_waits_for_the_calls_of_the_previous_barrier() {
-    a_barrier_returns_after_a_call_during(|world| world.domain.barrier());
+    check_barrier_waits_for_call_during(|world| world.domain.barrier());
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // This is not loom's `Arc`, because the deferred call holds a reference that may still exist at the
-        // end of the model.
+        // The world is not in loom's `Arc`, because the deferred call holds a reference that may still exist
+        // at the end of the model.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
@@ -246,7 +246,7 @@ fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
 }
 
 /// The model's platform with a clock that advances only when a section begins or ends. The clock and the
-/// log are not part of the model: all threads see their latest values at once.
+/// log are not part of the model, so all threads see their latest values at once.
 #[derive(Default)]
 struct Clocked {
     model: Model,
@@ -286,7 +286,8 @@ unsafe impl Platform for Clocked {
 
 impl Clocked {
     fn domain() -> Arc<Domain<Clocked>> {
-        // The clock does not start at 0, so that a time that has not been stored yet is long ago.
+        // The clock starts at 1000, so 0, the value of a time that has not been stored yet, lies far in the
+        // past.
         Arc::new(Domain::new(Clocked { now: StdAtomicU64::new(1000), ..Clocked::default() }))
     }
 

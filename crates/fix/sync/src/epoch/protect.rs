@@ -47,8 +47,8 @@ pub unsafe trait Protect<P> {
         ptr::eq(self.domain(), domain)
     }
 
-    /// Loads a pointer that writers may replace at any time: `rcu_dereference`. Returns `None` if it is
-    /// null.
+    /// Loads a pointer that writers may replace at any time: `rcu_dereference`. Returns `None` if the pointer
+    /// is null.
     ///
     /// The reference stays valid until the guard is dropped or refreshed, even if a writer unlinks the
     /// value meanwhile.
@@ -63,8 +63,8 @@ pub unsafe trait Protect<P> {
     ///   grace period, if their guard has the same domain as `self`. A structure that accepts guards from
     ///   its callers checks the domain with [`is_of`](Protect::is_of).
     /// * The links of an unlinked object stay as they are. A reader that found the object before it was
-    ///   unlinked may follow them, and so may find another object that has been retired in the meantime.
-    ///   The reader's section began before that other object was retired.
+    ///   unlinked may follow these links, and so may find another object that has been retired in the
+    ///   meantime. The reader's section began before that other object was retired.
     /// * No thread frees the `T` without a grace period, with one exception: the destructor of a structure
     ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]
@@ -88,7 +88,7 @@ unsafe impl<P: Platform> Protect<P> for Guard<'_, P> {
     }
 }
 
-// SAFETY: a section ends only when it is dropped, or in `refresh`, which borrows it exclusively.
+// SAFETY: a section ends only when it is dropped, or in `refresh`, which borrows the section exclusively.
 unsafe impl<P: Platform> Protect<P> for Section<'_, P> {
     #[inline]
     fn domain(&self) -> &Domain<P> {

@@ -15,8 +15,8 @@ use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
 /// The step of the global epoch. The bits below it count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
-/// The bits below [`ONE`]. The epoch has the other 52 bits. They last for 142 years at one step per
-/// microsecond, and threads seal garbage more slowly than that.
+/// The bits below [`ONE`]. The epoch has the other 52 bits. At one step per microsecond, 52 bits last for 142
+/// years, and threads seal garbage more slowly than that.
 const NESTING: u64 = ONE - 1;
 
 /// A section that has not ended for some time, see [`Domain::stalls`](super::Domain::stalls).
@@ -59,9 +59,9 @@ pub(super) struct Watch {
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this record and is freeing its objects.
     pub(super) adopter: AtomicPtr<Record>,
-    /// The epoch of the section that a scan saw last; 0 until a scan sees one.
+    /// The epoch of the section that a scan saw last; 0 until a scan sees a section.
     seen: AtomicU64,
-    /// The platform's time when `seen` was stored, or a later time. It never moves back.
+    /// The platform's time when `seen` was stored, or a later time. This time never moves back.
     since: AtomicU64,
     /// The number of objects in the record's garbage, as of the owner's last update.
     pub(super) weight: AtomicU64,
@@ -128,13 +128,13 @@ impl Watch {
     /// after the scan has seen the section.
     ///
     /// The scan's heavy fence came after the global epoch had advanced beyond `epoch`. After that fence, no
-    /// thread finds `epoch` in the global epoch. So all sections of this record with this epoch began
-    /// before `now`, whichever owner they belong to, and a section that a scan sees later with the same
-    /// epoch has existed since then.
+    /// thread loads `epoch` from the global epoch. So all sections of this record with this epoch began
+    /// before `now`, whichever owner they belong to, and a section that a scan sees later with the same epoch
+    /// has existed since before `now`.
     ///
-    /// Several scans may run at once. Each stores `since` before `seen`, and `since` never moves back, so
-    /// it is not the time of an earlier section. It may be the time of a later section; in that case, the
-    /// stall is reported as shorter than it is.
+    /// Several scans may run at once. Each scan stores `since` before `seen`, and `since` never moves back,
+    /// so `since` is not the time of an earlier section. But `since` may be the time of a later section; in
+    /// that case, the stall is reported as shorter than it is.
     pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != epoch {
             self.since.fetch_max(now(), Relaxed);

@@ -15,7 +15,7 @@ struct World {
     domain: Domain<Model>,
     current: AtomicU64,
     next: AtomicU64,
-    /// Not part of the model: every access sees the latest value.
+    /// These flags are not part of the model, so every access sees the latest value.
     freed: [AtomicBool; OBJECTS],
 }
 
@@ -40,13 +40,13 @@ impl World {
         found
     }
 
-    /// Gives other threads time to free a found object, and checks that none has.
+    /// Gives other threads time to free a found object, and checks that no thread has freed the object.
     fn check(&self, found: u64) {
         thread::yield_now();
         assert!(!self.is_freed(found), "an object was freed during a section that found it");
     }
 
-    /// Replaces the current object, and defers a call that marks the old one as freed.
+    /// Replaces the current object, and defers a call that marks the old object as freed.
     fn replace(self: &Arc<World>, handle: &super::Handle<Model>) {
         let old = self.current.swap(self.next.fetch_add(1, Relaxed), Relaxed);
         let world = Arc::clone(self);
@@ -84,7 +84,8 @@ fn read(world: &Arc<World>) {
     }
 }
 
-/// Registers three times, replaces an object each time, and frees it or leaves it to other threads.
+/// Registers three times, replaces an object each time, and frees the old object or leaves it to other
+/// threads.
 fn write(world: &Arc<World>) {
     for round in 0..3 {
         let handle = world.domain.register();

@@ -5,8 +5,8 @@ use super::record::Record;
 use crate::platform::Platform;
 use crate::registry::Node;
 
-/// A section with a record of its own: `epoch_enter_preempt` with its tracker. It may be held while its
-/// thread blocks or across an `await`, and may be sent to another thread.
+/// A section with a record of its own: `epoch_enter_preempt` with its tracker. A section may be held while
+/// its thread blocks or across an `await`, and may be sent to another thread.
 ///
 /// To begin, a section takes a record of the domain, which costs as much as an uncontended lock. A thread
 /// that has one section at a time takes the same record each time. While the section is held, no object

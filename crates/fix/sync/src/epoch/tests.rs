@@ -257,7 +257,7 @@ fn a_barrier_waits_for_the_calls_that_all_threads_have_deferred() {
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
-// SAFETY: it is symmetric, and its fence is a full fence.
+// SAFETY: the platform is symmetric, and its heavy fence is a full fence.
 unsafe impl Platform for Counting {
     fn is_symmetric(&self) -> bool {
         true

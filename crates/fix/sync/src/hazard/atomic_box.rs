@@ -16,8 +16,8 @@ use super::{Guard, protect, retire};
 /// cache line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader
 /// may keep a loaded value for any length of time; this delays only the freeing of that value.
 ///
-/// Use it for configurations, routes and tables. Put values that must be consistent with each other into
-/// one box. For a value that fits into a machine word, use an atomic.
+/// Use an `AtomicBox` for configurations, routes and tables. Put values that must be consistent with each
+/// other into one box. For a value that fits into a machine word, use an atomic.
 pub struct AtomicBox<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
     owns: PhantomData<Box<T>>,
@@ -38,7 +38,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         AtomicBox { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
 
-    /// The current value. It stays unchanged while the guard exists, whatever other threads store.
+    /// The current value. The value stays unchanged while the guard exists, whatever other threads store.
     #[inline]
     pub fn load(&self) -> Option<Guard<'static, T>> {
         // SAFETY: the pointer came from a `Box` of a `Send` and `Sync` type. Only the thread whose exchange

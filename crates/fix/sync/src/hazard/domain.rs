@@ -17,8 +17,8 @@ use super::garbage::{Garbage, Retired};
 use super::guard::{Record, SLOTS};
 
 /// The number of retired objects at which a thread scans. A scan costs an interrupt on each CPU that runs
-/// the process. This takes about 10 microseconds, or 10 nanoseconds for each of 1024 objects. folly and
-/// haphazard scan at 1000 objects.
+/// the process. The interrupts take about 10 microseconds, that is, 10 nanoseconds for each of 1024 objects.
+/// folly and haphazard scan at 1000 objects.
 const BATCH: usize = 1024;
 
 /// A set of objects, and the threads that protect and retire them.
@@ -95,8 +95,8 @@ impl<P: Platform> Domain<P> {
             node.release();
         }
         for node in self.garbage.nodes() {
-            // SAFETY: this is the only thread. It did not have the lock, because no code that has this lock
-            // calls fork(2).
+            // SAFETY: this is the only thread. At the fork, this thread did not have the lock, because no
+            // code that has this lock calls fork(2).
             unsafe { node.value.list.forked(Vec::new()) };
         }
         for node in self.garbage.others(own_garbage) {
@@ -107,10 +107,10 @@ impl<P: Platform> Domain<P> {
         self.barriers.forked();
     }
 
-    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and its unprotected
-    /// objects. Unprotected objects stay unprotected, because they were unlinked before the call.
+    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and the unprotected
+    /// objects of `list`. Unprotected objects stay unprotected, because they were unlinked before the call.
     pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
-        // Pairs with the light fence in `guard::protect`.
+        // This fence pairs with the light fence in `guard::protect`.
         if !is_mutant!("hazard_no_fence") {
             self.platform.heavy();
         }
@@ -141,9 +141,9 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Waits until every object that any thread has retired so far is freed, unless a guard protects it. It
-    /// does not wait for guards: an object that a guard protects during the call may be freed later. Must
-    /// not be called by the destructor of a retired object.
+    /// Waits until every object that any thread has retired so far is freed, unless a guard protects it. A
+    /// barrier does not wait for guards: an object that a guard protects during the call may be freed later.
+    /// Must not be called by the destructor of a retired object.
     ///
     /// A barrier frees the objects that it finds, and executes three heavy fences, however many threads
     /// there are. Barriers of one domain run one after the other. A barrier sleeps while it waits for
@@ -195,8 +195,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Takes the retired objects of all threads, with one fence. Meanwhile, a thread that needs its list
-    /// waits for the lock. Only barriers call this function, and they run one at a time, so no two threads
-    /// request locks in different orders.
+    /// waits for the lock. Only barriers call this function, and barriers run one at a time, so no two
+    /// threads request locks in different orders.
     fn take_all(&self) -> Vec<Retired> {
         // A record that is added later has no objects from before the call.
         let records = self.garbage.snapshot();

@@ -27,8 +27,8 @@ impl Retired {
     }
 }
 
-/// The retired objects of a thread. Barriers of other threads may take them. This struct and the link to
-/// the next record are in different cache lines, because all threads that reclaim read the link.
+/// The retired objects of a thread. Barriers of other threads may take these objects. This struct and the
+/// link to the next record are in different cache lines, because all threads that reclaim read the link.
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,

@@ -59,7 +59,7 @@ impl Record {
         self.slots.iter().all(|slot| slot.load(Relaxed).is_null())
     }
 
-    /// The pointers in slots. Acquire: see [`clear`].
+    /// The pointers in the slots that are in use. Acquire: see [`clear`].
     pub(super) fn protected(&self) -> impl Iterator<Item = *mut ()> {
         self.slots
             .iter()
@@ -98,8 +98,8 @@ pub(super) unsafe fn protect<'d, T>(
 ) -> Option<Guard<'d, T>> {
     let mut pointer = source.load(Relaxed);
     while let Some(found) = NonNull::new(pointer) {
-        // Release, though nothing is published: a scan that finds this pointer concludes that the slot's
-        // previous object is not used any more, so the scan must acquire the uses of that object.
+        // Release, although this store publishes nothing: a scan that finds this pointer concludes that the
+        // slot's previous object is not used any more, so the scan must acquire the uses of that object.
         slot.store(pointer.cast(), order!(Release, "hazard_protect"));
         // Before a scan that may free the object, a writer removed the pointer from `source`, and then the
         // scanning thread executed `heavy`. If the scan loads the slot too early to see the store above, the
@@ -124,7 +124,7 @@ fn clear(slot: &AtomicPtr<()>) {
     slot.store(ptr::null_mut(), order!(Release, "hazard_clear"));
 }
 
-/// Protects an object: it is not freed before the guard is dropped.
+/// Protects an object, which is not freed before the guard is dropped.
 ///
 /// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order
 /// and held for any time. A leaked guard keeps its object forever and has no other effect.

@@ -58,8 +58,8 @@ impl<P: Platform> Domain<P> {
 impl<'d, P: Platform> Handle<'d, P> {
     /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
-    /// It retries if `source` changes meanwhile, so it is lock-free but not wait-free: an attempt fails
-    /// only if a writer has changed `source`.
+    /// This function retries if `source` changes meanwhile. It is lock-free but not wait-free, because an
+    /// attempt fails only if a writer has changed `source`.
     ///
     /// # Safety
     /// A pointer in `source` is null or points to a live `T` that threads may share. The `T` is freed only
@@ -130,7 +130,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     ///
     /// # Safety
     /// The contract of `retire`, except that the pointer need not come from a `Box`. Instead, any thread
-    /// may free it with `free` as long as the domain exists.
+    /// may free the object with `free` as long as the domain exists.
     pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
         let count = self.with_list(self.own_garbage(), |list| {
             list.push(Retired { pointer, free });

@@ -26,8 +26,8 @@
 //! ```
 //!
 //! A full fence is needed between a reader's store to the slot and its second load of the pointer, and
-//! between the writer's unlinking and its scan. The reader's half is [`light`](crate::Platform::light),
-//! which executes no instruction on an asymmetric platform. The writer's half is
+//! between the writer's unlinking and its scan. The reader's fence is [`light`](crate::Platform::light),
+//! which executes no instruction on an asymmetric platform. The writer's fence is
 //! [`heavy`](crate::Platform::heavy), which the writer executes once for a whole list.
 //!
 //! A slot protects at most one object, and an object is retired once. So a scan of `s` slots leaves at most
@@ -35,7 +35,7 @@
 //! least half of them. Each scan therefore frees many objects, and the garbage of each thread stays below
 //! this limit, even if a reader sleeps with its guard for a day.
 //!
-//! When a thread unregisters, other threads take over those of its objects that are still protected.
+//! When a thread unregisters, other threads take over its retired objects that are still protected.
 //! [`barrier`] frees the retired objects of all threads, except those that a guard protects.
 //!
 //! # When to use them

@@ -184,9 +184,9 @@ fn a_barrier_frees_an_object_that_an_earlier_scan_kept_for_a_guard() {
     });
 }
 
-/// A barrier frees an object that an unregistered thread has left behind, even while another thread runs
-/// `other`.
-fn a_barrier_frees_an_orphan_during(other: fn(&Shared)) {
+/// Checks that a barrier frees an object that an unregistered thread has left behind, even while another
+/// thread runs `other`.
+fn check_barrier_frees_orphan_during(other: fn(&Shared)) {
     check_symmetric(2, move || {
         let shared = shared();
         let handle = shared.domain.register();
@@ -208,12 +208,12 @@ fn a_barrier_frees_an_orphan_during(other: fn(&Shared)) {
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_an_adopting_thread() {
-    a_barrier_frees_an_orphan_during(|shared| shared.domain.register().reclaim());
+    check_barrier_frees_orphan_during(|shared| shared.domain.register().reclaim());
 }
 
 #[test]
 fn a_barrier_waits_for_the_destructors_of_the_previous_barrier() {
-    a_barrier_frees_an_orphan_during(|shared| shared.domain.barrier());
+    check_barrier_frees_orphan_during(|shared| shared.domain.barrier());
 }
 
 #[test]

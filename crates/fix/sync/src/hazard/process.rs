@@ -1,4 +1,4 @@
-//! The domain of the process. Each thread registers with it at the thread's first use.
+//! The domain of the process. A thread registers with this domain when it first uses the domain.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -18,9 +18,9 @@ per_thread!(Member, in_child: forked);
 /// A registered thread.
 #[derive(Clone, Copy)]
 struct Member {
-    /// It comes from a `Box`, which `unregister` drops.
+    /// The handle comes from a `Box`, which `unregister` drops.
     handle: NonNull<Handle<'static>>,
-    /// The handle's first record. A reader usually needs nothing else.
+    /// The handle's first record. A reader usually needs only this record.
     node: &'static Node<Record>,
 }
 

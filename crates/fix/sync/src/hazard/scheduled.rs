@@ -7,8 +7,8 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object that stays in memory when it is freed. Its state is not part of the model: each access sees the
-/// latest value.
+/// An object that stays in memory when it is freed. Its state is not part of the model, so each access sees
+/// the latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,
@@ -35,7 +35,7 @@ struct World {
 }
 
 impl World {
-    /// A world with `objects` objects, whose threads scan when they have retired `batch` of them.
+    /// A world with `objects` objects, whose threads scan when they have retired `batch` objects.
     fn new(objects: usize, batch: usize) -> Arc<World> {
         let objects: Vec<Object> = (0..objects).map(|_| Object::default()).collect();
         let source = |object: &Object| AtomicPtr::new(std::ptr::from_ref(object).cast_mut());

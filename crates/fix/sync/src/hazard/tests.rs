@@ -131,11 +131,12 @@ fn garbage_is_bounded_while_a_reader_sleeps_with_its_guard() {
 }
 
 #[test]
-fn threads_read_only_live_objects_and_all_are_freed_at_the_end() {
+fn threads_read_only_live_objects_and_all_objects_are_freed_at_the_end() {
     const THREADS: usize = 4;
     const SOURCES: usize = 3;
     let live = Arc::default();
-    // Twice the number of slots: each thread has one record, and the main thread has none yet.
+    // The batch is twice the number of slots. Each of the threads has one record, and the main thread has no
+    // record yet.
     let batch = 2 * SLOTS * THREADS;
     let domain = Domain::with_batch(System::detect(), batch);
     let sources: [_; SOURCES] =
@@ -342,7 +343,7 @@ fn increments_of_a_box_are_not_lost() {
 #[test]
 fn a_guard_may_outlive_the_box_and_the_handle_of_its_thread() {
     thread_local! {
-        // Initialised before the handle, and so destroyed after it.
+        // `KEPT` is initialised before the handle, and so is destroyed after the handle.
         static KEPT: RefCell<Vec<Guard<'static, Counted>>> = const { RefCell::new(Vec::new()) };
     }
     let live = Arc::default();

@@ -4,8 +4,8 @@
 //! A kernel that unmaps a page removes the mapping from the page's list of mappings, and flushes the TLBs
 //! of other CPUs later, once for many pages. Meanwhile another thread may find the list empty and reuse the
 //! page, and a CPU with the stale mapping then reads the new owner's data. So a thread that finds the list
-//! empty must wait for the threads that have removed mappings of this page and have not flushed yet. It
-//! need not wait for threads that flush other pages.
+//! empty must wait for the threads that have removed mappings of this page and have not flushed yet. The
+//! thread need not wait for threads that flush other pages.
 //!
 //! The same problem exists for IOMMUs and GPUs, for caches that are purged in batches, and for files that are
 //! unlinked before their removal is logged.
@@ -45,18 +45,18 @@
 //! # Rules
 //! - [`Section::mark`] must be called under the exclusive lock of the object that the stamp belongs to.
 //! - Before a thread calls [`Tracker::wait`], it must have taken that lock after the marks that it must not
-//!   miss. It may have released the lock since. `wait` returns when the sections that made these marks have
-//!   ended, and the caller sees what they did.
-//! - A stamp must be used with one tracker only. A thread must not wait within its own section: it would wait
-//!   for itself.
+//!   miss. The thread may have released the lock since. `wait` returns when the sections that made these
+//!   marks have ended, and the caller sees what they did.
+//! - A stamp must be used with one tracker only. A thread must not wait within its own section, because it
+//!   would wait for itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.
 //!
 //! # Cost
-//! Begin and finish together are three stores to a cache line of the thread's own. A wait for a page that
-//! was never marked is one load. A wait for any other page is one load for each thread, and one more for
-//! each thread in a section. The wait covers the sections that have marked the page, and any sections that
-//! have marked another page whose stamp happens to have the same bit (one of 64). It lasts for at most one
-//! section of each thread.
+//! `begin` and `finish` together cost three stores to a cache line that no other thread writes. A wait for a
+//! page that was never marked costs one load. A wait for any other page costs one load for each thread, and
+//! one more load for each thread in a section. The wait covers the sections that have marked the page, and
+//! any sections that have marked another page whose stamp happens to have the same bit (one of 64). A wait
+//! lasts for at most one section of each thread.
 //!
 //! A kernel that has per-CPU data puts a [`Slot`] there and needs no [`Tracker`].
 //!

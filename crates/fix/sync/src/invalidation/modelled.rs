@@ -13,7 +13,8 @@ struct Place {
     stamp: Stamp,
     /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// What each section does after its mark. loom panics if a thread reads it without having waited.
+    /// The flag that each section sets after its mark. loom panics if a thread reads a flag without having
+    /// waited for that section.
     flushed: [Guarded<bool>; 2],
 }
 

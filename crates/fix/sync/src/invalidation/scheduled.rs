@@ -12,7 +12,7 @@ const MARKERS: usize = 3;
 const SECTIONS: usize = 3;
 const PAGES: usize = 2;
 
-/// A page. Its lock guards the list of the sections that have marked it.
+/// A page, with a lock that guards the list of the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,
@@ -22,7 +22,7 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// Whether each section is over, in atomics of `std`, which are not part of the model.
+    /// Whether each section is over. These atomics come from `std`, so they are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// Three threads mark, and three wait.
+/// Three threads mark pages, and three threads wait for the pages.
 #[test]
 fn a_wait_covers_all_slots_that_have_marked_the_page() {
     check(|| {

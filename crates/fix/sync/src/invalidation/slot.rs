@@ -6,7 +6,7 @@
 //!
 //! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The
 //! marking thread stored its section number and its set before it released the lock, and the waiter has
-//! taken the lock since then. So the waiter sees these stores or later ones.
+//! taken the lock since then. So the waiter sees these stores, or later stores to the same slot.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -31,7 +31,7 @@ impl Stamp {
         self.0.load(Relaxed)
     }
 
-    /// The stamp's bit. It is chosen at the first mark and stays the same, even if the stamp moves.
+    /// The stamp's bit. The bit is chosen at the first mark and stays the same, even if the stamp moves.
     fn mark(&self) -> u64 {
         match self.bit() {
             0 => {
@@ -73,7 +73,7 @@ impl Default for Stamp {
 /// ```
 #[derive(Debug)]
 pub struct Slot {
-    /// The number of times that a section began or ended: odd within a section.
+    /// The number of times that a section began or ended. The number is odd during a section.
     section: AtomicU64,
     /// The bits of the stamps that the section has marked.
     marked: AtomicU64,
@@ -116,7 +116,7 @@ impl Slot {
         self.marked.store(marked, order!(Release, "slots_mark"));
     }
 
-    /// Ends the section: everything that it removed is invalidated everywhere.
+    /// Ends the section. Everything that the section removed must have been invalidated everywhere.
     ///
     /// # Safety
     /// The contract of [`mark`](Slot::mark).
@@ -141,8 +141,8 @@ impl Slot {
         }
         for slot in slots {
             // Suppose that section n has marked the page. This load returns n or a larger number. A larger
-            // number means that the section has ended. If it returns n, the set has the stamp's bit, unless
-            // the next section has already cleared the set. In that case, section n has ended, too.
+            // number means that the section has ended. If the load returns n, the set has the stamp's bit,
+            // unless the next section has already cleared the set. In that case, section n has ended, too.
             let section = slot.section.load(order!(Acquire, "slots_look"));
             if section % 2 == 0 || slot.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;

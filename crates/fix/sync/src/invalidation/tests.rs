@@ -12,7 +12,7 @@ const SECTIONS: usize = if cfg!(miri) { 8 } else { 4_000 };
 const THREADS: usize = 3;
 const PAGES: usize = 5;
 
-/// A page. Its lock guards the list of the sections that have marked it.
+/// A page, with a lock that guards the list of the sections that have marked the page.
 #[derive(Default)]
 struct Page {
     marked_by: Mutex<Vec<usize>>,

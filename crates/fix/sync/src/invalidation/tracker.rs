@@ -63,7 +63,7 @@ impl<P: Platform> Tracker<P> {
     /// stamp's object. The caller then sees what these sections did. The call may happen to wait for other
     /// sections, too.
     ///
-    /// It spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Such waits
+    /// A wait spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Such waits
     /// are rare: FreeBSD counted six while 32 threads built its sources.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
@@ -89,7 +89,7 @@ impl<'a> Member<'a> {
         Member { node, is_inside: false }
     }
 
-    /// Begins a section, which ends when it is dropped. The section may move to another thread.
+    /// Begins a section, which ends when the [`Section`] is dropped. The section may move to another thread.
     ///
     /// # Panics
     /// If the last section was forgotten ([`core::mem::forget`]).
@@ -113,7 +113,7 @@ impl Drop for Member<'_> {
     }
 }
 
-/// A batch of removals, from the first one to the flush for all of them.
+/// A batch of removals, from the first removal to the flush for all the removals.
 #[derive(Debug)]
 pub struct Section<'m, 'a> {
     member: &'m mut Member<'a>,
@@ -129,7 +129,8 @@ impl Section<'_, '_> {
         unsafe { self.member.node.value.mark(stamp) };
     }
 
-    /// Ends the section: everything that it removed is invalidated. Dropping the section does the same.
+    /// Ends the section. Everything that the section removed must have been invalidated. Dropping the section
+    /// does the same.
     #[inline]
     pub fn finish(self) {}
 }

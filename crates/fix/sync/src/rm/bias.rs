@@ -1,10 +1,10 @@
 //! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
-//! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If it
-//! is, the reader has the lock, and has written no cache line that other threads write or often read. A
-//! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
-//! Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path again.
-//! So a lock that is written all the time costs as much as the underlying lock and one load.
+//! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If the
+//! lock is open, the reader has the lock, and has written no cache line that other threads write or often
+//! read. A writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's
+//! number. Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path
+//! again. So a lock that is written all the time costs as much as the underlying lock and one load.
 //!
 //! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
 //! freed, and another lock may be created at its address.
@@ -29,8 +29,8 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// A lock stays shut for this many times the duration of the last wait for readers, so writers wait at
-/// most 1 / (`INHIBIT_FACTOR` + 1) of the time. It is BRAVO's inhibit factor.
+/// A lock stays shut for this many times the duration of the last heavy fence and wait for readers, so
+/// writers wait at most 1 / (`INHIBIT_FACTOR` + 1) of the time. This is BRAVO's inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
 /// Readers of a shut lock check the time once in this many reads, because reading the clock costs more than
@@ -76,7 +76,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
 
     /// The lock's number. A new number is stored before it is used.
     fn name(&self) -> u64 {
-        // Not part of the model, because the algorithm only needs the numbers to differ.
+        // The counter is not part of the model, because the algorithm only needs the numbers to differ.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
         match self.number.load(Relaxed) {
             0 => {
@@ -105,8 +105,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         // The fences order this thread's store of the slot before its load of `open`, and a writer's store
         // of `open` before its load of the slot. If this load misses the writer's store, the writer sees
         // the slot and waits. If the load sees the store, this thread does not have the lock. The load may
-        // also see that another reader has opened the lock again after that writer. The other reader had the
-        // underlying lock, so its Release and this Acquire make the writer's stores visible.
+        // also see that another reader has opened the lock again after that writer had released it. The other
+        // reader had the underlying lock, so its Release store and this Acquire load make the writer's stores
+        // visible.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -281,12 +282,13 @@ impl<R: RawRwLockRecursive> Bias<R> {
         let number = self.number.load(Relaxed);
         let began = platform.now();
         self.open.store(SHUT, Relaxed);
-        // This fence pairs with the one in `enter`. If the loop below misses a thread that registers or
+        // This fence pairs with the fence in `enter`. If the loop below misses a thread that registers or
         // stores its slot at the same time, that thread sees that the lock is shut.
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
-        // One pass suffices: only a thread that already has a shut lock can enter it.
+        // One pass suffices, because a thread takes a shut lock through a slot only if it already has the
+        // lock.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }

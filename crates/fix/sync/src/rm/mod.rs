@@ -33,12 +33,13 @@
 //! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers
 //!   wrote, and a writer sees the end of all earlier reads.
 //! - A thread that has the lock for reading may read-lock it again, even while a writer waits for the lock.
-//!   It must not lock it for writing in the meantime: as with other locks, it would wait for itself.
+//!   Such a thread must not lock it for writing in the meantime, because the thread would wait for itself, as
+//!   with other locks.
 //! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for the
 //!   underlying lock, and the underlying lock decides the order.
 //! - A panic unlocks the lock and does not poison it.
-//! - A thread may hold more than four read locks at a time. From the fifth on, each costs as much as the
-//!   underlying lock.
+//! - A thread may hold more than four read locks at a time. The fifth and each further read lock costs as
+//!   much as the underlying lock.
 //!
 //! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!

@@ -74,7 +74,7 @@ unsafe impl RawRwLockRecursive for Below {
     }
 }
 
-/// A lock, its threads and a value. loom fails if a thread writes the value while another reads it.
+/// A lock, its threads and a value. loom fails if a thread writes the value while another thread reads it.
 struct Place {
     lock: Bias<Below>,
     readers: Readers,
@@ -102,8 +102,8 @@ impl Place {
     fn read(&self, slots: &Slots, inside: impl FnOnce()) -> u32 {
         self.lock.lock_shared(Some(slots), || Model);
         interrupt();
-        // SAFETY: this thread has the lock. loom's cell counts this as a write, so no model has two readers
-        // at once.
+        // SAFETY: this thread has the lock. loom's cell counts this access as a write, so no model has two
+        // readers at once.
         let value = self.value.with(|value| unsafe { *value });
         inside();
         // SAFETY: this thread has the lock.
@@ -229,7 +229,7 @@ fn a_writer_that_finds_the_below_flag_in_a_slot_sees_the_end_of_the_previous_rea
         first.read(slots, || ());
         let writer = in_thread(&first, Place::write);
         first.read(slots, || ());
-        // This lock is not open.
+        // The second lock is not open, so this read takes the underlying lock.
         second.read(slots, || ());
         writer.join().unwrap();
     });

@@ -23,9 +23,9 @@ pub type RmReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRmLock, T>;
 #[cfg(feature = "std")]
 pub type RmWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRmLock, T>;
 
-/// The lock of an `RmLock`, without a value. `R` is the underlying lock. Writers take it, and so do readers
-/// for a while after a write. Readers may lock it recursively, so it is a [`RawRwLockRecursive`]. `T` is
-/// the set of threads, by default the threads of the process.
+/// The lock of an `RmLock`, without a value. `R` is the underlying lock. Writers take the underlying lock,
+/// and readers take it for a while after a write. Readers may lock it recursively, so `R` implements
+/// [`RawRwLockRecursive`]. `T` is the set of threads, by default the threads of the process.
 #[derive(Debug)]
 pub struct RawRmLock<
     #[cfg(feature = "std")] R = parking_lot::RawRwLock,

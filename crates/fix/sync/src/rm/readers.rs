@@ -13,10 +13,10 @@ use crate::registry::{Node, Registry};
 #[derive(Debug)]
 pub struct Readers(Registry<Slots>);
 
-/// A thread's registration in [`Readers`]. One thread uses it at a time.
+/// A thread's registration in [`Readers`]. Only one thread at a time uses a `Reader`.
 ///
-/// When it is dropped, the thread unregisters. If the thread still has a lock, for example because of a
-/// leaked guard, the registration stays forever.
+/// When the `Reader` is dropped, the thread unregisters. If the thread still has a lock, for example because
+/// of a leaked guard, the registration stays forever.
 #[derive(Debug)]
 pub struct Reader<'a> {
     node: &'a Node<Slots>,
@@ -44,8 +44,8 @@ impl Readers {
         self.0.take().map(Reader::new)
     }
 
-    /// Adds a free node. An embedder without an allocator adds one node for each thread or CPU. All nodes
-    /// must be made for equal platforms.
+    /// Adds a free node. An embedder without an allocator adds one node for each thread or CPU. The `Slots`
+    /// of all nodes must be made for equal platforms.
     ///
     /// # Panics
     /// If the node was added before, to this set or to another.
@@ -58,7 +58,7 @@ impl Readers {
         self.0.values().flat_map(Slots::all)
     }
 
-    /// The largest number of threads that were registered at the same time.
+    /// The number of nodes, free and taken.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn count(&self) -> usize {
         self.0.nodes().count()
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(all(feature = "std", not(loom)))]
 impl<'a> Reader<'a> {
-    /// The node, which stays registered.
+    /// Returns the reader's node. The thread stays registered.
     pub(super) fn into_node(self) -> &'a Node<Slots> {
         ManuallyDrop::new(self).node
     }
@@ -122,7 +122,7 @@ impl Drop for Reader<'_> {
 /// * [`readers`](Threads::readers) always returns the same reference, and
 ///   [`with_reader`](Threads::with_reader) passes a reader that was registered with these readers. Nothing
 ///   else uses that reader during the call.
-/// * As long as the calling thread holds a lock that it took with a reader, `with_reader` passes that
+/// * As long as the calling thread holds a lock that it took with a reader, `with_reader` passes the same
 ///   reader.
 /// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for
 ///   these platforms, whose heavy fence reaches all threads that may read.
@@ -136,7 +136,7 @@ pub unsafe trait Threads {
     /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// Calls `with` with the calling thread's reader. If it passes `None`, the thread uses the underlying
-    /// locks.
+    /// Calls `with` with the calling thread's reader. If this function passes `None`, the thread takes the
+    /// underlying lock instead of a slot.
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R;
 }

@@ -76,7 +76,7 @@ unsafe impl RawRwLockRecursive for Below {
 }
 
 /// A lock, and the number of readers that have it, or -1 if a writer has it. The number is not part of the
-/// model: each access sees the latest value.
+/// model, so each access sees the latest value.
 struct Place {
     lock: Bias<Below>,
     inside: AtomicI64,

@@ -64,7 +64,7 @@ impl Slots {
         self.slots.iter().find(|slot| slot.is_free())
     }
 
-    /// The slot that has this lock, whether or not the thread has it through the underlying lock.
+    /// The slot with this lock's number, whether or not the thread has the lock through the underlying lock.
     pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
     }
@@ -112,8 +112,8 @@ impl Slot {
         self.lock.load(Relaxed) & !(BELOW | NESTED) == 0
     }
 
-    /// Whether a writer of this lock must wait for the slot. If not, the writer sees what the thread did
-    /// before it released the lock.
+    /// Whether a writer of this lock must wait for the slot. If the writer need not wait, it sees what the
+    /// thread did before the thread released the lock.
     pub(super) fn holds(&self, lock: u64) -> bool {
         let nested = if is_mutant!("rm_nested") { 0 } else { NESTED };
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
@@ -152,7 +152,7 @@ impl Slot {
         self.set(self.lock.load(Relaxed) | NESTED);
     }
 
-    /// Ends a nested read. Returns false if there is none.
+    /// Ends a nested read. Returns false if the lock has no nested read.
     pub(super) fn unnest(&self) -> bool {
         let nested = self.nested.load(Relaxed);
         match nested {

@@ -38,7 +38,8 @@ fn a_writer_excludes_readers_and_writers() {
             let writer = || {
                 let mut writes = 0;
                 for round in 0..ROUNDS / 4 {
-                    // A wait for readers shuts the lock for a while. A failed `try_write` leaves it open.
+                    // A wait for readers shuts the lock for a while. A failed `try_write` leaves the lock
+                    // open.
                     let guard = if waits { Some(pair.write()) } else { pair.try_write() };
                     if let Some(mut guard) = guard {
                         guard.0 += 1;
@@ -59,7 +60,7 @@ fn a_writer_excludes_readers_and_writers() {
 }
 
 #[test]
-fn try_write_fails_during_a_read_and_try_read_during_a_write() {
+fn try_write_fails_during_a_read_and_try_read_fails_during_a_write() {
     let lock = open(1);
     let reader = lock.read();
     assert!(lock.try_write().is_none());
@@ -100,7 +101,7 @@ fn a_reader_may_read_again_while_a_writer_waits() {
 }
 
 #[test]
-fn a_thread_reads_more_locks_than_it_has_slots() {
+fn a_thread_holds_more_read_locks_than_it_has_slots() {
     let locks: Vec<_> = (0..9).map(open).collect();
     let mut guards: Vec<_> = locks.iter().chain(&locks).map(RmLock::read).collect();
     assert!(locks.iter().all(|lock| lock.try_write().is_none()));
@@ -171,7 +172,7 @@ fn slots_of_exited_threads_are_reused() {
 }
 
 #[test]
-fn a_destructor_of_a_thread_may_read() {
+fn a_destructor_of_a_thread_local_value_may_read() {
     static LOCK: RmLock<AtomicUsize> = RmLock::new(AtomicUsize::new(0));
     struct Reads;
     impl Drop for Reads {
@@ -183,7 +184,7 @@ fn a_destructor_of_a_thread_may_read() {
     }
     thread_local!(static BEFORE: Reads = const { Reads });
     thread_local!(static AFTER: Reads = const { Reads });
-    // One of the two is destroyed before the thread's slots, and the other one after them.
+    // One of the two values is destroyed before the thread's slots, and the other value after the slots.
     thread::spawn(|| {
         BEFORE.with(|_| ());
         drop(LOCK.read());
@@ -221,7 +222,7 @@ fn a_writer_that_sleeps_is_woken_when_the_reader_leaves() {
     let guard = lock.read();
     thread::scope(|scope| {
         let writer = scope.spawn(|| *lock.write() = 1);
-        // The sleep is usually longer than a writer spins. If it is shorter, the test still passes.
+        // The sleep is usually longer than a writer spins. If the sleep is shorter, the test still passes.
         thread::sleep(std::time::Duration::from_millis(20));
         assert!(!writer.is_finished());
         assert_eq!(*guard, 0);

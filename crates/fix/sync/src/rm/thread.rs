@@ -1,4 +1,4 @@
-//! The readers of the process. Each thread registers with them at the thread's first use.
+//! The readers of the process. A thread registers when it first takes an `RmLock` for reading.
 
 use std::mem::ManuallyDrop;
 

@@ -30,12 +30,12 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("biased_crowd", Loom("biased::modelled::remote_threads_exclude_each_other")),
 
-    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
-    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
-    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
-    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
-    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
-    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("combiner_end", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
+    ("combiner_give", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
+    ("combiner_no_fence", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
+    ("combiner_over", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
+    ("combiner_take", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
+    ("joins_late", Loom("combiner::modelled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
 
     ("epoch_enter", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
     ("epoch_enter_clock", Loom("epoch::modelled::a_section_does_not_hide_the_previous_section")),
@@ -172,7 +172,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
     // Mistakes of logic, in schedules of more threads than loom can explore.
-    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_callers_store_when_the_call_returns")),
+    ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
     ("future", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),
