@@ -37,6 +37,8 @@ pub enum Operation {
     Map(Pages, Protection),
     /// [`Space::unmap`].
     Unmap(Pages),
+    /// [`Space::replace`].
+    Replace(Pages, Protection),
     /// [`Space::protect`].
     Protect(Pages, Protection),
     /// [`Space::discard`].
@@ -100,6 +102,10 @@ impl Model {
                 self.cut(pages);
                 self.runs.retain(|start, _| !pages.contains(*start));
                 self.words.retain(|page, _| !pages.contains(*page));
+            }
+            Operation::Replace(pages, protection) => {
+                self.apply(&Operation::Unmap(pages))?;
+                self.runs.insert(pages.start, (pages.end, protection));
             }
             Operation::Protect(pages, protection) => {
                 if self.mapped(pages) < pages.count() {
@@ -183,6 +189,9 @@ pub fn apply<'m, A: Architecture>(
             space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
         Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
+        Operation::Replace(pages, protection) => {
+            space.replace(cpu, pages, protection).map(|()| 0).map_err(Ok)
+        }
         Operation::Protect(pages, protection) => {
             space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
@@ -374,6 +383,12 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
+        // An unmap ignores `value`, so inputs of the corpus whose `value` is small still mean an unmap.
+        4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
+            let result = space.replace(cpu, pages, protection);
+            return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
+        }
+        4 if value >= 64 => Operation::Replace(pages, protection),
         3 | 4 => Operation::Unmap(pages),
         5 | 6 => Operation::Protect(pages, protection),
         7 => Operation::Discard(pages),

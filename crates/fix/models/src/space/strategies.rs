@@ -25,6 +25,8 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         3 => (pages(), protection()).prop_map(|(pages, protection)| Operation::Map(pages, protection)),
         3 => pages().prop_map(Operation::Unmap),
         2 => (pages(), protection())
+            .prop_map(|(pages, protection)| Operation::Replace(pages, protection)),
+        2 => (pages(), protection())
             .prop_map(|(pages, protection)| Operation::Protect(pages, protection)),
         1 => pages().prop_map(Operation::Discard),
         1 => (0..NUMBERS, 1_u64..5)
