@@ -66,8 +66,8 @@
 //! concurrent fault looks up the object's page while it holds the lock of the leaf, so the fault comes
 //! either before or after the visit of that leaf.
 //!
-//! A forked copy shares its pages copy-on-write. Each page records its origin, the space that first
-//! touched it, and each origin records the spaces that may share its pages. [`Space::sharers`] searches
+//! A forked copy shares its pages copy-on-write. Each page records its origin, which is the space that first
+//! touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`] searches
 //! these spaces. Chains of copies are bounded: a space with pages from five origins becomes the origin of
 //! all its pages before it is forked again.
 //!
@@ -93,7 +93,7 @@ pub mod hosted;
 /// Under loom, only the mailboxes of the hosted machine are compiled: its frames would need loom's
 /// atomics.
 #[cfg(all(test, loom))]
-#[allow(dead_code, reason = "only the whole machine uses the rest")]
+#[allow(dead_code, reason = "only the complete hosted machine uses the other items")]
 mod hosted {
     mod mailbox;
     mod modelled;

@@ -133,7 +133,8 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     );
 }
 
-/// As above, but the other CPU looks the extent up without a lock, because there is no leaf yet.
+/// Like the previous model, but the other CPU looks the extent up without a lock, because there is no leaf
+/// yet.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     check::<3>(
@@ -214,7 +215,8 @@ fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     );
 }
 
-/// As above, but the CPU leaves the space after each load, and receives no shootdowns until it comes back.
+/// Like the previous model, but the CPU leaves the space after each load, and receives no shootdowns until
+/// it activates the space again.
 #[test]
 fn a_cpu_that_activates_a_space_again_does_not_keep_unmapped_pages() {
     check::<2>(
@@ -295,7 +297,8 @@ fn mapping_in_a_leaf_that_is_pruned_uses_its_replacement() {
     );
 }
 
-/// As above, but the other CPU faults on a page that is already mapped, instead of mapping a page.
+/// Like the previous model, but the other CPU faults on a page that is already mapped, instead of mapping a
+/// page.
 #[test]
 fn a_fault_in_a_leaf_that_is_pruned_uses_its_replacement() {
     check::<2>(
@@ -340,7 +343,7 @@ fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
 
 /// A copy that contains a store also contains all earlier stores, even the first store to a page.
 #[test]
-fn a_copy_with_a_store_has_the_earlier_stores() {
+fn a_copy_that_contains_a_store_contains_all_earlier_stores() {
     check::<2>(
         2,
         |cpu, space| space.map(cpu, pages(0, 2), WRITE).unwrap(),
@@ -471,7 +474,7 @@ fn a_moved_page_is_found_with_its_content() {
     );
 }
 
-/// Extent `number`. Extents with different numbers differ in each field.
+/// Extent `number`. Extents with different numbers differ in every field.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);
     Extent {
@@ -480,8 +483,8 @@ fn extent(number: u64) -> Extent {
     }
 }
 
-/// Starts with the extents `first`. One thread changes them with `write`, while another thread reads them.
-/// The reader must find one of the lists in `ways`.
+/// The latch starts with the extents `first`. One thread changes the extents with `write`, while another
+/// thread reads them. The reader must find one of the lists in `ways`.
 fn check_latched(
     first: &'static [u64],
     write: impl Fn(&LatchedExtents) + Sync + Send + Copy + 'static,

@@ -8,7 +8,7 @@ pub(crate) enum Needed {
     Retry,
     /// These nodes and tables of a tree.
     Nodes(Nodes),
-    /// A working copy with room for `room` extents, and `latches` latches with room for as many each.
+    /// A working copy and `latches` latches, each with room for `room` extents.
     Extents { latches: usize, room: usize },
     /// `count` palettes, each with room for `room` attributes.
     Palettes { count: usize, room: usize },

@@ -352,8 +352,8 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes the PTEs of leaving pages from a space, or only their write permission, and flushes these
-    /// PTEs.
+    /// Removes a space's PTEs for those pages in `indexes` that are `Leaving`, or removes only the write
+    /// permission from these PTEs. Flushes the PTEs.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,

@@ -131,8 +131,8 @@ impl Quota {
     /// charge mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
-    /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Nothing
-    /// is charged then.
+    /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Then
+    /// nothing is charged.
     ///
     /// # Panics
     /// If the machine has no such CPU.

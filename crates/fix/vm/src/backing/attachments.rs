@@ -189,7 +189,8 @@ unsafe fn links<'a>(attachment: NonNull<Attachment>) -> &'a mut Links {
 }
 
 /// # Safety
-/// As for [`links`], but for the whole subtree. The functions below require the same.
+/// The caller must meet the contract of [`links`] for the whole subtree. The functions below have the same
+/// contract.
 unsafe fn end(link: Link) -> u64 {
     // SAFETY: the caller has locked the shard, as `links` requires.
     link.map_or(0, |attachment| unsafe { links(attachment) }.end)
@@ -221,7 +222,7 @@ unsafe fn split(link: Link, at: Key) -> (Link, Link) {
     }
 }
 
-/// Merges two treaps. All keys of `left` must be below those of `right`.
+/// Merges two treaps. All keys of `left` must be below all keys of `right`.
 unsafe fn merge(left: Link, right: Link) -> Link {
     let (Some(first), Some(second)) = (left, right) else { return left.or(right) };
     // SAFETY: the caller has locked the shard, as `links` requires.
@@ -349,8 +350,8 @@ impl Attachments {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
             // Relaxed: `close` sets the flag before it locks this shard. If `close` locked the shard first,
-            // this load sees the flag. If `close` locks it later, `close` drops the reference of the empty
-            // shard, unless this call has dropped it.
+            // this load sees the flag. If `close` locks the shard later, `close` drops the reference of the
+            // empty shard, unless this call has already dropped that reference.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -381,7 +382,7 @@ impl Attachments {
         self.holders.fetch_add(1, Relaxed);
     }
 
-    /// Drops `count` references. Returns true, like [`detach`](Attachments::detach), if none is left.
+    /// Drops `count` references. Returns true, like [`detach`](Attachments::detach), if no reference is left.
     #[must_use]
     pub(crate) fn put_refs(&self, count: u64) -> bool {
         self.holders.fetch_sub(count, order!(AcqRel, "holders_put")) == count

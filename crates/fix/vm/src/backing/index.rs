@@ -75,13 +75,13 @@ pub(crate) struct Slot(AtomicU64);
 /// The state of a page of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It has no frame.
+    /// The page has no frame.
     Absent,
-    /// It is being brought in.
+    /// The page is being brought in.
     Coming,
-    /// It is being evicted or written to the pager. Accesses must wait.
+    /// The page is being evicted or written to the pager. Accesses must wait.
     Leaving(Frame),
-    /// It is resident.
+    /// The page is resident.
     Present(Frame),
 }
 

@@ -251,7 +251,7 @@ mod tests {
                 thread::yield_now();
             }
             shared.use_content();
-            // Joined here, because the scope's own wait executes a full fence, which would hide a missing
+            // Join the thread here: the scope's own wait executes a full fence, which would hide a missing
             // fence in the tested functions.
             other.join().unwrap();
         });

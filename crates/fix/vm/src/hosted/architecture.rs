@@ -23,7 +23,7 @@ pub trait Architecture: Format + sealed::Sealed {
     #[doc(hidden)]
     const CACHES_ABSENT: bool;
     /// Whether cached non-leaf entries survive a [`Flush::Range`](crate::Flush::Range). On x86-64, `invlpg`
-    /// drops them for all addresses.
+    /// drops the non-leaf entries for all addresses.
     #[doc(hidden)]
     const CACHES_TABLES: bool;
 

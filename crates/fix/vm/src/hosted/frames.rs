@@ -68,8 +68,8 @@ impl Frames {
 
     /// Steals frames from the other lists, starting `next` places after the calling CPU's own list, until
     /// `list` has `count` frames. Takes half of a list, or more if more frames are missing. The caller must
-    /// hold `sharing`. Visited lists stay locked until the end, so that a CPU cannot free a frame to a list
-    /// that was already visited.
+    /// hold the lock `sharing`. Visited lists stay locked until the end, so that a CPU cannot free a frame to
+    /// a list that was already visited.
     #[cold]
     fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
         if list.len() >= count || next == self.lists.len() {
@@ -77,7 +77,7 @@ impl Frames {
         }
         let mut others = self.list((self.own() + next) % self.lists.len());
         let part = (others.len() / 2).max(count - list.len()).min(others.len());
-        // From the front, because the other CPU pops those frames last.
+        // Take frames from the front, because the other CPU pops these frames last.
         list.extend(others.drain(..part));
         self.share(list, count, next + 1);
     }

@@ -69,8 +69,8 @@ impl Mailbox {
     }
 
     /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
-    /// acknowledges requests that were posted before. A requester that checks the set in
-    /// [`post`](Mailbox::post) posts nothing afterwards.
+    /// acknowledges requests that were posted before. A requester that calls [`post`](Mailbox::post) later,
+    /// and checks the set there, adds no request.
     ///
     /// # Safety
     /// The caller must be the CPU's thread.

@@ -82,8 +82,8 @@ pub struct Hosted<A: Architecture = X86_64> {
     memory: NonNull<u8>,
     layout: Layout,
     metas: Box<[FrameMeta]>,
-    /// Relaxed: generations only detect stale TLB entries, and a CPU checks the generation of a frame
-    /// before it acknowledges the flush after which the frame is freed.
+    /// Relaxed: generations only detect stale TLB entries. A frame is freed only after a flush, and each CPU
+    /// checks the frame's generation before it acknowledges that flush.
     generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,

@@ -130,8 +130,8 @@ fn check(
     });
 }
 
-/// The CPU must acknowledge a message that was posted before it left. A requester that read the set before
-/// the CPU left, but posts only afterwards, must not wait for the CPU.
+/// The CPU must acknowledge a message that was posted before the CPU left. A requester that read the set
+/// before the CPU left, but posts only afterwards, must not wait for the CPU.
 #[test]
 fn a_shootdown_does_not_wait_for_a_cpu_that_left_the_space() {
     check(

@@ -110,7 +110,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     ) -> Result<R, Fault> {
         assert!(address.0.is_multiple_of(8), "the address is not a multiple of eight");
         let page = address.page();
-        // Consecutive faults raised from cached entries.
+        // Number of consecutive faults that cached entries have raised.
         let mut cached_faults = 0;
         loop {
             self.handle_ipis();
@@ -224,10 +224,10 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                 }
                 Entry::Page { accessed: false, .. } => {
-                    // Such an entry is not cached. Software or the hardware sets the bit.
+                    // An entry without the accessed bit is not cached. Software or the hardware sets the bit.
                     let Some(bit) = A::SETS_ACCESSED else { return Err(Source::Tables) };
                     let slot = &entries[index as usize % ENTRIES];
-                    // If the entry has changed, the next walk finds the new one.
+                    // If the entry has changed, the next walk finds the new entry.
                     let _ = slot.compare_exchange(entry, entry | bit, Relaxed, Relaxed);
                     return self.walk(space, page, access);
                 }
@@ -357,7 +357,8 @@ mod tests {
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
-                // This activates the space before `first` runs: activating it later would execute a fence.
+                // This load activates the space before `first` runs: a later activation would execute a
+                // fence.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {

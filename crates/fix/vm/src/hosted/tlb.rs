@@ -40,7 +40,7 @@ impl Translation {
 /// An unused slot: no space has number 0.
 const EMPTY: Translation = Translation::absent(0, Page(0));
 
-/// A cached non-leaf entry. It covers `1 << 9 * level` pages from `index << 9 * level`.
+/// A cached non-leaf entry. It covers `1 << 9 * level` pages, starting with page `index << 9 * level`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CachedTable {
     pub(super) space: u64,

@@ -65,8 +65,8 @@ pub enum FaultFlush {
 ///   dirty bit.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
 /// * The hardware interprets entries made by `table` and `page` in the same way, and allows no access to a
-///   page beyond the given protection. It treats entries made by `prot_none` and `flush_pending` as not
-///   present.
+///   page beyond the given protection. The hardware treats entries made by `prot_none` and `flush_pending` as
+///   not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
 ///   and none whose root entries belong to the kernel.
 pub unsafe trait Format: Sync + 'static {

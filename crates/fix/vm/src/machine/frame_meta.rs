@@ -24,7 +24,7 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// For a private frame: nobody can have written since [`set_clean`](FrameMeta::set_clean).
+    /// For a private frame: no CPU can have written to it since [`set_clean`](FrameMeta::set_clean).
     clean: AtomicBool,
     /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
     /// space. Protected by the lock of an entry that maps the frame.
@@ -95,8 +95,8 @@ impl FrameMeta {
         (self.origin.get().expect("a private frame has an origin"), self.page.get())
     }
 
-    /// Records that a private frame is written from now on, or may be. The caller must hold the lock of an entry that
-    /// maps it, or own it exclusively.
+    /// Records that a private frame may be written from now on. The caller must hold the lock of an entry
+    /// that maps the frame, or own the frame exclusively.
     #[inline]
     pub(crate) fn set_written(&self) {
         if self.clean.load(Relaxed) {
@@ -104,8 +104,8 @@ impl FrameMeta {
         }
     }
 
-    /// Records that a private frame is not written from now on: no entry may allow writes. The caller must hold the lock
-    /// of an entry that maps it.
+    /// Records that a private frame is not written from now on: no entry may allow writes to it. The caller
+    /// must hold the lock of an entry that maps the frame.
     pub(crate) fn set_clean(&self) {
         self.clean.store(true, Relaxed);
     }

@@ -91,12 +91,13 @@ pub unsafe trait Machine: Sync + Sized {
     /// space.
     fn begin_root(&self, table: Frame);
 
-    /// Makes the content of a frame visible to instruction fetches of all CPUs. Called before an entry that allows
-    /// execution is stored, possibly with locks of a space held: so it must not wait for a CPU that may be waiting for
-    /// such a lock without handling interrupts.
+    /// Makes the content of a frame visible to instruction fetches of all CPUs. This crate calls the method
+    /// before it stores an entry that allows execution, possibly while it holds locks of a space. So the
+    /// method must not wait for a CPU that may be waiting for such a lock without handling interrupts.
     ///
-    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` and `ic ivau` for each line, RISC-V
-    /// a `fence.i` on each CPU. A program that writes code itself must do the same.
+    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` and `ic ivau` for each
+    /// cache line, and RISC-V needs a `fence.i` on each CPU. A program that writes code itself must execute
+    /// the same instructions.
     fn prepare_code(&self, _frame: Frame) {}
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
@@ -116,7 +117,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// Waits while `condition` is true. CPU `cpu` must handle shootdowns from other CPUs meanwhile.
     ///
     /// The default is [`Platform::wait_while`], which calls [`Platform::relax`]. That is enough if shootdowns
-    /// arrive as interrupts. A machine whose CPUs poll for them must override this, or poll in `relax`.
+    /// arrive as interrupts. A machine whose CPUs poll for shootdowns must override this method, or poll in
+    /// `relax`.
     ///
     /// # Safety
     /// The caller must be CPU `cpu`, and must not hold a lock for which other CPUs wait without handling
@@ -156,11 +158,11 @@ pub unsafe trait LazyMachine: Machine {
 /// What a CPU must flush from its TLB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// The translations of these pages; the tables remain in place: `invlpg`, `tlbi vale1`, `sfence.vma` with
-    /// an address.
+    /// The translations of these pages. The tables remain in place, so `invlpg`, `tlbi vale1` or `sfence.vma`
+    /// with an address is enough.
     Range(Pages),
     /// The translations of these pages, and the cached non-leaf entries above them, because tables were
-    /// freed or added: `invlpg`, `tlbi vae1`, `sfence.vma` **without an address**.
+    /// freed or added. Use `invlpg`, `tlbi vae1`, or `sfence.vma` **without an address**.
     ///
     /// On RISC-V an `sfence.vma` with an address does not order non-leaf entries, so a CPU could walk through
     /// a freed table.

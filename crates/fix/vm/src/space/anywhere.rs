@@ -211,8 +211,9 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// The first gap of at least `count` pages, cut to one slice if that is enough. The result is only a
-    /// hint: other CPUs may map there before the caller does.
+    /// The first gap of at least `count` pages. A gap that is longer than a slice is cut to one slice, or to
+    /// `count` pages if `count` exceeds a slice. The result is only a hint: other CPUs may map there before
+    /// the caller does.
     #[cold]
     fn first_fit(&self, cpu: &Cpu<'m, M>, count: u64) -> Option<Pages> {
         let mut rest = self.arenas.window();

@@ -7,7 +7,7 @@
 //!
 //! The lists are hints. A listed range may be mapped, because programs may map at addresses of their
 //! choice, and a free range may be in no list. An operation that takes a range maps it, or finds it
-//! occupied and tries another. A search of the whole space finds free ranges that are in no list. So a
+//! occupied and tries another range. A search of the whole space finds free ranges that are in no list. So a
 //! list that cannot grow may drop ranges, and returning a range to an arena never fails.
 
 use alloc::boxed::Box;
@@ -41,7 +41,7 @@ const CLASSES: usize = 64;
 /// A search examines at most this many ranges of a class, some of which may be too small.
 const LOOKS: usize = 8;
 
-/// The most ranges that an arena holds: 96 KiB of entries.
+/// The maximum number of ranges in an arena; their entries occupy 96 KiB.
 const MOST: usize = 4096;
 
 /// The null index.
@@ -218,7 +218,8 @@ impl Arena {
     #[cold]
     fn grow(&mut self) -> bool {
         if self.entries.len() == MOST {
-            // Merge and keep at most half, so that many ranges can be listed before the next merge.
+            // Merge the ranges and keep at most `MOST / 2`, so that many ranges can be listed before the next
+            // merge.
             self.join(MOST / 2);
         }
         if self.entries.try_reserve(1).is_err() {
@@ -229,8 +230,8 @@ impl Arena {
         true
     }
 
-    /// Merges ranges that are adjacent or overlap, as hints may. Keeps at most `most` ranges, and drops
-    /// the smallest.
+    /// Merges ranges that are adjacent or overlap: ranges are only hints, so they may overlap. Keeps only
+    /// the `most` largest ranges.
     #[cold]
     fn join(&mut self, most: usize) {
         self.entries.retain(|entry| !entry.pages.is_empty());

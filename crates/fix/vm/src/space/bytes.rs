@@ -17,18 +17,18 @@ use crate::tree::node::{NodeRef, first_leaf};
 const WORD: usize = 8;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Copies memory of the space into `bytes`, as if the program read it at `from`. The space need not be loaded.
-    /// Pages are made present as by faults. No word of 8 aligned bytes is torn.
+    /// Copies memory of the space into `bytes`, as if the program read it at `from`. The space need not be
+    /// loaded. Pages are made present as by faults. No word of 8 aligned bytes is torn.
     ///
     /// # Errors
-    /// The fault of the first byte that cannot be read. [`Fault::Unmapped`] also if the range ends beyond the space.
-    /// Bytes before it are copied.
+    /// The fault at the first byte that cannot be read. The bytes before that byte are copied. The fault
+    /// at the first byte beyond the space is [`Fault::Unmapped`].
     pub fn read(&self, cpu: &Cpu<'m, M>, from: VirtAddr, bytes: &mut [u8]) -> Result<(), Fault> {
         let mut done = 0;
         while let Some((at, count)) = part(from, done, bytes.len())? {
             let part = &mut bytes[done..done + count];
             self.with_page(cpu, at.page(), Protection::READ, |frame| {
-                // SAFETY: `with_page` passes a frame of the space, which others access by words.
+                // SAFETY: `with_page` passes a frame of the space, which other CPUs access with atomics.
                 unsafe { read_words(frame, at.offset(), part) };
             })?;
             done += count;
@@ -36,19 +36,19 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not be
-    /// loaded. Pages are made present, and copied if they are shared, as by faults. Concurrent stores to the same
-    /// word of 8 aligned bytes are not lost, unless they are to the same bytes.
+    /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not
+    /// be loaded. Pages are made present, and copied if they are shared, as by faults. A concurrent store to
+    /// other bytes of the same 8-byte word is not lost.
     ///
     /// # Errors
-    /// The fault of the first byte that cannot be written. [`Fault::Unmapped`] also if the range ends beyond the
-    /// space. Bytes before it are copied.
+    /// The fault at the first byte that cannot be written. The bytes before that byte are copied. The fault
+    /// at the first byte beyond the space is [`Fault::Unmapped`].
     pub fn write(&self, cpu: &Cpu<'m, M>, to: VirtAddr, bytes: &[u8]) -> Result<(), Fault> {
         let mut done = 0;
         while let Some((at, count)) = part(to, done, bytes.len())? {
             let part = &bytes[done..done + count];
             self.with_page(cpu, at.page(), Protection::WRITE, |frame| {
-                // SAFETY: `with_page` passes a frame of the space, which others access by words.
+                // SAFETY: `with_page` passes a frame of the space, which other CPUs access with atomics.
                 unsafe { write_words(frame, at.offset(), part) };
             })?;
             done += count;
@@ -56,8 +56,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes `page` present for `access`, and calls `with` with the address of its frame while the page is locked: it
-    /// stays where it is, and this access stays allowed. Programs and other CPUs may access the frame meanwhile.
+    /// Makes `page` present for `access`, and calls `with` with the address of the page's frame while the
+    /// page is locked: the page stays in this frame, and this access stays allowed. Programs and other CPUs
+    /// may access the frame meanwhile.
     ///
     /// `with` must be short. It must not panic, nor call an operation of this machine.
     ///
@@ -99,7 +100,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The part of a range that begins after `done` bytes and ends with a page or with the range; `None` after the end.
+/// The part of a range that begins after `done` bytes, and ends at the next page boundary or at the end of
+/// the range. `None` if no bytes are left.
 fn part(start: VirtAddr, done: usize, bytes: usize) -> Result<Option<(VirtAddr, usize)>, Fault> {
     if done == bytes {
         return Ok(None);
@@ -108,10 +110,12 @@ fn part(start: VirtAddr, done: usize, bytes: usize) -> Result<Option<(VirtAddr, 
     Ok(Some((at, (bytes - done).min(PAGE - at.offset()))))
 }
 
-/// The words of a frame that contain `count` bytes from `offset` on, each with the range of these bytes within it.
+/// The words of a frame that contain `count` bytes from `offset` on. Each word comes with the range of these
+/// bytes within the word.
 ///
 /// # Safety
-/// The frame must be memory for the lifetime of the result, and others must access it by atomics.
+/// The frame must stay valid memory for the lifetime of the result, and concurrent accesses to it must be
+/// atomic.
 unsafe fn words<'a>(
     frame: NonNull<u8>,
     offset: usize,
@@ -119,7 +123,8 @@ unsafe fn words<'a>(
 ) -> impl Iterator<Item = (&'a AtomicU64, core::ops::Range<usize>)> {
     let (first, end) = (offset / WORD, (offset + count).div_ceil(WORD));
     (first..end).map(move |index| {
-        // SAFETY: the word is within the frame, which is aligned, and which the caller guarantees.
+        // SAFETY: the word is within the frame and aligned, and the caller guarantees that the frame is
+        // valid memory.
         let word = unsafe { frame.cast::<AtomicU64>().add(index).as_ref() };
         let start = index * WORD;
         let of_word = offset.saturating_sub(start)..(offset + count - start).min(WORD);
@@ -130,7 +135,7 @@ unsafe fn words<'a>(
 /// # Safety
 /// See [`words`].
 unsafe fn read_words(frame: NonNull<u8>, offset: usize, mut bytes: &mut [u8]) {
-    // SAFETY: the contract is the same.
+    // SAFETY: the caller meets the contract of `words`.
     for (word, range) in unsafe { words(frame, offset, bytes.len()) } {
         let (part, rest) = bytes.split_at_mut(range.len());
         part.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[range]);
@@ -141,7 +146,7 @@ unsafe fn read_words(frame: NonNull<u8>, offset: usize, mut bytes: &mut [u8]) {
 /// # Safety
 /// See [`words`].
 unsafe fn write_words(frame: NonNull<u8>, offset: usize, mut bytes: &[u8]) {
-    // SAFETY: the contract is the same.
+    // SAFETY: the caller meets the contract of `words`.
     for (word, range) in unsafe { words(frame, offset, bytes.len()) } {
         let (part, rest) = bytes.split_at(range.len());
         if range.len() == WORD {

@@ -274,7 +274,7 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the leaf has the entry's table");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
-        // that finds the frame finds the copied content.
+        // that finds the frame sees the copied content.
         let new = M::Format::page_or_prot_none(own, attributes.protection);
         entries[leaf.slot(page)].store(new, order!(Release, "copy_publish"));
         leaf.flush_pending().set(leaf.flush_pending().get() - 1);
@@ -395,7 +395,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     let frame = pool.frames.page()?;
                     let meta = self.machine.frame_meta(frame);
                     meta.set_origin(self.lineage.own(), page);
-                    // Zeros are content that no backing store has.
+                    // A new page counts as dirty: no backing store has its zeros.
                     meta.set_written();
                     (frame, false)
                 }
@@ -454,7 +454,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if protection.contains(Protection::WRITE) {
             meta.set_written();
         }
-        // Release: a CPU that finds the frame finds it zeroed.
+        // Release: a CPU that finds the frame sees the zeros in it.
         entry.store(
             M::Format::page_or_prot_none(frame, protection),
             order!(Release, "page_publish"),
@@ -480,7 +480,7 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
 }
 
 /// Copies a frame that may be written to concurrently. No word is torn, and each copied word is a value
-/// that the word had at some moment during the copy. Hardware guarantees no more.
+/// that the word had at some moment during the copy. A copy made by a program guarantees no more.
 ///
 /// # Safety
 /// Both frames must belong to `machine`, and concurrent writes to them must be atomic.

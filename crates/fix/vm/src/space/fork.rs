@@ -51,7 +51,7 @@ impl Size {
                 NodeRef::Leaf(leaf) => {
                     self.nodes.leaves += 1;
                     self.nodes.tables += usize::from(leaf.table().is_some());
-                    // SAFETY: the leaf is locked, and each used state has a mapped page.
+                    // SAFETY: the leaf is locked, and each of the used states is the state of a mapped page.
                     unsafe {
                         leaf.with_states(|states| {
                             let kinds = states.used_states();
@@ -124,8 +124,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Largest first, with cumulative counts: the pool counts the latches for larger lists toward
-            // each smaller capacity as well.
+            // Go from the largest capacity to the smallest, with cumulative counts: for each capacity, the
+            // pool also counts its larger latches.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

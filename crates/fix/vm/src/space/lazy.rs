@@ -12,8 +12,9 @@ use crate::machine::ticks::Ticks;
 use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
-/// The most ranges of a space that a CPU may have waiting for ticks. Each has at most 64 present pages, so
-/// together they have at most 8 MiB. The next unmap then interrupts all CPUs once for all of these ranges.
+/// The maximum number of lazily unmapped ranges that may wait for ticks, per space and CPU. Each range has at
+/// most 64 present pages, so all ranges together have at most 8 MiB. The next unmap then interrupts all CPUs
+/// once for all of these ranges.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {

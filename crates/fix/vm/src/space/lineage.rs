@@ -9,7 +9,7 @@
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
 //! copy. To bound such chains, a space that has reached the limit collapses its chain before it is forked
-//! again: it copies shared pages of other origins, and becomes the origin of the rest
+//! again: it copies shared pages of other origins, and becomes the origin of all other pages
 //! (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ use crate::machine::frame_meta::OriginId;
 use crate::page::{Page, Pages};
 use crate::tree::Tree;
 
-/// The most origins that the pages of a space may have, its own included: DragonFly's
+/// The maximum number of origins of a space's pages, including the space's own origin: DragonFly's
 /// `vm.map_backing_limit`.
 const MOST: usize = 5;
 

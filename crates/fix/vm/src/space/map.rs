@@ -55,9 +55,9 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Calls `map` with the attributes of pages that `object` provides. `map` must map all of the pages with them, or
-    /// fail and map none.
-    #[expect(clippy::too_many_arguments, reason = "those of the callers, and one")]
+    /// Calls `map` with the attributes of pages that `object` provides. `map` must map all of `pages` with
+    /// these attributes, or fail and map none.
+    #[expect(clippy::too_many_arguments, reason = "the callers' arguments and a closure")]
     pub(super) fn with_backing(
         &self,
         cpu: &Cpu<'m, M>,

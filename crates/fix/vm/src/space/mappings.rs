@@ -109,7 +109,8 @@ impl<'m, M: Machine> Space<'m, M> {
             let _guard = cpu.pin();
             let root = NodeRef::Branch(self.tree().root());
             rest.start = first_mapped(root, *rest, cpu.platform())?.start;
-            // The search did not hold the locks that keep a backing alive: look the page up again under them.
+            // The search did not hold the locks that keep a backing alive, so look the page up again under
+            // the locks.
             let locked = self.tree().lock_pages(self.machine, Pages::new(rest.start, 1));
             if let Some((pages, attributes)) = run_at(locked.top, *rest) {
                 rest.start = pages.end;

@@ -144,8 +144,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// interrupt the CPU, which must acknowledge the shootdown.
     ///
     /// # Safety
-    /// The CPU must have loaded another table and flushed everything that it has cached of this one. It must
-    /// have no entries left under a PCID or ASID that it will use after it is activated again.
+    /// The CPU must have loaded another table and flushed everything that it has cached of this space's
+    /// tables. No entries may be left under a PCID or ASID that the CPU will use for this space after its
+    /// next activation.
     pub unsafe fn deactivate(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.tree().deactivate(cpu.number());
@@ -196,8 +197,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Calls `with` for each space that maps the frame of `page`, and passes the number of that space and the
-    /// page there. The spaces are this one and those that share the page with it since a fork. Does nothing
-    /// for pages of [objects](crate::Object::mappings).
+    /// page there. The spaces are this space and all spaces that still share the page with it after a
+    /// fork. Does nothing for pages of [objects](crate::Object::mappings).
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -275,7 +276,7 @@ impl<M: Machine> Drop for Space<'_, M> {
         if !M::MAY_DROP_ACTIVE
             && let Some(cpu) = self.active_cpus().next()
         {
-            // Nothing has been freed yet, and nothing will be: the CPU may have the tables loaded.
+            // Panic before anything is freed, because the CPU may have the tables loaded.
             panic!("CPU {cpu} is active in a space that is dropped");
         }
         let tree = self.tree();

@@ -32,8 +32,8 @@ enum Outcome<'m, M: Machine> {
 impl<'m, M: Machine> Space<'m, M> {
     /// Moves the mapping of `old`, with its present pages, to the start of `new`, and grows or shrinks it to
     /// the length of `new`: `mremap`. All of `old` must be mapped. Added pages have the attributes of the
-    /// last page of `old`; in a mapping of an object, they map the object's next pages. Nothing else may be
-    /// mapped in `new`. The ranges may overlap only if they start at the same page.
+    /// last page of `old`. If that page maps an object, the mapping continues with the object's next pages.
+    /// Nothing else may be mapped in `new`. The ranges may overlap only if they start at the same page.
     ///
     /// Pages that are shared with a [fork](Space::fork) of the space are copied when they move.
     ///
@@ -53,9 +53,10 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
-    /// Moving and resizing are separate steps. If memory runs out between them, the mapping may have moved
-    /// although the pages of `old` beyond the new length are still mapped. If memory is also missing to unmap
-    /// the pages that were added in `new`, these pages may stay mapped.
+    /// Moving and resizing are separate steps. If memory runs out after the move, the mapping has moved, but
+    /// the pages of `old` beyond the new length may still be mapped. If memory runs out during the move, the
+    /// pages that were added in `new` are unmapped again; if there is no memory for that either, these pages
+    /// stay mapped.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
@@ -111,8 +112,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if count == pages.count() { Ok(()) } else { Err(MapError::Unmapped) }
     }
 
-    /// Maps `more` with the attributes of page `last`. In a mapping of an object, `more` maps the object's
-    /// next pages.
+    /// Maps `more` with the attributes of page `last`. If page `last` maps an object, `more` maps the
+    /// object's next pages.
     fn extend(&self, cpu: &Cpu<'m, M>, last: Page, more: Pages) -> Result<(), MapError> {
         // Attach the new backing under the lock, because only the mapped page keeps the object alive.
         let (attributes, backing) =

@@ -17,9 +17,9 @@ use crate::tree::query::mapped;
 use crate::tree::update::{Demand, add_child, change_extents, make_room, prepare};
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. Other CPUs find each page
-    /// mapped throughout, and `map` of other CPUs cannot take it in between. When it returns, no CPU can access the old
-    /// pages.
+    /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. Each page that
+    /// was mapped stays mapped for other CPUs throughout the call, so their calls of `map` cannot take the
+    /// page in between. When `replace` returns, no CPU can access the old pages.
     ///
     /// The quota is charged only for pages that were not mapped before.
     ///
@@ -127,7 +127,8 @@ impl<'m, M: Machine> Space<'m, M> {
                     // SAFETY: the branch is locked, and these pages are mapped by the extent.
                     unsafe { unmapping.backings.unmapped(extent.attributes, count) };
                 }
-                // At the same moment for readers without a lock: they find the old extents or the new one.
+                // Readers without a lock see the whole change at once: they find the old extents or the new
+                // one.
                 change_extents(branch, 0, pool, |new| new.set(pages, Some(attributes)))?;
                 for child in branch.children(pages) {
                     let _: Unmapped = self.unmap_in(child, pages, pool, unmapping)?;

@@ -8,18 +8,19 @@ use crate::page::{Page, Pages, Usage};
 use crate::transaction::gather::TlbGather;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Calls `with` for each present page among `pages`, in ascending order, with its usage since the usage was last
-    /// cleared, and clears what `clear` names: `mincore`, the scans of a clock that looks for pages to reclaim, and the
-    /// dirty log of a live migration.
+    /// Calls `with` for each present page among `pages`, in ascending order, with the page's usage since its
+    /// usage was last cleared. Then clears the flags in `clear` for that page. Use this for `mincore`, for a
+    /// clock algorithm that looks for pages to reclaim, and for the dirty log of a live migration.
     ///
-    /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and `protect` may count
-    /// as accesses, and a remap as a store.
-    /// When this returns, the next access, or the next store, of any CPU sets the flag again: the TLBs are flushed, and
-    /// where the hardware does not set the flag, the access is a page fault that [`fault`](Space::fault) resolves.
+    /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and
+    /// `protect` may count as accesses, and a remap as a store. When this returns, the next access, or the
+    /// next store, of any CPU sets the flag again: the TLBs are flushed, and where the hardware does not set
+    /// the flag, the access is a page fault that [`fault`](Space::fault) resolves.
     ///
-    /// The content of a page that was cleared of [`Usage::DIRTY`] does not change until the page is dirty again, in any
-    /// space that shares it. For pages of objects, the usage is that of this mapping alone, and a page is dirty while it
-    /// is mapped writable; [`Object::write_back`](crate::Object::write_back) knows all stores.
+    /// After a call clears [`Usage::DIRTY`] for a page, the page's content does not change until the page is
+    /// dirty again. This holds in every space that shares the page. For pages of objects, the usage is that
+    /// of this mapping alone, and a page is dirty while it is mapped writable. Only
+    /// [`Object::write_back`](crate::Object::write_back) takes the stores through all mappings into account.
     ///
     /// `with` must not call an operation of this machine, and must not panic.
     ///

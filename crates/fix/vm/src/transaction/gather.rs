@@ -14,8 +14,8 @@ use crate::page::{Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
-/// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more are present,
-/// the unmap sends a shootdown at once.
+/// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more pages are
+/// present, the unmap sends a shootdown at once.
 const MOST_LINGERING: usize = 64;
 
 /// Pages that CPUs have to flush, the leaves of these pages, and the frames to free after the flush. The
@@ -36,11 +36,12 @@ pub(crate) struct TlbGather<'t> {
     ticks: Option<&'t Ticks>,
     /// Number of entries left flush-pending.
     lingering: usize,
-    /// The latest ticket of the lingering entries. A CPU whose last tick is later has flushed them.
+    /// The latest ticket of the lingering entries. A CPU whose last tick is later than this ticket has
+    /// flushed these entries.
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
-    /// All CPUs have ticked since the unmap: no shootdown is needed.
+    /// All CPUs have ticked since the unmap, so no shootdown is needed.
     is_forgotten: bool,
     /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
     objects: u64,
@@ -289,8 +290,8 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Reports the usage of the present pages among `pages`, and clears what `clear` has of it. The leaf must be locked
-    /// as for [`take`](TlbGather::take).
+    /// Reports the usage of the present pages among `pages`, and clears the flags in `clear`. The leaf must
+    /// be locked as for [`take`](TlbGather::take).
     pub(crate) fn take_usage<M: Machine>(
         &mut self,
         machine: &M,
@@ -308,7 +309,7 @@ impl<'t> TlbGather<'t> {
                 allowed = protection;
                 usage.set(Usage::ACCESSED, accessed);
             }
-            // A frame that others share has no entry that allows writes.
+            // No entry allows writes to a frame that several spaces share.
             let is_writable = allowed.contains(Protection::WRITE);
             let is_private = !meta.is_object();
             usage.set(Usage::DIRTY, is_writable || is_private && meta.is_written());

@@ -16,8 +16,9 @@
 //!   └─────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A polling CPU handles the shootdown IPIs of others. It must not hold locks meanwhile: a CPU that spins
-//! on such a lock cannot handle IPIs, and the polling CPU may be waiting for that CPU's acknowledgement.
+//! While a CPU polls, it handles the shootdown IPIs of other CPUs, and must hold no locks: another CPU that
+//! spins on such a lock cannot handle IPIs, and the polling CPU may be waiting for that CPU's
+//! acknowledgement.
 
 pub(crate) mod gather;
 mod shootdown;

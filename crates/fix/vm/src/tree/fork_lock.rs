@@ -1,11 +1,12 @@
-//! The lock that a fork holds. The fork holds it longer than the node locks: until no CPU can write
-//! through a stale TLB entry.
+//! The lock that a fork holds. The fork releases the node locks earlier, but holds this lock until no CPU
+//! can write through a stale TLB entry.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// Held while a space is copied. Other operations that find it held release their node locks and poll it.
+/// A fork holds this lock while it copies a space. Any other operation that finds the lock held releases its
+/// node locks and polls this lock.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
     /// Set by a CPU that has locked all nodes.
@@ -21,7 +22,7 @@ impl ForkLock {
 
     /// Whether a fork is in progress, during which CPUs may still write to pages that the copy shares.
     /// Other operations must wait: otherwise the copy could miss their changes and yet contain later
-    /// writes. A caller with any node locked sees every fork that began before it locked the node.
+    /// writes. A caller that has locked a node sees every fork that began before the node was locked.
     /// Acquire: pairs with the end of the fork, so that all TLB flushes are complete if this returns
     /// false.
     #[inline]

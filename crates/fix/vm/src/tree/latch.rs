@@ -148,7 +148,7 @@ impl ExtentLatch {
     /// Publishes `extents` as the current copy.
     ///
     /// # Safety
-    /// Writes must be serialized, each ordered after the one before. `extents` must fit the capacity.
+    /// Writes must be serialized: each write must happen before the next. `extents` must fit the capacity.
     #[inline]
     pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
         let version = self.version.load(Relaxed) + 1;
@@ -219,8 +219,9 @@ impl LatchedExtents {
     /// # Safety
     /// The caller must have locked the branch, or have exclusive access to it.
     pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
-        // Release publishes the latch's content. The store is a swap because loom treats a plain store as
-        // dependent on an earlier load, and would not explore its orders with readers.
+        // Release publishes the latch's content. A swap replaces a load and a store for the sake of loom,
+        // which would treat the store as dependent on the load, and would not explore the orders of the store
+        // and the readers' loads.
         NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
     }
 }

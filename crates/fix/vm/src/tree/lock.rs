@@ -29,7 +29,7 @@ impl Locked<'_> {
         below(self.top, self.pages, &mut with);
     }
 
-    /// The attributes of the page, if it is mapped. It must be the only page in `pages`.
+    /// The attributes of `page`, if it is mapped. No other page may be in `self.pages`.
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {

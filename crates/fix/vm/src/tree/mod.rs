@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped. The
-    /// caller may hold node locks, so an operation with a guard must not wait for node locks.
+    /// caller may hold node locks, so an operation that holds a guard must not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));
@@ -147,7 +147,7 @@ impl Tree {
     /// Adds a reference.
     ///
     /// # Safety
-    /// A reference must exist that is not dropped during the call.
+    /// Some reference must exist during the whole call.
     pub(crate) unsafe fn get_ref(&self) {
         self.users.0.fetch_add(1, Relaxed);
     }
@@ -158,7 +158,7 @@ impl Tree {
         self.users.0.fetch_sub(1, order!(AcqRel, "tree_release")) == 1
     }
 
-    /// Drops a reference, and frees the tree with the last one.
+    /// Drops a reference, and frees the tree if this was the last reference.
     ///
     /// # Safety
     /// The caller must own a reference to a tree that came from a box. No CPU may access pages of the
@@ -217,7 +217,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                     }
                 }
                 if leaf.table().is_some() {
-                    // SAFETY: the table is the leaf's, which nobody uses.
+                    // SAFETY: the table belongs to the leaf, and nobody uses the leaf.
                     unsafe { machine.free(&[leaf.table_frame()]) };
                 }
                 // SAFETY: the leaf came from a box, and nobody uses it.
@@ -225,6 +225,6 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
             }
         }
     }
-    // SAFETY: the table is the branch's, which nobody uses.
+    // SAFETY: the table belongs to the branch, and nobody uses the branch.
     unsafe { machine.free(&[branch.table_frame()]) };
 }

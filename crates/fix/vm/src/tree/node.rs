@@ -54,7 +54,7 @@ pub(crate) struct Leaf {
     states: Guarded<PageStates>,
     /// Number of entries that are not absent. Protected by the lock.
     present: Cell<u32>,
-    /// Entries have changed, and TLBs may still have the old ones. Set under the lock.
+    /// Entries have changed, and TLBs may still have the old entries. Set under the lock.
     flushing: AtomicBool,
     /// Number of flush-pending entries. Protected by the lock.
     flush_pending: Cell<u32>,

@@ -17,7 +17,8 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. A leaf often stays after its last page is unmapped; then no scan is needed.
+    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays after its last page is
+    /// unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
     /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
@@ -188,7 +189,7 @@ impl PageStates {
         place as u16 + 1
     }
 
-    /// Unmaps these pages. Returns how many of them were mapped.
+    /// Unmaps these pages, and returns how many of them were mapped.
     #[inline]
     pub(crate) fn clear(&mut self, slots: Range<usize>) -> usize {
         if self.mapped == 0 {

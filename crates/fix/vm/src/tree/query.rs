@@ -54,7 +54,7 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The run at the start of `pages`: the pages, from the first on, that one node stores with the same
+/// The run that starts with the first page of `pages`: one node stores all pages of the run, with the same
 /// attributes. `None` if the first page is not mapped. The subtree must be locked for the first page.
 pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {

@@ -32,7 +32,7 @@ pub(crate) fn add_child<M: Machine>(
             // SAFETY: the child was just created and is not published.
             let frame = unsafe { child.as_ref() }.table_frame();
             let entries = branch.table().expect("branches have tables");
-            // Release: a CPU that finds the table finds it zeroed.
+            // Release: a CPU that finds the table sees the zeros in it.
             entries[slot].store(M::Format::table(frame), order!(Release, "branch_publish"));
             child.cast()
         }
@@ -44,7 +44,7 @@ pub(crate) fn add_child<M: Machine>(
 }
 
 /// Ensures that a change of the locked pages cannot run out of memory halfway. If an extent extends beyond
-/// the pages, and one child covers all of the pages, hands the extent down and asks for a retry. Otherwise
+/// the pages, and one child covers all of the pages, hands the extent down and requests a retry. Otherwise
 /// checks that the pool has the latches that the change needs.
 pub(crate) fn prepare<M: Machine>(
     machine: &M,
@@ -65,7 +65,7 @@ pub(crate) fn prepare<M: Machine>(
 }
 
 /// Hands extents down to the child that covers `page`: moves the parts of the branch's extents that are
-/// within the child's span to the child. If the child does not exist yet, only adds it.
+/// within the child's span to the child. If the child does not exist yet, adds the child and moves nothing.
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,

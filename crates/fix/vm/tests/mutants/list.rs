@@ -87,7 +87,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("no_wait_for_flush", Loom("modelled::a_page_that_is_mapped_again_has_no_old_content")),
     ("flush_last", Loom("modelled::a_page_that_is_discarded_can_be_faulted_in_again")),
     ("remove_no_flush", Loom("modelled::a_page_that_is_mapped_again_has_no_old_content")),
-    ("fork_no_flush", Loom("modelled::a_copy_with_a_store_has_the_earlier_stores")),
+    ("fork_no_flush", Loom("modelled::a_copy_that_contains_a_store_contains_all_earlier_stores")),
     ("shared_frames_stay", Loom("modelled::a_fork_copies_all_pages_of_a_concurrent_unmap_or_none")),
 
     // The small protocols around the tree.
