@@ -26,7 +26,7 @@ the same core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-baselines --example conn_table 4";
 
-/// A larger number is more likely a typing error than a real machine.
+/// A larger thread count is more likely a typing error than the CPU count of a real machine.
 const MOST_THREADS: u32 = 1024;
 
 /// The number of connections of each thread. The connections fit into a core's L1 cache.

@@ -76,7 +76,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// Makes `pages` present, as if each page were read, in order. All of them must be mapped.
     ///
     /// # Errors
-    /// The fault of the first page that cannot be read. The pages before it are present.
+    /// The fault of the first page that cannot be read. The pages before that page are present.
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         pages.iter().try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The number of objects that a writer uses in turn.
 const OBJECTS: usize = 64;
-/// The number of stores that occupy a store buffer for a while. Today's CPUs have buffers of 56 to 72
+/// The number of stores that occupy a store buffer for a while. Today's CPUs have store buffers of 56 to 72
 /// entries.
 const STORES: usize = 40;
 /// The number of lines in a table that is too large for any cache.
@@ -69,7 +69,7 @@ impl Duel {
     }
 
     /// Calls `read` repeatedly, each time with many stores in the store buffer. The argument is the number of
-    /// times that `read` checks an object. It varies, so that the writer sometimes overtakes `read`.
+    /// times that `read` checks an object. This number varies, so that the writer sometimes overtakes `read`.
     pub fn read(&self, mut read: impl FnMut(u64)) {
         let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let (mut rounds, mut at) = (0_u64, 1_usize);

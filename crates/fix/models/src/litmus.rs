@@ -12,8 +12,8 @@ struct Line(AtomicU64);
 
 /// Whether two threads that run at the same time can each miss what the other has just stored: *store
 /// buffering* (Owens, Sarkar and Sewell, "A Better x86 Memory Model", 2009). Without store buffering, every
-/// mutant survives the torture test. It does not happen if the host runs all threads on one CPU. Tries for
-/// at most `patience`.
+/// mutant survives the torture test. Store buffering does not happen if the host runs all threads on one CPU.
+/// The function tries for at most `patience`.
 pub(crate) fn stores_are_late(patience: Duration) -> bool {
     let stored: [Line; 2] = Default::default();
     let missed: [Line; 2] = Default::default();

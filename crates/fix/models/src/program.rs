@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Package {
     /// Its name.
     pub name: &'static str,
-    /// The directory of its manifest.
+    /// The directory that contains the crate's `Cargo.toml`.
     pub manifest_dir: &'static str,
     /// A directory in the target directory, for builds and scripts.
     pub target_tmpdir: &'static str,
@@ -24,8 +24,8 @@ pub struct Package {
 pub(crate) struct Build<'a> {
     /// The `cfg`s for the crates of this workspace only. Builds share the dependencies.
     pub(crate) workspace: &'a [&'a str],
-    /// The model checker, loom or shuttle. Sets its `--cfg` for all crates, because cargo selects dependencies
-    /// by it.
+    /// The model checker, loom or shuttle. The build sets the checker's `--cfg` for all crates, because cargo
+    /// uses this `--cfg` to select dependencies.
     pub(crate) checker: Option<&'a str>,
     pub(crate) optimised: u8,
     /// The cargo arguments that select what to build.
@@ -59,7 +59,7 @@ impl Program {
         let mut command = Command::new("timeout");
         command.args(["--foreground", &limit.as_secs().to_string()]).arg(&self.0).args(arguments);
         command.env_remove("KNEE_MUTANT").envs(mutant.map(|mutant| ("KNEE_MUTANT", mutant)));
-        // Symbolizing a backtrace takes longer than most models.
+        // Symbolizing a backtrace takes longer than running most models.
         command.env("RUST_BACKTRACE", "0");
         let begin = Instant::now();
         let output = command.output().expect("run timeout(1)");
@@ -81,7 +81,8 @@ impl Program {
 
 impl Run {
     /// Whether the program failed because a test failed, and not for another reason. Under loom, a panic
-    /// while unwinding ends the process before the harness prints its result, so a panic alone counts too.
+    /// while unwinding ends the process before the harness prints its result, so a printed panic without a
+    /// result of the harness counts too.
     pub(crate) fn is_failed_test(&self) -> bool {
         let is_failed = ["test result: FAILED", "panicked at"];
         !self.is_success
@@ -128,7 +129,7 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// If this message of cargo's reports a program, returns the name of the program's target and a copy of the
+/// If this cargo message reports a program, returns the name of the program's target and a copy of the
 /// program. It is a copy because another build overwrites the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Returns a generator that starts from this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

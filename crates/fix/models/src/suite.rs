@@ -39,7 +39,7 @@ pub struct Suite {
     /// The mutants, by their names in the sources. A mutant that several tests must notice is listed several
     /// times.
     pub mutants: &'static [(&'static str, Detector)],
-    /// The names in `mutants` that a dependency marks, instead of this crate.
+    /// The names in `mutants` that are marked in a dependency's sources instead of in this crate's sources.
     pub of_dependencies: &'static [&'static str],
     /// The name of the example that is the torture test. It must be unique in the workspace, because all
     /// crates build their examples into one directory.
@@ -47,11 +47,11 @@ pub struct Suite {
 }
 
 /// The torture test takes this lock exclusively, because its threads must run at the same time and so need
-/// two CPUs for themselves. The other tests take the lock shared.
+/// two CPUs for themselves. The other tests take the lock for reading, so they can run at the same time.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// A mutant's time limit is this many times what the real code has just taken on the same machine, but at
-/// least `LEAST_PATIENCE`.
+/// A mutant's time limit is this many times the time that the real code has just taken on the same machine,
+/// but at least `LEAST_PATIENCE`.
 const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 

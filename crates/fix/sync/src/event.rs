@@ -19,7 +19,7 @@ const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 /// An event that some threads wait for and other threads signal.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// 1 while a thread sleeps or is about to.
+    /// 1 while a thread sleeps or is about to sleep.
     sleeping: AtomicU32,
 }
 
@@ -38,8 +38,8 @@ impl Event {
             if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // Called also between sleeps: the platform may have to serve other threads while this one waits,
-            // as a CPU handles interrupts.
+            // `relax` is also called between sleeps, because the platform may have to serve other threads
+            // while this thread waits, as a CPU handles interrupts.
             platform.relax(round);
             round = round.saturating_add(1);
         }
@@ -71,7 +71,7 @@ impl Event {
         });
     }
 
-    /// Calls `wake` if a thread sleeps or is about to.
+    /// Calls `wake` if a thread sleeps or is about to sleep.
     fn wake(&self, wake: impl FnOnce(&AtomicU32)) {
         if !is_mutant!("event_wake_no_fence") {
             fence(SeqCst);

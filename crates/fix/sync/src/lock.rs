@@ -81,10 +81,10 @@ impl RawPiMutex {
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
                 // Relaxed: the last owner or the kernel released the mutex with an exchange of the word.
-                // After that, the kernel exchanged the word for this thread, which is a full fence before the
-                // call returns. The kernel stored the value that this load returns, so an Acquire would have
-                // no store of the program to pair with. An owner that leaked its guard may have lent the
-                // value forever, so no thread takes over its lock.
+                // Then the kernel exchanged the word on behalf of this thread, and this exchange is a full
+                // fence before the call returns. The kernel stored the value that this load returns, so an
+                // Acquire would have no store of the program to pair with. An owner that leaked its guard may
+                // have lent the value forever, so no thread takes over its lock.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex exited without unlocking it")
@@ -92,7 +92,7 @@ impl RawPiMutex {
                 // The owner is exiting, or a signal arrived.
                 Err(Some(libc::EAGAIN | libc::EINTR)) => (),
                 Err(Some(libc::EDEADLK)) => panic!(
-                    "deadlock: the thread already holds this PiMutex, or its owner waits for one that the thread holds"
+                    "deadlock: the thread already holds this PiMutex, or the owner waits for a PiMutex that the thread holds"
                 ),
                 Err(error) => {
                     let error = error.map_or_else(io::Error::last_os_error, |code| {
@@ -107,7 +107,7 @@ impl RawPiMutex {
 
 // SAFETY: this file and the kernel make a thread the owner only if the word is 0 or its last owner unlocks.
 // The word then contains the new owner's number until that owner unlocks. The guard is not `Send`, because
-// the kernel requires that the owner unlocks.
+// the kernel requires that the owner itself unlocks the mutex.
 unsafe impl RawMutex for RawPiMutex {
     #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawPiMutex = RawPiMutex { owner: AtomicU32::new(0) };
@@ -245,7 +245,8 @@ mod tests {
                 eprintln!("skipped: no permission to use real-time priorities");
                 return;
             }
-            // The waiter blocks eventually. If it lends no priority, this loop never ends.
+            // The waiter eventually blocks in the kernel. If the waiter then lends no priority, this loop
+            // never ends.
             while priority(me) != -1 - 7 {
                 thread::yield_now();
             }

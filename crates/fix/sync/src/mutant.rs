@@ -1,9 +1,9 @@
 //! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. Where there is no environment, `choose_mutant` takes the name. Without
-//! `--cfg mutants` the marks compile to nothing. In each crate, `tests/mutants/list.rs` names the tests that
-//! detect its mutants.
+//! build serves all mutants. On a machine without an environment, a call of `choose_mutant` sets the name.
+//! Without `--cfg mutants` the marks compile to nothing. In each crate, `tests/mutants/list.rs` names the
+//! tests that detect its mutants.
 
 /// Whether the chosen mutant has one of these names.
 #[doc(hidden)]

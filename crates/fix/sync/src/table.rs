@@ -9,7 +9,8 @@ use crate::mutant::order;
 use crate::padded::Padded;
 use crate::primitive::AtomicPtr;
 
-/// The number of entries in the first chunk. Each later chunk has twice as many as the chunk before it.
+/// The number of entries in the first chunk. Each later chunk has twice as many entries as the chunk before
+/// it.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// The number of chunks, which suffices for 2^32 threads. loom needs time for each chunk.
@@ -140,7 +141,7 @@ mod modelled {
     use crate::primitive::Guarded;
 
     #[test]
-    fn an_entry_is_seen_initialised() {
+    fn every_thread_sees_entries_initialised() {
         check(3, || {
             let table = Arc::new(Table::<Guarded<u32>>::new());
             let maker = thread::spawn({

@@ -31,7 +31,7 @@ impl Drop for Live {
 }
 
 #[test]
-fn a_thousand_short_threads_leave_nothing_behind() {
+fn a_thousand_short_lived_threads_leave_nothing_behind() {
     let live = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
         thread::scope(|scope| {
@@ -261,8 +261,8 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
         is_here.recv().expect("the call is made");
         // This thread's barrier waits for the call above.
         let waits = scope.spawn(epoch::barrier);
-        // Usually long enough for the other thread to enter its barrier. If it is too short, the test still
-        // passes, but checks less.
+        // This sleep is usually long enough for the other thread to enter its barrier. If the sleep is too
+        // short, the test still passes, but checks less.
         thread::sleep(std::time::Duration::from_millis(20));
         let in_child = || {
             static CALLED: AtomicUsize = AtomicUsize::new(0);

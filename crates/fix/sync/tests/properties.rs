@@ -58,7 +58,8 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any thread gets and puts references. At some point the count is killed. Later it may be reinitialised.
+    /// Any thread gets and puts references. At some point the count is killed. Later the count may be
+    /// reinitialised.
     #[test]
     fn a_count_becomes_zero_with_its_last_reference(
         operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
@@ -144,9 +145,9 @@ proptest! {
             let oldest = oldest.min();
             for (when, by, freed) in &deferred {
                 let freed = freed.load(SeqCst);
-                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "freed while a section may hold it");
+                prop_assert!(!freed || oldest.is_none_or(|oldest| oldest > *when), "an object was freed while a section may hold it");
                 let is_due = operation == 5 && *by == thread && oldest.is_none();
-                prop_assert!(freed || !is_due, "not freed although no section can hold it");
+                prop_assert!(freed || !is_due, "an object was not freed although no section can hold it");
             }
             let cookie = domain.cookie();
             prop_assert_eq!(domain.poll(cookie), oldest.is_none());
@@ -283,7 +284,7 @@ proptest! {
 
     /// Threads try to lock for reading and for writing, and keep the guards that they get.
     #[test]
-    fn a_writer_excludes_all_others_and_a_reader_only_writers(
+    fn a_writer_excludes_all_other_threads_and_a_reader_excludes_only_writers(
         operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)
     ) {
         let lock = RmLock::new(0_u32);
@@ -380,7 +381,7 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                             SeqCst,
                         );
                     });
-                    // A faulty wait, which does not wait, returns during these calls.
+                    // A faulty wait that does not wait would return during these calls.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

@@ -10,7 +10,7 @@ use std::thread;
 use knee_sync::{Platform, Rcu, System, epoch};
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 
-/// Forbids membarrier(2) to this thread and to the threads that it starts, as containers do.
+/// Makes membarrier(2) fail in this thread and in the threads that it starts, as in a container.
 fn forbid_membarrier() -> io::Result<()> {
     let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
     let mut filter = [

@@ -65,7 +65,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// Compares the reverse map with all tables. There must be no concurrent changes.
     ///
     /// # Panics
-    /// If they differ, or if `spaces` does not contain all spaces.
+    /// If the reverse map and the tables differ, or if `spaces` does not contain all spaces.
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>, spaces: &[&Space<'m, M, S>]) {
         let mut walked: Vec<BTreeSet<(u64, Page)>> = Vec::new();

@@ -1,11 +1,11 @@
 //! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux' `anon_vma`.
 //!
 //! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
-//! be mapped. Only the page-table entry decides whether a frame is mapped there: the list may contain more
-//! than is mapped, and nothing is stored for each page. The first fault creates the object. A fork copies
-//! each backing, and adds the copy to the object of the original. The frames that later copy-on-write breaks
-//! allocate belong to the same object, as with Linux' `anon_vma` until 2.6.33. There are no
-//! `anon_vma_chain`s, so a walk visits all spaces of the family.
+//! be mapped. Only a page-table entry decides whether a frame of the object is mapped at a page: the listed
+//! parts may contain other pages too, and nothing is stored for each page. The first fault creates the
+//! object. A fork copies each backing, and adds the copy to the object of the original. The frames that later
+//! copy-on-write breaks allocate belong to the same object, as with Linux' `anon_vma` until 2.6.33. There are
+//! no `anon_vma_chain`s, so a walk visits all spaces of the family.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -38,7 +38,7 @@ pub struct Part {
     end: AtomicU64,
     /// The object, or null until the first fault.
     object: AtomicPtr<Object>,
-    /// Its position in the object's list. The list's lock guards it.
+    /// The part's position in the object's list. The list's lock guards this position.
     place: AtomicUsize,
 }
 
@@ -102,12 +102,13 @@ impl Part {
         let new = Box::new(Object { parts: Lock::new(Vec::new()) });
         new.add(self);
         let new = Box::into_raw(new);
-        // Release: publishes the new object. Acquire: another thread's object is found initialized.
+        // Release: publishes the new object. Acquire: if another thread has published its object, this thread
+        // sees the object initialized.
         match self.object.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: this thread has just made the object, and no other thread knows it. The part's position
-                // is 0 in both objects.
+                // SAFETY: this thread has just made the object, and no other thread knows it. In the lists of
+                // both objects, the part's position is 0.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -222,7 +223,7 @@ impl Reverse for PerBacking {
         let is_last = if record.was_shared.load(Relaxed) {
             let _bucket = frames.lock_bucket(frame);
             mark(&frames.bucket(frame).stamp);
-            // Relaxed: the bucket's lock orders the changes of a count.
+            // Relaxed: the bucket's lock orders all changes of the frame's count.
             record.count.fetch_sub(1, Relaxed) == 1
         } else {
             // No other thread had the frame or can get it, because this entry was the only path to the frame.

@@ -65,7 +65,7 @@ pub struct View<'a, R: Reverse> {
     pub(super) backing: &'a R::Backing,
 }
 
-/// Maps unmapped pages. They get a new backing, unless a neighbor's backing can be extended.
+/// Maps unmapped pages. The pages get a new backing, unless a neighbor's backing can be extended.
 pub(super) fn map<R: Reverse>(
     entries: &mut impl Entries<R>,
     pages: Pages,

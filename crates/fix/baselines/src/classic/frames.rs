@@ -41,7 +41,7 @@ pub(super) struct Bucket {
 /// The bucket count. FreeBSD has one bucket for each CPU, at most 256.
 const BUCKETS: usize = 64;
 
-/// The bits of a page number that one table level translates.
+/// The number of page-number bits that one table level translates.
 pub(super) const BITS: u32 = 9;
 
 /// The number of entries of a table.
@@ -99,16 +99,16 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         self.bucket(frame).lock.lock_briefly()
     }
 
-    /// Returns whether more than one page-table entry contains a frame. If the result is false, it stays
-    /// false, because the caller's entry is then the only one.
+    /// Returns whether more than one page-table entry contains a frame. If the result is false, the caller's
+    /// entry is the only one, so no other thread can change the result.
     #[inline]
     pub(super) fn is_shared(&self, frame: Frame) -> bool {
         let record = self.record(frame);
         if !record.was_shared.load(Relaxed) {
             return false;
         }
-        // Under the bucket's lock, so that a caller that gets false sees the marks of the previous owners'
-        // sections.
+        // The load is under the bucket's lock, so that a caller that gets false sees the marks of the
+        // previous owners' sections.
         let _bucket = self.lock_bucket(frame);
         record.count.load(Relaxed) > 1
     }

@@ -86,8 +86,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
         // SAFETY: only this CPU uses the place, and the place is not in a section: each function in this file
-        // that begins a section also ends it, and meanwhile calls no function that begins one. Places exist
-        // as long as the form.
+        // that begins a section also ends it, and meanwhile calls no function that begins a section. Places
+        // exist as long as the form.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
@@ -159,7 +159,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         let writes = access.contains(Protection::WRITE);
         let mut settled = None;
         loop {
-            // A failure matters only if the frame is needed, below.
+            // If this allocation fails, the failure matters only if the frame is needed below.
             let _ = self.frames.pools.refill_page(cpu);
             let mut whole = pmap.lock_whole(cpu);
             let guard = self.frames.lock_table(cpu, table);
@@ -174,7 +174,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 };
                 let of = Mapping { pmap, space: whole.space(), page };
                 S::Reverse::insert(&self.frames, of, frame, backing);
-                // Release: a CPU that finds the frame sees its zeros.
+                // Release: a CPU that finds the frame in this entry also sees the frame's zeros.
                 entry.store(M::Format::page_or_prot_none(frame, protection), Release);
                 return Ok(1);
             };
@@ -202,7 +202,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     let is_last = S::Reverse::remove(&self.frames, of, frame, |_| (), free);
                     let of = Mapping { pmap, space: whole.space(), page };
                     S::Reverse::insert(&self.frames, of, new, backing);
-                    // Release: a CPU that finds the frame finds the copied content.
+                    // Release: a CPU that finds the frame in this entry also sees the copied content.
                     entry.store(M::Format::page(new, protection), Release);
                     drop((guard, whole));
                     if is_last {
@@ -211,8 +211,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     return Ok(0);
                 } else if settled != Some(frame) {
                     // Only this space maps the frame, but other CPUs' TLBs may contain former mappings of it.
-                    // Through these, those CPUs could read the new data. This thread cannot wait with locks
-                    // held, because the sections that it waits for may wait for these locks.
+                    // Through such a mapping, another CPU could read the new data. This thread cannot wait
+                    // with locks held, because the sections that it waits for may wait for these locks.
                     drop((guard, whole));
                     self.wait(cpu, frame);
                     settled = Some(frame);
@@ -221,7 +221,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     record.was_shared.store(false, Relaxed);
                 }
             }
-            // Release: a CPU that finds the frame here finds its content.
+            // Release: a CPU that finds the frame in this entry also sees the frame's content.
             entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
             return Ok(0);
         }
@@ -236,8 +236,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // Incremented before the first table is locked. If another operation finds an entry that this one has
-        // cleared, it sees the increment, unless this one has already flushed.
+        // The increment comes before the first table lock. So an operation that finds an entry that this
+        // operation has cleared sees the increment, unless this operation has already flushed the entry.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);
@@ -264,8 +264,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             }
         });
         // Concurrent operations may have removed some of these pages and not flushed them yet. The caller
-        // needs them flushed, so this operation flushes them too: Linux' `mm_tlb_flush_nested`. Acquire: the
-        // flushes of finished operations happen before this load.
+        // needs all of its pages flushed, so this operation flushes all of them: Linux'
+        // `mm_tlb_flush_nested`. Acquire: the flushes of finished operations happen before this load.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }
@@ -274,7 +274,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
         drop(whole);
         drop(section);
-        // Release: pairs with the load of `flushing` above, in other operations.
+        // Release: pairs with the load of `flushing` above when another operation executes it.
         pmap.flushing.fetch_sub(1, Release);
         while first != END {
             let frame = Frame(first);
@@ -284,8 +284,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         count
     }
 
-    /// Revokes rights of present pages that `protection` does not grant: `pmap_protect`. No section is needed,
-    /// because no frame loses a mapping.
+    /// Revokes from present pages the rights that `protection` does not grant: `pmap_protect`. No section is
+    /// needed, because no frame loses a mapping.
     pub(super) fn restrict(
         &self,
         cpu: &Cpu<'m, M>,
@@ -304,7 +304,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 let Entry::Page { frame, protection: old, .. } = now else { continue };
                 let allowed = old & protection;
                 if allowed != old {
-                    // Release: a CPU that finds the frame here finds its content.
+                    // Release: a CPU that finds the frame in this entry also sees the frame's content.
                     entry.store(M::Format::page_or_prot_none(frame, allowed), Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
@@ -356,7 +356,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 count += 1;
                 let new = M::Format::page_or_prot_none(frame, old.difference(Protection::WRITE));
                 if old.contains(Protection::WRITE) {
-                    // Release: a CPU that finds the frame here finds its content.
+                    // Release: a CPU that finds the frame in this entry also sees the frame's content.
                     entry.store(new, Release);
                     changed =
                         Pages { start: changed.start.min(page), end: changed.end.max(page + 1) };
@@ -391,7 +391,7 @@ impl<M: Machine, S: Strategies> fmt::Debug for Memory<'_, M, S> {
     }
 }
 
-/// A section. It lasts from the removal of the first page from a table to the flush of all removed pages.
+/// A section, which lasts from the removal of the first page from a table to the flush of all removed pages.
 struct Section<'a, 'm, M: Machine, S: Strategies> {
     memory: &'a Memory<'m, M, S>,
     cpu: &'a Cpu<'m, M>,

@@ -1,8 +1,8 @@
 //! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
 //!
-//! They are compared with [knee-vm's design](knee_vm::Space), and each well-known improvement can be measured
-//! separately. A [`Space`] combines four [`Strategies`]. It implements [`AddressSpace`](crate::AddressSpace)
-//! with the same results as any other design.
+//! The older designs are compared with [knee-vm's design](knee_vm::Space), and each well-known improvement
+//! can be measured separately. A [`Space`] combines four [`Strategies`]. Each `Space` implements
+//! [`AddressSpace`](crate::AddressSpace) with the same results as any other design.
 //!
 //! | | | source |
 //! | --- | --- | --- |
@@ -57,9 +57,9 @@
 //! frame, or writes to it as its only owner, waits for the sections that have [marked](crate::invalidation)
 //! it. A frame that only one space has ever mapped needs no wait.
 //!
-//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. The first two are
-//! held during flushes, as in the kernels. In a kernel, CPUs take interrupts while they wait for a lock.
-//! Here, they [handle requests](knee_vm::Machine::wait_while).
+//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. Locks of the first
+//! two kinds are held during flushes, as in the kernels. In a kernel, CPUs take interrupts while they wait
+//! for a lock. Here, they [handle requests](knee_vm::Machine::wait_while).
 //!
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist until their

@@ -14,14 +14,15 @@ pub(super) struct OnCpu<'m, M> {
 }
 
 impl<'m, M: Machine> OnCpu<'m, M> {
-    /// Returns the platform for the thread that owns `cpu`. It may be used only while that thread owns `cpu`.
+    /// Returns the platform for the thread that owns `cpu`. The platform may be used only while that thread
+    /// owns `cpu`.
     #[inline]
     pub(super) fn of(cpu: &Cpu<'m, M>) -> OnCpu<'m, M> {
         OnCpu { machine: cpu.machine(), cpu: cpu.number() }
     }
 }
 
-// SAFETY: the fences are those of the machine's platform, and equal platforms belong to one machine.
+// SAFETY: the fences come from the machine's platform, and equal platforms belong to one machine.
 // `wait_while` calls `Machine::wait_while`, which guarantees what `Platform::wait_while` must guarantee: it
 // returns only after `condition` has returned false, and does not call `condition` after that. `sleep_while`
 // calls `wait_while`, so a CPU also handles requests during a long wait.
@@ -41,8 +42,8 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: the thread that made `self` owns the `Cpu`, and so is the CPU with this number. CPUs that
-        // wait for this thread's locks also wait this way, so they answer.
+        // SAFETY: the thread that made `self` owns the `Cpu`, so the caller is the CPU with this number. CPUs
+        // that wait for this thread's locks also call this function, so they answer requests.
         unsafe { self.machine.wait_while(self.cpu, condition) };
     }
 

@@ -55,7 +55,7 @@ impl<R: ReverseState> Pmap<R> {
         Ok(Arc::new(Pmap { number, active, root, lock, flushing }))
     }
 
-    /// Takes the lock of all tables, if they have one lock.
+    /// Takes the lock that all tables share, if they share one.
     #[inline]
     pub(super) fn lock_whole<M: Machine>(&self, cpu: &Cpu<'_, M>) -> Whole<'_, R> {
         let held = R::ONE_LOCK.then(|| self.lock.lock(&OnCpu::of(cpu)));
@@ -64,8 +64,8 @@ impl<R: ReverseState> Pmap<R> {
 
     /// Makes all CPUs that use the space flush these pages.
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
-        // SAFETY: the thread that owns a `Cpu` is the CPU with its number. CPUs that wait for this CPU's
-        // locks still answer; see `OnCpu`.
+        // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number. CPUs that wait for
+        // this CPU's locks still answer; see `OnCpu`.
         unsafe {
             cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
@@ -98,7 +98,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Some(&self.table(table)[slot(page, 0)])
     }
 
-    /// Returns the table with a page's entry, and adds missing tables on the path.
+    /// Returns the table that contains a page's entry, and adds missing tables on the path.
     #[inline]
     pub(super) fn leaf(
         &self,
@@ -141,8 +141,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Ok(new)
     }
 
-    /// Calls `with` for each lowest-level table of these pages: with the table, and with the part of the
-    /// pages that it covers.
+    /// For each lowest-level table that covers some of these pages, calls `with` with the table and the
+    /// covered pages.
     pub(super) fn for_leaves(
         &self,
         pmap: &Pmap<R>,
@@ -178,7 +178,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
 
     /// Calls `with` with the frame of each table, children before parents.
     pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
-        // The root's other entries are the kernel's.
+        // The root's other entries belong to the kernel.
         let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);
         self.for_tables_below(pmap.root, M::Format::LEVELS - 1, slots, with);
     }

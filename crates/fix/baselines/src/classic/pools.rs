@@ -58,7 +58,7 @@ impl<'m, M: Machine> Pools<'m, M> {
         })
     }
 
-    /// Returns a prepared frame of zeros, without zeroing one now.
+    /// Returns a frame of zeros that was prepared before, so that no frame is zeroed now.
     #[inline]
     pub(super) fn page(&self, cpu: &Cpu<'m, M>) -> Option<Frame> {
         self.with(cpu, |pool| pool.page.take())

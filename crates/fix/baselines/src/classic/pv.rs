@@ -28,7 +28,7 @@ use crate::invalidation::Stamp;
 #[derive(Debug)]
 pub enum PerPage {}
 
-/// A mapped page: 24 bytes.
+/// An entry for a mapped page. It takes 24 bytes.
 #[derive(Debug)]
 #[repr(C)]
 struct PvEntry {
@@ -310,7 +310,7 @@ impl Reverse for PerPage {
                 None => record.of.0.set(next),
             }
         }
-        // Relaxed: the bucket's lock orders the changes of a count.
+        // Relaxed: the bucket's lock orders all changes of the frame's count.
         let is_last = record.count.fetch_sub(1, Relaxed) == 1;
         drop(bucket);
         // SAFETY: the entry was removed from the frame's list, and its page is of this space.

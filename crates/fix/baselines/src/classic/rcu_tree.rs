@@ -4,11 +4,11 @@
 //! the copy, and then puts it in the node's place with a single store. Readers in an epoch section see the
 //! old node or the new one. `mmap_lock` serializes writers.
 //!
-//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else.
-//! Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread changes
-//! an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New readers
-//! see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`, because the
-//! tree may be changing. The end of the turn clears all marks.
+//! A fault finds its entry in the tree and counts itself as a reader of the entry. In the map it writes
+//! nothing else. Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a
+//! thread changes an entry, it *marks* the entry with the number of its turn, and waits for the entry's
+//! readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry also take
+//! `mmap_lock`, because the tree may be changing. The end of the turn clears all marks.
 //!
 //! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
 //!
@@ -30,7 +30,7 @@ use super::map::{Map, MapKind};
 use super::on_cpu::OnCpu;
 use super::reverse::Reverse;
 
-/// A map whose entries have a lock each, in a tree that is read without locks.
+/// A map in a tree that is read without locks. Each entry has a lock of its own.
 #[derive(Debug)]
 pub enum RcuTree {}
 
@@ -54,7 +54,8 @@ const FAN: usize = 16;
 /// A child: a node of the level below, or at level 0 an area.
 type Slot = *mut ();
 
-/// A node. Once it is in the tree, only its slots change, and only above level 0.
+/// A node. Once a node is in the tree, only its slots change, and they change only if the node's level is
+/// above 0.
 #[derive(Debug)]
 struct Node<R: Reverse> {
     level: u8,
@@ -76,7 +77,8 @@ struct Area<R: Reverse> {
     state: UnsafeCell<State<R>>,
 }
 
-/// The content of an area. The area's readers read it, and the writer that has marked the area changes it.
+/// The content of an area. The area's readers read this content, and the writer that has marked the area
+/// changes it.
 #[derive(Debug)]
 struct State<R: Reverse> {
     pages: Pages,
@@ -85,8 +87,8 @@ struct State<R: Reverse> {
     backing: Option<R::Backing>,
 }
 
-// SAFETY: the tree is changed only under the lock, and an area only while it is marked and has no readers.
-// What a reader finds without the lock is valid until its epoch section ends.
+// SAFETY: the tree changes only under the lock, and an area changes only while it is marked and has no
+// readers. What a reader finds without the lock is valid until its epoch section ends.
 unsafe impl<R: Reverse> Sync for RcuMap<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for RcuMap<R> {}
@@ -459,8 +461,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // A new area may begin before all areas of the first remaining child. It will go to that
-                    // child, so the child's key must be a lower bound for the new area too.
+                    // A new area may begin before all areas of the first remaining child. The new area will
+                    // go to that child, so the child's key must be a lower bound for the new area too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);
@@ -609,7 +611,7 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
     fn drop(&mut self) {
         // Release: if a reader finds that the turn of a mark is over, it sees what was done in that turn.
-        // This thread still holds the lock, because fields are dropped after this.
+        // This thread still holds the lock, because fields are dropped only after this function returns.
         self.map.turn.fetch_add(1, Release);
     }
 }

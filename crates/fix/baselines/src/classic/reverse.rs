@@ -75,11 +75,11 @@ pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Copies the backing for the copy of its entry in a forked space.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
-    /// Drops an entry's reference, after the frames of its pages were removed.
+    /// Drops an entry's reference to the backing, after the frames of the entry's pages were removed.
     fn end(self, guard: &Guard<'_, impl Platform>);
 }
 
-/// A mapping: a page-table entry, by its space and page.
+/// A mapping: the page-table entry of one page in one space.
 #[derive(Debug)]
 pub struct Mapping<'a, R: Reverse> {
     pub(super) pmap: &'a Pmap<R>,

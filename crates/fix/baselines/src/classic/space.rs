@@ -23,8 +23,8 @@ type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
 
 /// An address space as in the BSDs and Linux: a map of entries above page tables.
 ///
-/// Its operations are those of [`AddressSpace`]. If there is no memory for a map entry, the program aborts. If there
-/// are no frames, the operation fails and changes nothing.
+/// [`AddressSpace`] describes its operations. If there is no memory for a map entry, the program aborts. If
+/// there are no frames, the operation fails and changes nothing.
 #[derive(Debug)]
 pub struct Space<'m, M: Machine, S: Strategies> {
     pub(super) memory: Arc<Memory<'m, M, S>>,
@@ -141,7 +141,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         if M::FAULT_FLUSH != FaultFlush::Never {
             // The CPU may have cached the page's old entry, or the absence of its table.
             let pages = Flush::Tables(Pages::new(page, 1));
-            // SAFETY: the thread that owns a `Cpu` is the CPU with its number.
+            // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! A balanced tree under one lock: `vm_map` of the BSDs, and `mm_struct` of Linux until 6.0.
 //!
-//! Changes take the lock for writing. Faults take it for reading, so all faults write to the lock's cache line.
+//! Changes take the lock for writing. Faults take the lock for reading, so all faults write to the lock's
+//! cache line.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! A worked example: how to turn a table under a read lock into one under an epoch.
+//! A worked example: how to turn a table that a read lock protects into a table that an epoch protects.
 //!
 //! For each packet that arrives, a server looks up the packet's connection by the addresses and ports of both ends.
-//! In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 it enters an epoch section. In both,
-//! each connection has its own lock. This module contains both designs: [`LockedTable`], which stops scaling at the
-//! second core, and [`EpochTable`].
+//! In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 each lookup enters an epoch
+//! section. In both versions, each connection has its own lock. This module contains both designs:
+//! [`LockedTable`], which stops scaling at the second core, and [`EpochTable`].
 //!
 //! # From the lock to the epoch
 //! 1. **Links that readers can follow while a writer changes them.** The table's lists become chains of
@@ -92,8 +92,8 @@ pub trait ConnTable<T>: Sync {
 
     /// Calls `with` with the locked connection. Returns `None` if the connection is not open.
     ///
-    /// Keep `with` short, as under any lock. It must not look up or remove the same connection, because that would
-    /// deadlock.
+    /// Keep `with` short, as under any lock. `with` must not look up or remove the same connection, because
+    /// that would deadlock.
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R>;
 
     /// Closes a connection and returns it, or returns `None` if it is not open. Waits for the connection's
@@ -106,7 +106,7 @@ pub trait ConnTable<T>: Sync {
 #[repr(align(128))]
 struct Connection<T> {
     id: FourTuple,
-    /// `None` if the connection is freed. A thread that found the connection before may still lock it.
+    /// `None` if the connection is freed. A thread that found the connection earlier may still lock it.
     open: Mutex<Option<T>>,
 }
 
@@ -115,13 +115,13 @@ impl<T> Connection<T> {
         Connection { id, open: Mutex::new(Some(connection)) }
     }
 
-    /// Locks the connection, and calls `with` unless it is freed.
+    /// Locks the connection, and calls `with` unless the connection is freed.
     #[inline]
     fn with<R>(&self, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.open.lock().as_mut().map(with)
     }
 
-    /// Marks the connection as freed and returns its data. Its memory stays allocated.
+    /// Marks the connection as freed and returns its data. The connection's memory stays allocated.
     fn free(&self) -> Option<T> {
         self.open.lock().take()
     }

@@ -95,7 +95,7 @@ fn a_connection_is_not_removed_during_a_lookup() {
 struct Opened(Arc<AtomicBool>);
 
 /// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.
-fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
+fn finds_no_freed_connection(table: &impl ConnTable<Opened>) {
     const CONNECTIONS: u16 = 4;
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     let (over, found) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -139,10 +139,10 @@ fn gives_no_freed_connection(table: &impl ConnTable<Opened>) {
 }
 
 #[test]
-fn a_lookup_never_gives_a_freed_connection() {
+fn a_lookup_never_finds_a_freed_connection() {
     // All connections are in one list, which changes during walks.
-    gives_no_freed_connection(&LockedTable::with_buckets(1));
-    gives_no_freed_connection(&EpochTable::with_buckets(1));
+    finds_no_freed_connection(&LockedTable::with_buckets(1));
+    finds_no_freed_connection(&EpochTable::with_buckets(1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Epochs: a waiter waits for all sections, whatever they mark.
 //!
 //! A section copies the clock into its thread's cache line. A waiter advances the clock, and waits until no
-//! line contains an earlier time.
+//! thread's line contains an earlier time.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -13,16 +13,16 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation by an epoch, as FreeBSD tried in 2018.
 ///
-/// Begin and finish are cheap, and marks do nothing. A wait is expensive: it is a grace period, and waits for all
-/// sections that began before it, even if none of them has marked the page. In return, the waiter need not have
-/// held the page's lock.
+/// `begin` and `finish` are cheap, and `mark` does nothing. A wait is expensive, because it is a grace
+/// period: it lasts until all sections that began before it have ended, even if none of these sections has
+/// marked the page. In return, the waiter need not have held the page's lock.
 #[derive(Debug)]
 pub struct Epoch {
     clock: AtomicU64,
 }
 
 impl Epoch {
-    /// Returns the form, with its clock at the start.
+    /// Returns a form whose clock shows its first time.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }
@@ -56,8 +56,8 @@ unsafe impl Invalidation for Epoch {
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
         // Acquire: a waiter does not wait for sections that have read its new time, so these sections must
-        // see what the waiter did before. Release: a waiter for the thread's previous section may load
-        // this store instead, and must then see what the previous section did.
+        // see what the waiter did before. Release: a waiter that waits for the thread's previous section may
+        // load this value instead of `IDLE`, and must then see what the previous section did.
         let now = self.clock.load(order!(Acquire, "di_epoch_clock"));
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // Pairs with the heavy fence of `wait`: either the waiter sees this store and waits for this section,

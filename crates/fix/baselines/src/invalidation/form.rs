@@ -30,13 +30,14 @@ impl Default for Stamp {
 ///
 /// # Safety
 /// Consider the sections in `places` that marked the stamp before the caller held the lock of the stamp's
-/// page. [`wait`](Invalidation::wait) returns only after all of them have finished, and the caller then sees
-/// what they did. Callers free frames when `wait` returns.
+/// page. [`wait`](Invalidation::wait) returns only after all of these sections have finished, and the caller
+/// then sees what the sections did. Callers free frames when `wait` returns.
 pub unsafe trait Invalidation: Sync {
     /// The state of each participating thread.
     type Place: Send + Sync;
 
-    /// Returns the form, without sections, or `None` on CPUs without an instruction that the form needs.
+    /// Returns a form that has no sections yet, or `None` if the CPU does not have an instruction that the
+    /// form needs.
     fn supported() -> Option<Self>
     where
         Self: Sized;

@@ -1,10 +1,11 @@
 //! A list of active sections, changed by 128-bit compare-exchange.
 //!
 //! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link
-//! is a pair: a number, and the next link. All sections whose number is at most the head's have finished.
-//! Numbers grow along the list, so a pair never recurs. The lowest bit of `next` is set while a link is not
-//! in the list, or is being inserted or removed. A thread that finds this bit set restarts at the head. A
-//! section that ends moves its own number and `next` into the link before it, in one compare-exchange.
+//! is a pair: a number, and the next link. A section has finished if its number is not greater than the
+//! head's number. Numbers grow along the list, so a pair never recurs. The lowest bit of `next` is set while
+//! a link is not in the list, or is being inserted or removed. A thread that finds this bit set restarts at
+//! the head. A section that ends moves its own number and `next` into the link before it, in one
+//! compare-exchange.
 //!
 //! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
 //! retries until the change is complete, which has the same effect. FreeBSD disables preemption of the owner
@@ -21,16 +22,16 @@ use knee_sync::{is_mutant, order};
 
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
-/// Each begin and each finish walks the list of active sections and changes it with a 128-bit
-/// compare-exchange, so it scales no better than a spin lock. FreeBSD gained because threads no longer sleep.
-/// A waiter waits for the sections that marked the page, and for all older sections.
+/// Each `begin` and each `finish` walks the list of active sections and changes it with a 128-bit
+/// compare-exchange, so this form scales no better than a spin lock. FreeBSD gained from it because threads
+/// no longer sleep. A waiter waits for the sections that marked the page, and for all older sections.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,
 }
 
-/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all of it, because Rust's
-/// memory model does not allow atomic accesses that overlap partially.
+/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all 16 bytes, because
+/// Rust's memory model does not allow atomic accesses that overlap partially.
 #[derive(Debug)]
 pub struct Link(AtomicU128);
 
@@ -73,8 +74,8 @@ impl Link {
         self.0.store(pair.pack(), Relaxed);
     }
 
-    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: that
-    /// thread also sees what was done by sections whose numbers were moved here before.
+    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: if the
+    /// numbers of other sections were moved here before, that thread also sees what those sections did.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
@@ -94,8 +95,8 @@ impl Link {
 }
 
 impl LockFree {
-    /// Returns the form, without sections, or `None` on CPUs without 128-bit compare-exchange (of all x86-64
-    /// CPUs, only AMD's first models).
+    /// Returns a form that has no sections yet, or `None` if the CPU has no 128-bit compare-exchange (of all
+    /// x86-64 CPUs, only AMD's first models have none).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
@@ -109,8 +110,9 @@ impl LockFree {
             match pair.next {
                 found if found == next => return Some((link, pair)),
                 other if other == 0 || other & INVALID != 0 => return None,
-                // SAFETY: only `begin` links places, by their exposed addresses. Its caller guarantees that places
-                // stay at their addresses as long as the form exists.
+                // SAFETY: `begin` has linked each place in the list, by the place's exposed address. The
+                // caller of `begin` guarantees that places stay at their addresses as long as the form
+                // exists.
                 other => link = unsafe { &*ptr::with_exposed_provenance(other as usize) },
             }
         }
@@ -135,8 +137,8 @@ unsafe impl Invalidation for LockFree {
             if let Some((last, pair)) = self.find(0) {
                 let number = pair.number + 1;
                 place.store(Pair { number, next: INVALID });
-                // This succeeds only if `last` is still the last link: a removed link is invalid, and a link
-                // that was inserted again has a larger number.
+                // This exchange succeeds only if `last` is still the last link: a removed link is invalid,
+                // and a link that was inserted again has a larger number.
                 if last.replace(pair, Pair { next: place.name(), ..pair }) {
                     // Only the owner changes an invalid pair.
                     return place.store(Pair { number, next: 0 });
@@ -148,8 +150,8 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section that has ended may have moved its number here. The head gets the number only after
-        // this section and all older sections have ended.
+        // A newer section that has ended may have moved its own number into this place. The head gets the
+        // number only after this section and all older sections have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);

@@ -29,7 +29,7 @@ struct List {
     newest: AtomicPtr<LockedPlace>,
 }
 
-/// A thread's place in [`Locked`]. The mutex guards its links.
+/// A thread's place in [`Locked`], whose mutex guards the links between places.
 #[derive(Debug)]
 pub struct LockedPlace {
     /// The section's number, or 0.
@@ -39,7 +39,7 @@ pub struct LockedPlace {
 }
 
 impl Locked {
-    /// Returns the form, without sections.
+    /// Returns a form that has no sections yet.
     pub fn new() -> Locked {
         let list = Mutex::new(List { newest: AtomicPtr::new(ptr::null_mut()) });
         Locked { list, finished: AtomicU64::new(0) }

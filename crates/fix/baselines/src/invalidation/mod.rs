@@ -1,5 +1,5 @@
 //! The forms of delayed invalidation that FreeBSD has used, and the form of [`knee_sync::invalidation`]. That
-//! module explains the purpose.
+//! module explains what delayed invalidation is for.
 //!
 //! | | cost of begin and finish | a waiter waits for the sections that marked the page, and for | cost of a wait |
 //! |---|---|---|---|

@@ -12,9 +12,10 @@ struct Place<F: Invalidation> {
     /// The number of sections that have marked the page.
     taken: Mutex<usize>,
     stamp: Stamp,
-    /// The stamp of a page that only the marking thread uses.
+    /// The stamp of another page, for which no thread waits.
     other: Stamp,
-    /// What the sections did afterwards. loom fails if a thread reads this without waiting.
+    /// What each section did after its mark. loom fails if a thread reads this without waiting for the
+    /// section.
     flushed: [UnsafeCell<bool>; 2],
 }
 
@@ -34,8 +35,8 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
 }
 
 impl<F: Invalidation> Place<F> {
-    /// Runs one section for each of `marks`. A section marks the page if its element is true, otherwise another
-    /// page.
+    /// Runs one section for each element of `marks`. A section marks the page if its element is true;
+    /// otherwise it marks another page.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.join();
         for mark in marks {
@@ -66,7 +67,7 @@ impl<F: Invalidation> Place<F> {
     }
 }
 
-/// One thread runs these sections, and another one waits.
+/// One thread runs these sections, and another thread waits.
 fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static [bool]) {
     check(3, move || {
         let place = place(form());
@@ -80,12 +81,12 @@ fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static 
 }
 
 #[test]
-fn an_epoch_section_is_waited_for() {
+fn the_epoch_form_waits_for_a_section() {
     one_marks(Epoch::new, &[true, false]);
 }
 
 #[test]
-fn an_epoch_section_is_waited_for_without_a_lock() {
+fn the_epoch_form_waits_for_sections_even_without_a_lock() {
     check(3, || {
         let place = place(Epoch::new());
         let is_there = Arc::new(AtomicBool::new(true));
@@ -96,7 +97,8 @@ fn an_epoch_section_is_waited_for_without_a_lock() {
                 let section = member.begin();
                 if is_there.load(Acquire) {
                     interrupt();
-                    // SAFETY: the thread that writes first waits for this section, and loom checks that.
+                    // SAFETY: the other thread writes only after its wait for this section, and loom checks
+                    // that.
                     place.flushed[0].with_mut(|flushed| assert!(unsafe { !*flushed }));
                 }
                 section.finish();
@@ -111,12 +113,12 @@ fn an_epoch_section_is_waited_for_without_a_lock() {
 }
 
 #[test]
-fn a_locked_section_is_waited_for() {
+fn the_locked_form_waits_for_a_section() {
     one_marks(Locked::new, &[true, false]);
 }
 
 #[test]
-fn linked_sections_are_waited_for() {
+fn the_lock_free_form_waits_for_a_section() {
     one_marks(lock_free, &[true, false]);
 }
 
@@ -124,7 +126,7 @@ fn lock_free() -> LockFree {
     LockFree::new().expect("models have words of 128 bits")
 }
 
-/// Two threads run a section each, and the second waits for both.
+/// Each of two threads runs a section, and the second thread then waits for both sections.
 fn both_mark<F: Invalidation + Send + 'static>(form: fn() -> F) {
     let place = place(form());
     let marker = {
@@ -141,11 +143,11 @@ fn two_mark<F: Invalidation + Send + 'static>(preemptions: usize, form: fn() -> 
 }
 
 #[test]
-fn two_locked_sections_are_waited_for() {
+fn the_locked_form_waits_for_sections_of_two_threads() {
     two_mark(3, Locked::new);
 }
 
 #[test]
-fn two_linked_sections_are_waited_for() {
+fn the_lock_free_form_waits_for_sections_of_two_threads() {
     two_mark(2, lock_free);
 }

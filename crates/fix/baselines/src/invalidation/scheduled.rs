@@ -58,7 +58,7 @@ impl<F: Invalidation> World<F> {
     }
 }
 
-/// Three threads mark and three wait.
+/// Three threads mark pages, and three other threads wait.
 fn waits_for_marks<F: Invalidation + Send + 'static>(form: fn() -> F) {
     check(move || {
         let tracker = Tracker::on(Model, form());

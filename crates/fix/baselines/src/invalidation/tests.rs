@@ -19,8 +19,8 @@ struct Page {
 }
 
 /// Some threads mark pages, and set a flag at the end of each section. Other threads read which sections have
-/// marked a page, wait, and must find all flags of these sections set. The flags do not synchronize; only the form
-/// does.
+/// marked a page, wait, and must find all flags of these sections set. The flags are Relaxed, so only the
+/// form makes them visible.
 fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();
@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// Consider the sections that have marked a page, and a younger section that has not. A wait for the page
-/// returns even if the younger section is still active.
+/// Consider the sections that have marked a page, and a younger section that has not marked it. A wait for
+/// the page returns even if the younger section is still active.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());
@@ -118,9 +118,9 @@ macro_rules! forms {
 
 forms! {
     the_epoch_form_waits_for_marks Epoch::new(), waits_for_marks;
-    the_epoch_form_waits_for_the_last_of_two Epoch::new(), waits_for_one;
+    the_epoch_form_waits_for_the_last_of_two_sections Epoch::new(), waits_for_one;
     the_locked_form_waits_for_marks Locked::new(), waits_for_marks;
-    the_locked_form_waits_for_the_last_of_two Locked::new(), waits_for_one;
+    the_locked_form_waits_for_the_last_of_two_sections Locked::new(), waits_for_one;
     the_locked_form_does_not_wait_for_younger_sections
         Locked::new(), does_not_wait_for_younger_sections;
 }
@@ -139,7 +139,7 @@ fn the_lock_free_form_waits_for_marks() {
 }
 
 #[test]
-fn the_lock_free_form_waits_for_the_last_of_two() {
+fn the_lock_free_form_waits_for_the_last_of_two_sections() {
     with_lock_free(waits_for_one);
 }
 

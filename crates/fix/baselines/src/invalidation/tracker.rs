@@ -44,7 +44,8 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
     /// page. Some [forms](super) also wait for other sections. The caller then sees what the sections did.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
-        // Copied, so that a joining thread does not wait for the lock while this thread waits for sections.
+        // The list is copied, so that a joining thread does not wait for the lock while this thread waits for
+        // sections.
         let places = self.places.lock().clone();
         self.form.wait(places.iter().map(|place| &***place), stamp, &self.platform);
     }
@@ -56,7 +57,7 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Tracker<F, P> {
     }
 }
 
-/// A thread that invalidates. It is in at most one section at a time.
+/// A thread that invalidates. The thread is in at most one section at a time.
 pub struct Member<'a, F: Invalidation, P: Platform> {
     tracker: &'a Tracker<F, P>,
     place: Arc<CachePadded<F::Place>>,
@@ -64,7 +65,7 @@ pub struct Member<'a, F: Invalidation, P: Platform> {
 }
 
 impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
-    /// Begins a section. It ends when the guard is dropped.
+    /// Begins a section, which ends when the guard is dropped.
     ///
     /// # Panics
     /// If the previous section was leaked, for example by `mem::forget`.
@@ -85,7 +86,8 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Member<'_, F, P> {
     }
 }
 
-/// A section. It lasts from the removal of the first of several mappings to the flush for all of them.
+/// A section, in which a thread removes mappings. It lasts from the removal of the first mapping to the flush
+/// of all removed mappings.
 #[derive(Debug)]
 pub struct Section<'m, 'a, F: Invalidation, P: Platform> {
     member: &'m mut Member<'a, F, P>,

@@ -11,7 +11,7 @@ pub(crate) fn protection(random: &mut Random) -> Protection {
     [NONE, READ, READ | WRITE, READ | WRITE][random.below(4) as usize]
 }
 
-/// Two places below `count`, in order. The second is usually near the first.
+/// Two indexes of places, in order and both less than `count`. The second index is usually near the first.
 pub(crate) fn places(random: &mut Random, count: usize) -> (usize, usize) {
     let first = random.below(count as u64) as usize;
     let most = if random.below(4) == 0 { count } else { 4 };

@@ -96,7 +96,7 @@ fn each_space_of_a_family_contains_its_own_stores<D: Design>() {
                         space.discard(&cpu, pages).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    // Restores the protection at once, so that faults grant the rights again.
+                    // This arm restores the protection at once, so that faults grant the rights again.
                     Operation::Protect(pages, protection) => {
                         space.protect(&cpu, pages, protection).unwrap();
                         space.protect(&cpu, pages, Protection::READ_WRITE).unwrap();

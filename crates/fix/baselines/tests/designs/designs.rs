@@ -21,7 +21,7 @@ pub(crate) type ProcessorOf<'m, D> = Processor<'m, <D as Design>::Architecture>;
 pub(crate) trait Design: Sized + 'static {
     /// Whether `map_anywhere` uses the first gap that is large enough.
     const IS_FIRST_FIT: bool;
-    /// Whether no CPU can access a page after `unmap` returns.
+    /// Whether `unmap` returns only when no CPU can access the pages any more.
     const FLUSHES_AT_ONCE: bool = true;
     /// The architecture of the machine.
     type Architecture: Architecture;

@@ -137,7 +137,7 @@ fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
         let end = pages.iter().find(|page| store(*page).is_err()).unwrap();
         assert_eq!(store(end), Err(Fault::OutOfMemory));
         assert_eq!(space.resident(), end - pages.start);
-        // A fork needs frames for tables, so it fails. It then changes nothing.
+        // A fork needs frames for tables, so it fails and changes nothing.
         assert_eq!(space.fork(&cpu).err(), Some(MapError::OutOfMemory));
         assert_eq!(D::used(&shared), 200);
         for page in (Pages { end, ..pages }).iter() {

@@ -150,8 +150,8 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Each CPU changes `each` pages of its own. CPU 0's pages begin at `first`, and the other CPUs' pages follow.
-/// `mapped` is mapped before the CPUs start.
+/// Each CPU changes its own pages, and `each` is their number. CPU 0's pages begin at `first`, and the other
+/// CPUs' pages follow. The pages in `mapped` are mapped before the CPUs start.
 fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {
         let counted = AtomicU64::new(0);
@@ -195,7 +195,7 @@ fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
     apart::<D>(Page(BRANCH - 100), 70, Some(mapped), D::rounds(15, 3));
 }
 
-/// The pages of one CPU at which its ranges begin and end. Other CPUs access these pages too.
+/// The pages at which the ranges of one CPU begin and end. Other CPUs access these pages too.
 type Places = Vec<Page>;
 
 /// The state of a page, published by the only CPU that changes the page. Its version is odd during a change.
@@ -298,7 +298,7 @@ fn change<'m, D: Design>(
     let (pages, published) =
         (Pages { start: places[first], end: places[last] + 1 }, &published[first..=last]);
     let protection = choices::protection(random);
-    // The pages between two places are mapped and unmapped together with them.
+    // The pages between two places are mapped and unmapped together with the two places.
     published.iter().for_each(Published::begin);
     match random.below(4) {
         0 | 1 => {
@@ -339,7 +339,8 @@ fn pages_of_one_leaf_are_found_as_published<D: Design>() {
     );
 }
 
-/// Ranges that are extents of one branch, of the branch above, and of leaves that CPUs share.
+/// Some ranges are extents of one branch or of the branch above, and other ranges lie in leaves that CPUs
+/// share.
 fn pages_of_split_extents_are_found_as_published<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
@@ -370,8 +371,8 @@ impl Stores {
     }
 }
 
-/// All CPUs change all pages. A value that was stored before an unmap is never found after it, and each value that is
-/// found was stored to this page.
+/// All CPUs change all pages. After an unmap, no load returns a value that was stored before the unmap. Each
+/// value that a load returns was stored to the same page.
 fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
     for round in 0..rounds * patience() {
         let all: Vec<_> = places.iter().map(|_| Stores::default()).collect();
@@ -386,7 +387,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                     let (at, stores) = (pages.start.address(), &all[first]);
                     match random.below(16) {
                         0..3 => {
-                            // If this succeeds, the pages were unmapped before.
+                            // If `map` succeeds, the pages were unmapped before.
                             let protection = choices::protection(&mut random);
                             let result = Stores::clear(&all[first..=last], || {
                                 space.map(&cpu, pages, protection)
@@ -408,7 +409,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                                 .unwrap();
                         }
                         6..10 => {
-                            // The CPU, the place and the step.
+                            // The value consists of the CPU, the place and the step.
                             let value = (number as u64) << 56 | (first as u64) << 40 | step;
                             if cpu.store(space, at, value).is_ok() {
                                 stores.done[number].store(step, Release);

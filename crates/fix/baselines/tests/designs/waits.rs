@@ -18,9 +18,9 @@ use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design, form};
 const PAGE_7: Pages = Pages::new(Page(7), 1);
 const ADDRESS: VirtAddr = Page(7).address();
 
-/// Two spaces map one frame. CPU 0 unmaps it from the first space and waits until CPU 2 flushes the page. The
-/// second space is then the only one that maps the frame, and CPU 1 runs `operation` there. The operation
-/// must wait too: otherwise CPU 2 could read data that is written to the frame later.
+/// Two spaces map one frame. CPU 0 unmaps the frame from the first space and waits until CPU 2 flushes the
+/// page. The second space is then the only one that maps the frame, and CPU 1 runs `operation` there. The
+/// operation must wait too: otherwise CPU 2 could read data that is written to the frame later.
 fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
     operation: impl for<'m> Fn(&Processor<'m, A>, &Space<'m, Hosted<A>, S>) + Sync,
 ) {
@@ -51,7 +51,7 @@ fn the_last_mapping_of_a_frame_waits<S: Strategies, A: Architecture>(
             operation(&cpu, &other);
             is_over.store(true, SeqCst);
         });
-        // Long enough for an operation that does not wait.
+        // An operation that does not wait is over before this sleep ends.
         thread::sleep(Duration::from_millis(20));
         let early = (is_unmapped.load(SeqCst), is_over.load(SeqCst));
         while !is_unmapped.load(SeqCst) || !is_over.load(SeqCst) {
@@ -89,8 +89,8 @@ fn discarding_an_absent_page_waits<S: Strategies>() {
     discarding_an_absent_page_waits_for_its_flush::<S, Sv48>();
 }
 
-/// CPU 0 discards a page and waits until CPU 2 flushes it. CPU 1 discards the same page and finds it absent.
-/// CPU 1 must wait too: when its discard returns, no TLB may contain the page.
+/// CPU 0 discards a page and waits until CPU 2 flushes this page. CPU 1 discards the same page and finds it
+/// absent. CPU 1 must wait too: when its discard returns, no TLB may contain the page.
 fn discarding_an_absent_page_waits_for_its_flush<S: Strategies, A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 3);
     let memory = Memory::<_, S>::new(&machine, 1024, u64::MAX, form::<S>());
@@ -172,25 +172,25 @@ fn a_discard_waits_for_flushes_of_other_cpus() {
 }
 
 #[test]
-fn the_last_mapping_waits_for_sections_with_a_mutex() {
+fn a_space_with_the_last_mapping_waits_for_sections_of_the_locked_form() {
     unmapping_the_last_mapping_waits::<(Tree, PerPage, Locked, OneCounter)>();
     writing_to_the_last_mapping_waits::<(RcuTree, PerBacking, Locked, PerCpu)>();
 }
 
 #[test]
-fn the_last_mapping_waits_for_sections_of_an_epoch() {
+fn a_space_with_the_last_mapping_waits_for_sections_of_the_epoch_form() {
     unmapping_the_last_mapping_waits::<(Tree, PerBacking, Epoch, OneCounter)>();
     writing_to_the_last_mapping_waits::<(RcuTree, PerPage, Epoch, OneCounter)>();
 }
 
 #[test]
-fn the_last_mapping_waits_for_sections_in_a_lock_free_list() {
+fn a_space_with_the_last_mapping_waits_for_sections_of_the_lock_free_form() {
     unmapping_the_last_mapping_waits::<(Tree, PerBacking, LockFree, OneCounter)>();
     writing_to_the_last_mapping_waits::<(Tree, PerPage, LockFree, PerCpu)>();
 }
 
 #[test]
-fn the_last_mapping_waits_for_sections_with_slots() {
+fn a_space_with_the_last_mapping_waits_for_sections_of_the_slot_form() {
     unmapping_the_last_mapping_waits::<(RcuTree, PerPage, Slots, OneCounter)>();
     unmapping_the_last_mapping_waits::<(RcuTree, PerBacking, Slots, OneCounter)>();
     writing_to_the_last_mapping_waits::<(Tree, PerPage, Slots, OneCounter)>();

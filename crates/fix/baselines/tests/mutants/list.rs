@@ -13,22 +13,22 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("own_fence", Torture("epoch", &[])),
     ("di_epoch_no_fence", Torture("epoch", &[])),
 
-    ("di_epoch_begin", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
-    ("di_epoch_finish", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
-    ("di_epoch_wait", Loom("invalidation::modelled::an_epoch_section_is_waited_for")),
+    ("di_epoch_begin", Loom("invalidation::modelled::the_epoch_form_waits_for_a_section")),
+    ("di_epoch_finish", Loom("invalidation::modelled::the_epoch_form_waits_for_a_section")),
+    ("di_epoch_wait", Loom("invalidation::modelled::the_epoch_form_waits_for_a_section")),
 
-    ("di_epoch_clock", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
-    ("di_epoch_early", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
-    ("di_epoch_no_fence", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
-    ("di_epoch_tick", Loom("invalidation::modelled::an_epoch_section_is_waited_for_without_a_lock")),
+    ("di_epoch_clock", Loom("invalidation::modelled::the_epoch_form_waits_for_sections_even_without_a_lock")),
+    ("di_epoch_early", Loom("invalidation::modelled::the_epoch_form_waits_for_sections_even_without_a_lock")),
+    ("di_epoch_no_fence", Loom("invalidation::modelled::the_epoch_form_waits_for_sections_even_without_a_lock")),
+    ("di_epoch_tick", Loom("invalidation::modelled::the_epoch_form_waits_for_sections_even_without_a_lock")),
 
-    ("locked_finish", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
-    ("locked_wait", Loom("invalidation::modelled::a_locked_section_is_waited_for")),
+    ("locked_finish", Loom("invalidation::modelled::the_locked_form_waits_for_a_section")),
+    ("locked_wait", Loom("invalidation::modelled::the_locked_form_waits_for_a_section")),
 
-    ("link_load", Loom("invalidation::modelled::linked_sections_are_waited_for")),
-    ("link_replace", Loom("invalidation::modelled::linked_sections_are_waited_for")),
+    ("link_load", Loom("invalidation::modelled::the_lock_free_form_waits_for_a_section")),
+    ("link_replace", Loom("invalidation::modelled::the_lock_free_form_waits_for_a_section")),
 
-    ("link_close", Loom("invalidation::modelled::two_linked_sections_are_waited_for")),
+    ("link_close", Loom("invalidation::modelled::the_lock_free_form_waits_for_sections_of_two_threads")),
 
     ("hosted_answers_only", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),
     ("hosted_leaves_knowing", Integration("designs", "storm::pages_of_one_leaf_contain_stores_since_they_were_mapped::default::x86_64")),

@@ -18,8 +18,8 @@ pub use strategies::operation;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// The page of the model with this number. The pages lie around the ends of tables of three levels, so that
-/// a range lies in one table, spans two tables, or covers many.
+/// Returns the page of the model that has this number. The pages lie around the ends of tables of three
+/// levels, so that a range lies in one table, spans two tables, or covers many.
 fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,
@@ -166,7 +166,7 @@ impl Model {
     /// Checks that the space is consistent and that all its pages are as in this model.
     ///
     /// # Panics
-    /// If the space is inconsistent, or differs.
+    /// If the space is inconsistent, or differs from this model.
     pub fn check<'m, A: Architecture>(&self, cpu: &Processor<'m, A>, space: &Space<'m, Hosted<A>>) {
         self.check_pages(|page| space.query(cpu, page));
         assert_eq!(space.audit(cpu).mapped, self.mapped(space.pages()));
@@ -204,10 +204,10 @@ pub fn apply<'m, A: Architecture>(
     }
 }
 
-/// The quota of a family in pages. It is smaller than the sum of the large ranges.
+/// The quota of a family, in pages. The large ranges together have more pages.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// The maximum number of operations of an input, which have four bytes each. More operations could need
+/// The maximum number of operations of an input. Each operation has four bytes. More operations could need
 /// more memory than the machine has.
 const MOST: usize = 120;
 
@@ -217,7 +217,7 @@ struct Member<'m, A: Architecture> {
     model: Model,
     /// Ranges that `map_anywhere` has mapped.
     found: Vec<Pages>,
-    /// The space is or was lazy: until a CPU ticks, it may use cached translations of unmapped pages.
+    /// The space is or was lazy. Until a CPU ticks, the CPU may use cached translations of unmapped pages.
     is_weak: bool,
 }
 

@@ -31,7 +31,7 @@ macro_rules! atomic {
                 if !loads_see_the_latest() {
                     return self.0.load(order);
                 }
-                // A compare-exchange sees the latest store. This one always fails, so it stores
+                // A compare-exchange sees the latest store. This compare-exchange always fails, so it stores
                 // nothing.
                 match self.0.compare_exchange($never, $never, order, order) {
                     Ok(_) => unreachable!("the atomic never has this value"),

@@ -1,10 +1,10 @@
 //! The platforms of the loom models, and threads that these platforms can interrupt.
 //!
-//! loom models full fences, but nothing like membarrier(2). So each model runs on two platforms. One is
-//! symmetric: both sides execute a full fence. On the other platform, a heavy fence returns only after every
-//! other thread has executed a full fence. loom chooses where a thread executes its fence: at a light fence,
-//! in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a model
-//! is possible on a real system, but a real system has more executions.
+//! loom models full fences, but nothing like membarrier(2). So each model runs on two platforms. One platform
+//! is symmetric: both sides execute a full fence. On the other platform, a heavy fence returns only after
+//! every other thread has executed a full fence. loom chooses where a thread executes its fence: at a light
+//! fence, in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a
+//! model is possible on a real system, but a real system has more executions.
 //!
 //! loom's full fences order more than the language's full fences: in loom, a thread that executes a full
 //! fence acquires everything that came before any earlier full fence. In the language, two full fences
@@ -223,7 +223,7 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    // Enough for the models of knee-vm. A model that never ends panics at this limit.
+    // This limit is high enough for the models of knee-vm. A model that never ends panics at the limit.
     builder.max_branches = 20_000;
     builder.check(move || {
         BEGUN.set(1);

@@ -1,8 +1,8 @@
 //! The platform of the shuttle models, which run many threads in random schedules.
 //!
 //! All threads see each access at once, as if every access were sequentially consistent. So a heavy fence
-//! has nothing to order and does nothing. If it waited for other threads, as in the loom models, some
-//! schedules would not be tried. The two kinds of platform differ only in `is_symmetric`.
+//! has nothing to order and does nothing. If a heavy fence waited for other threads, as in the loom models,
+//! some schedules would not be tried. The two kinds of platform differ only in `is_symmetric`.
 
 use std::cell::Cell;
 

@@ -10,7 +10,7 @@
 //! - For objects whose owner ends them (a service, a device, a mount): [`PerCpuRef`].
 //! - For many hot objects that end with their last reference (pages, cache entries, nodes of a tree):
 //!   [`refcache`].
-//! - To query whether the count is zero, but never its value: [`Snzi`].
+//! - For a count that is only compared with zero: [`Snzi`].
 
 mod percpu;
 pub mod refcache;

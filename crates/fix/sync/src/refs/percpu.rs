@@ -19,9 +19,9 @@ const DYING: u64 = 1;
 /// All counters have been folded.
 const DEAD: u64 = 2;
 
-/// The lowest bit of a thread's counter. The thread sets it before it loads the mode, and clears it when it
-/// stores the new count. The other bits are the number of references that the thread has taken minus the
-/// number that it has put.
+/// The lowest bit of a thread's counter. The thread sets this bit before it loads the mode, and clears the
+/// bit when it stores the new count. The other bits are the number of references that the thread has taken
+/// minus the number that it has put.
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
@@ -31,15 +31,15 @@ const BIAS: u64 = 1 << 62;
 
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
 ///
-/// It begins with one reference, the owner's. While it is live, no thread knows the number of references:
-/// [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the calling thread's counter.
-/// When the owner [kills](PerCpuRef::kill) it, the threads' counters are folded into a common count, and the
-/// owner's reference is put. From then on all threads use the common count with atomic instructions, and the
-/// `put` of the last reference returns true.
+/// The count begins with one reference, which is the owner's. While the count is live, no thread knows the
+/// number of references: [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the
+/// calling thread's counter. When the owner [kills](PerCpuRef::kill) the count, the threads' counters are
+/// folded into a common count, and the owner's reference is put. From then on all threads use the common
+/// count with atomic instructions, and the `put` of the last reference returns true.
 ///
-/// Use it for objects that many threads use and an owner ends: a service that drains its requests before it
-/// stops, a device, a mounted file system, a generation of a configuration. Do not use it for objects that
-/// end with their last user, because nothing notices the last `put` while the count is live; use
+/// Use it for an object that many threads use and that its owner ends: a service that drains its requests
+/// before it stops, a device, a mounted file system, a generation of a configuration. Do not use it for
+/// objects that end with their last user, because nothing notices the last `put` while the count is live; use
 /// [`refcache`](super::refcache) for them. Do not use it for thousands of small objects: it needs 384 bytes,
 /// plus 128 bytes for each thread that runs at the same time. The first use allocates 1 KiB for 8 threads,
 /// and further threads need chunks for 16, 32 or 64 threads. Linux's count needs only 8 bytes for each CPU,
@@ -112,7 +112,7 @@ impl<P: Platform> PerCpuRef<P> {
         counter.store(word | INSIDE, Relaxed);
         // `kill` stores the mode, executes `heavy` and then loads the counter. If the load in `kill` misses
         // this store, the load below sees the new mode. If the load below misses the new mode, `kill` sees
-        // the mark and waits for the store at the end.
+        // the mark and waits for the store at the end of this function.
         self.platform.light();
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
@@ -248,7 +248,7 @@ impl<P: Platform> PerCpuRef<P> {
 
 #[cfg(all(feature = "std", not(loom)))]
 impl PerCpuRef {
-    /// Takes another reference. The caller must have one.
+    /// Takes another reference. The caller must already have a reference.
     #[inline]
     pub fn get(&self) {
         // SAFETY: `with_number` passes a number that no other running thread has.
@@ -264,7 +264,7 @@ impl PerCpuRef {
         crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
     }
 
-    /// Drops a reference. Returns true if it was the last one; then the caller must release the counted
+    /// Drops a reference. Returns true if it was the last reference; then the caller must release the counted
     /// object. Never returns true before the count was [killed](PerCpuRef::kill).
     #[inline]
     #[must_use = "if it was the last reference, the counted object must be released"]
@@ -312,7 +312,7 @@ mod tests {
     fn a_thread_may_put_references_that_another_thread_got() {
         let count = PerCpuRef::default();
         (0..5).for_each(|_| count.get());
-        // The thread's counter is negative, and stays after the thread has exited.
+        // The thread's counter is negative, and stays in the table after the thread has exited.
         thread::scope(|scope| {
             scope.spawn(|| assert!((0..4).all(|_| !count.put())));
         });
@@ -483,7 +483,7 @@ mod modelled {
     /// The querying thread executes no fence: in loom, a fence would also synchronize with stores that only
     /// other threads have read.
     #[test]
-    fn is_zero_acquires_what_a_folded_user_did() {
+    fn a_caller_of_is_zero_sees_what_users_did_before_the_fold() {
         check_symmetric(2, || {
             let shared = Shared::new();
             // SAFETY: only this thread uses the number.
@@ -507,7 +507,7 @@ mod modelled {
     }
 
     #[test]
-    fn is_zero_acquires_what_its_users_did() {
+    fn a_caller_of_is_zero_sees_what_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: only this thread uses the number.
@@ -555,7 +555,7 @@ mod modelled {
     }
 
     #[test]
-    fn reinit_sees_what_former_users_did() {
+    fn a_caller_of_reinit_sees_what_former_users_did() {
         check(3, || {
             let shared = Shared::new();
             // SAFETY: only this thread uses the number.
@@ -575,7 +575,7 @@ mod modelled {
     }
 
     #[test]
-    fn is_dead_acquires_the_kill() {
+    fn a_caller_of_is_dead_sees_what_came_before_the_kill() {
         check(3, || {
             let shared = Shared::new();
             let other = thread::spawn({

@@ -30,7 +30,7 @@ impl Counted {
         assert!(self.ended.load(Relaxed) < self.begun.load(Relaxed), "used after its release");
     }
 
-    /// Puts a reference. Any thread may have taken it.
+    /// Puts a reference, which any thread may have taken.
     fn put(&self, thread: usize) {
         self.use_it();
         self.references.fetch_sub(1, Relaxed);
@@ -158,7 +158,7 @@ fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
             })
         });
         for _ in 0..3 {
-            // A query during which all threads are present must be true.
+            // A query during which all threads are present must return true.
             let before = there.load(Relaxed);
             let is_there = snzi.query();
             assert!(is_there || before < all.len() as i64, "all threads have arrived");

@@ -97,13 +97,13 @@ impl AtomicWord {
 /// leaves    1     1 0 2      threads arrive and depart here
 /// ```
 ///
-/// A node counts its arrivals. It arrives at its parent when its count rises from zero, and departs from the
-/// parent when its count is zero again. The first arrival cannot change the node and the parent in one step.
-/// If it changed the parent first, each of many simultaneous arrivals would change the parent. If it changed
-/// the node first, the second arrival would wrongly assume that the root is set. So the first arrival sets
-/// the node's count to *one half*. Every thread that finds one half also arrives at the parent, and then
-/// tries to set the count to one. A thread that fails to set it has arrived at the parent once too often, and
-/// departs from the parent again.
+/// A node counts its arrivals. The node arrives at its parent when its count rises from zero, and departs
+/// from the parent when its count is zero again. The first arrival cannot change the node and the parent in
+/// one step. If arrivals changed the parent before the node, each of many simultaneous arrivals would change
+/// the parent. If they changed the node before the parent, the second arrival would wrongly assume that the
+/// parent already counts the node. So the first arrival sets the node's count to *one half*. Every thread
+/// that finds one half also arrives at the parent, and then tries to set the count to one. A thread that
+/// fails to set the count has arrived at the parent once too often, and departs from the parent again.
 ///
 /// The indicator is a separate word, so that queries do not touch the root's count. A thread that raises the
 /// root's count from zero then sets the indicator. Threads that arrive at the root before the indicator is
@@ -130,7 +130,7 @@ impl Snzi {
         // A node has children if its first child exists.
         let first_leaf = |nodes: usize| nodes.div_ceil(FAN_OUT).max(1);
         let nodes = (leaves..).find(|&nodes| nodes + 1 - first_leaf(nodes) >= leaves);
-        let nodes = nodes.expect("seven of eight added nodes add a leaf");
+        let nodes = nodes.expect("of every eight added nodes, seven add a leaf");
         Snzi {
             indicator: Padded::default(),
             root: Padded::default(),
@@ -261,8 +261,9 @@ impl Snzi {
         }
         loop {
             // The indicator must be loaded before the root. If another thread arrives between these two
-            // loads, the second load shows the arrival. If it arrives later, it sets the indicator either
-            // between the first load and the exchange, which then fails, or after the exchange.
+            // loads, the second load shows the arrival. If the other thread arrives later, it sets the
+            // indicator either between the first load and the exchange, which then fails, or after the
+            // exchange.
             let word = self.indicator.load();
             if !is_mutant!("snzi_unsets") && self.root.load().version != old.version {
                 return;
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
-        // With so few leaves that threads share them, and with leaves below an inner node.
+        // Threads share one or two leaves. Of nine leaves, some are below an inner node.
         for leaves in [1, 2, 9] {
             let snzi = Snzi::new(leaves);
             let all = Barrier::new(THREADS);
@@ -415,17 +416,17 @@ mod modelled {
     }
 
     #[test]
-    fn two_threads_at_one_leaf() {
+    fn a_query_is_correct_with_two_threads_at_one_leaf() {
         two_threads([0, 0]);
     }
 
     #[test]
-    fn two_threads_at_two_leaves() {
+    fn a_query_is_correct_with_two_threads_at_two_leaves() {
         two_threads([0, 1]);
     }
 
     #[test]
-    fn three_threads_at_two_leaves() {
+    fn a_query_is_correct_with_three_threads_at_two_leaves() {
         check(1, || {
             let snzi = Arc::new(Snzi::new(2));
             let others = [0, 1].map(|leaf| {

@@ -107,15 +107,15 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("percpu_begin", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
     ("percpu_mode", Loom("refs::percpu::modelled::a_user_after_reinit_sees_what_came_before_reinit")),
 
-    ("percpu_reinit", Loom("refs::percpu::modelled::reinit_sees_what_former_users_did")),
+    ("percpu_reinit", Loom("refs::percpu::modelled::a_caller_of_reinit_sees_what_former_users_did")),
 
-    ("percpu_is_dead", Loom("refs::percpu::modelled::is_dead_acquires_the_kill")),
-    ("percpu_kill", Loom("refs::percpu::modelled::is_dead_acquires_the_kill")),
+    ("percpu_is_dead", Loom("refs::percpu::modelled::a_caller_of_is_dead_sees_what_came_before_the_kill")),
+    ("percpu_kill", Loom("refs::percpu::modelled::a_caller_of_is_dead_sees_what_came_before_the_kill")),
 
-    ("percpu_add_up", Loom("refs::percpu::modelled::is_zero_acquires_what_a_folded_user_did")),
+    ("percpu_add_up", Loom("refs::percpu::modelled::a_caller_of_is_zero_sees_what_users_did_before_the_fold")),
 
-    ("percpu_is_zero", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
-    ("percpu_put", Loom("refs::percpu::modelled::is_zero_acquires_what_its_users_did")),
+    ("percpu_is_zero", Loom("refs::percpu::modelled::a_caller_of_is_zero_sees_what_users_did")),
+    ("percpu_put", Loom("refs::percpu::modelled::a_caller_of_is_zero_sees_what_users_did")),
 
     ("epoch_load", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
     ("epoch_replace", Loom("rcu::modelled::a_reader_sees_the_published_value_and_never_its_drop")),
@@ -132,9 +132,9 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("snzi_load", Loom("refs::snzi::modelled::a_false_query_acquires_the_departures")),
 
-    ("snzi_no_help", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
-    ("snzi_replace", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
-    ("snzi_unsets", Loom("refs::snzi::modelled::two_threads_at_one_leaf")),
+    ("snzi_no_help", Loom("refs::snzi::modelled::a_query_is_correct_with_two_threads_at_one_leaf")),
+    ("snzi_replace", Loom("refs::snzi::modelled::a_query_is_correct_with_two_threads_at_one_leaf")),
+    ("snzi_unsets", Loom("refs::snzi::modelled::a_query_is_correct_with_two_threads_at_one_leaf")),
 
     ("registry_add", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
     ("registry_release", Loom("registry::modelled::a_node_has_one_owner_at_a_time")),
@@ -158,11 +158,11 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("rm_set", Loom("rm::modelled::a_writer_that_finds_another_lock_in_a_slot_sees_the_end_of_the_previous_read")),
 
-    ("table_get", Loom("table::modelled::an_entry_is_seen_initialised")),
-    ("table_lost", Loom("table::modelled::an_entry_is_seen_initialised")),
-    ("table_make", Loom("table::modelled::an_entry_is_seen_initialised")),
+    ("table_get", Loom("table::modelled::every_thread_sees_entries_initialised")),
+    ("table_lost", Loom("table::modelled::every_thread_sees_entries_initialised")),
+    ("table_make", Loom("table::modelled::every_thread_sees_entries_initialised")),
 
-    ("refcache_skips_zero", Unit("refs::refcache::mid_tick::deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes")),
+    ("refcache_skips_zero", Unit("refs::refcache::mid_tick::deltas_of_zero_keep_an_object_alive_while_its_reference_moves")),
 
     // State that the process's threads share, which loom does not model.
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),

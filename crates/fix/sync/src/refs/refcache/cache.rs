@@ -23,7 +23,7 @@ use crate::registry::{Node, Registry};
 const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 
 /// The number of caches that are flushed after one heavy fence. The owner of the last cache may have to wait
-/// until all of them are flushed, which takes a few microseconds for each.
+/// until all caches of the group are flushed, which takes a few microseconds for each cache.
 pub(super) const GROUP: usize = 16;
 
 /// In a weak reference's word, the bit that is set while the object's count is zero.
@@ -77,10 +77,11 @@ impl<R: RawMutex> Header<R> {
 
 /// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
-/// The word only decides whether an upgrade or the free comes first; it publishes nothing. A thread that upgrades
-/// sees the initialized object, because it has had a weak reference before. A review sees everything that other
-/// threads did with the object, because it synchronizes with them through the caches and the object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from loading an old word. So all
-/// accesses to the word are Relaxed.
+/// An exchange of the word only decides whether an upgrade or the free comes first. It need not make other
+/// stores visible. A thread that upgrades sees the initialized object, because it has had a weak reference
+/// before. A review sees everything that other threads did with the object, because it synchronizes with them
+/// through the caches and the object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from
+/// loading an old word. So all accesses to the word are Relaxed.
 pub(super) struct WeakRef(AtomicPtr<()>);
 
 impl WeakRef {
@@ -133,7 +134,7 @@ fn place<R>(object: NonNull<Header<R>>) -> usize {
 /// Objects to review. Each has `queued` set and is in no other queue.
 type Queue<R> = Vec<NonNull<Header<R>>>;
 
-/// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier one.
+/// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier epoch.
 ///
 /// # Safety
 /// If the slot is not empty, its object is alive. An object is alive while any cache has a delta of the
@@ -178,8 +179,8 @@ impl<R> Member<R> {
     }
 }
 
-/// Threads, their caches, and the epoch. A process has [one](super::ThisProcess), and a kernel makes its own,
-/// see [the module](super#without-an-operating-system). `R` is the type of each object's lock.
+/// Threads, their caches, and the epoch. A process has [one refcache](super::ThisProcess). A kernel makes its
+/// own refcache: see [the module](super#without-an-operating-system). `R` is the type of each object's lock.
 pub struct Refcache<P, R> {
     platform: P,
     members: Registry<Member<R>>,
@@ -250,7 +251,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
-        // `used` must be loaded second: if an owner is no longer inside, it set `used` before it left.
+        // `used` must be loaded after `is_owner_inside`: an owner that is no longer inside set `used` before
+        // it left.
         let mut used = self.members.values().filter(|member| {
             let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
@@ -268,7 +270,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
             for member in group() {
                 let flush = |cache: &mut Box<Cache<R>>| {
                     for slot in &mut cache.slots {
-                        // Deltas of zero are evicted as well: the object was in use in this epoch.
+                        // Deltas of zero are evicted as well, because they show that the object was in use in
+                        // this epoch.
                         // SAFETY: the cache has a delta of the object, so the object is alive.
                         unsafe { evict(mem::replace(slot, DeltaSlot::EMPTY), epoch, queue) };
                     }
@@ -288,7 +291,7 @@ enum Verdict {
     Dead,
 }
 
-/// Decides about a queued object, at the start of `epoch`.
+/// Decides at the start of `epoch` whether a queued object is dead, is alive, or must be reviewed later.
 fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     // SAFETY: only a review frees queued objects.
     let mut state = unsafe { object.as_ref() }.state.lock();
@@ -320,9 +323,10 @@ impl<P, R> fmt::Debug for Refcache<P, R> {
     }
 }
 
-/// A thread's registration in a [`Refcache`], with the thread's cache. One thread uses it at a time.
+/// A thread's registration in a [`Refcache`], with the thread's cache. One thread at a time uses the
+/// registration.
 ///
-/// Dropping it unregisters the thread. The next tick flushes the thread's cache.
+/// Dropping the registration unregisters the thread. The next tick flushes the thread's cache.
 pub struct Local<'d, P, R> {
     refcache: &'d Refcache<P, R>,
     node: &'d Node<Member<R>>,
@@ -429,9 +433,9 @@ unsafe fn make_room<P, R: RawMutex>(
     old: DeltaSlot<R>,
     queue: &mut Queue<R>,
 ) {
-    // If a tick passed this cache before this thread entered, it may end the epoch at any moment, but the
-    // next tick waits for this thread. So the current epoch is at most one later than the loaded one. The
-    // fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
+    // If a tick passed this cache before this thread entered, that tick may end the epoch at any moment, but
+    // the next tick waits for this thread. So the current epoch is at most one epoch later than the loaded
+    // epoch. The fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
     let latest = refcache.epoch.load(Relaxed) + 1;
     // SAFETY: the caller guarantees the contract of `evict`.
     unsafe { evict(old, latest, queue) };

@@ -99,8 +99,8 @@ impl Scene {
             let busy = object();
             add(local, busy, 1);
         }
-        // One fence comes before all groups, and then one more before each group. So the third fence comes
-        // directly after the first group.
+        // The tick executes one fence before all groups, and one more fence before each group. So the third
+        // fence comes directly after the first group.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
         assert!(LATER.with_borrow(Option::is_none), "the tick called `middle`");
@@ -131,7 +131,7 @@ fn add(local: &Local, object: NonNull<Object>, change: i64) {
 }
 
 #[test]
-fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
+fn deltas_of_zero_keep_an_object_alive_while_its_reference_moves() {
     let scene = Scene::new();
     let (early, late, object) = (&scene.early, &scene.late, scene.object);
     // The global count becomes zero although there is a reference, because the reference's delta is added to
@@ -143,7 +143,7 @@ fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
     });
     for _ in 0..6 {
         // Before the first cache is flushed, the reference moves to the second cache. Before the second cache
-        // is flushed, the reference moves back. Both caches are flushed with a delta of zero.
+        // is flushed, the reference moves back. So each cache contains a delta of zero when it is flushed.
         add(late, object, 1);
         add(early, object, -1);
         scene.tick({
@@ -161,7 +161,7 @@ fn deltas_of_zero_keep_an_object_whose_reference_moves_between_flushes() {
 }
 
 #[test]
-fn an_upgrade_between_the_flush_and_the_review_keeps_the_object() {
+fn an_upgrade_between_the_flush_and_the_review_keeps_the_object_alive() {
     let scene = Scene::new();
     let (early, object) = (&scene.early, scene.object);
     // SAFETY: objects stay in memory, and the pointer is valid for the whole object.

@@ -53,9 +53,9 @@
 //! A [`Weak`] has a word with the object's address and a *dying* bit, which each touch sets. An upgrade
 //! clears the bit and then caches its reference. A review frees the object only if it can exchange the word,
 //! with the bit set, for null. If it cannot, an upgrade has cleared the bit. The review then sets the bit
-//! again and touches the object, and two epochs later the new reference has been evicted. For this, the
-//! upgrading thread's cache must not be flushed after the upgrade has loaded the word and before it has
-//! stored its delta. Otherwise two epochs could end in between.
+//! again and touches the object, and two epochs later the delta of the new reference has been evicted. For
+//! this, the upgrading thread's cache must not be flushed after the upgrade has loaded the word and before it
+//! has stored its delta. Otherwise two epochs could end between the load and the store.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};

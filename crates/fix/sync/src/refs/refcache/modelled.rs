@@ -56,7 +56,7 @@ impl Pointer {
 }
 
 #[test]
-fn a_reference_keeps_its_object_through_ticks_of_any_thread() {
+fn a_reference_keeps_its_object_alive_through_ticks_of_any_thread() {
     check(2, || {
         let refcache = Arc::new(Refcache::new(Model));
         let object = Pointer::new();

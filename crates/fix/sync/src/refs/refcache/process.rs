@@ -30,8 +30,8 @@ impl Member {
     /// Calls `with` with the thread's `Local`, which is not dropped.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Local<'static, System, Lock>) -> R) -> R {
-        // SAFETY: `register` took a `Local` apart. Only its thread has copies of the parts, until
-        // `unregister`.
+        // SAFETY: `register` took the thread's `Local` apart, and only this thread has copies of the parts
+        // until `unregister`.
         with(&ManuallyDrop::new(unsafe { Local::from_node(self.refcache, self.node) }))
     }
 }

@@ -110,7 +110,7 @@ fn an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick() {
             let world = Arc::clone(&world);
             thread::spawn(move || does(&world))
         };
-        // This thread caches the references that another thread drops.
+        // This thread takes references and caches their deltas. Another thread drops these references.
         let first = world.refcache.register();
         (0..OBJECTS).for_each(|number| world.take(&first, number));
         let owner = in_thread(|world| {

@@ -18,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A value that records its true count and its drop.
 struct Counted {
     live: Arc<AtomicUsize>,
-    /// The true count. It is decremented before a reference is dropped.
+    /// The true count. The tests decrement it before they drop a reference.
     references: AtomicI64,
     gone: AtomicBool,
 }
@@ -118,11 +118,11 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
     let shared = Counted::new(&live);
     let weak = shared.downgrade();
     release(shared);
-    // Each upgrade is dropped at once, so the count stays zero. Its delta of zero still shows that the value
-    // is in use.
+    // Each upgraded reference is dropped at once, so the count stays zero. The delta of zero still shows that
+    // the value is in use.
     for _ in 0..10 {
         tick();
-        let again = upgrade(&weak).expect("it was in use in the last epoch");
+        let again = upgrade(&weak).expect("the value was in use in the last epoch");
         release(again);
     }
     (0..3).for_each(|_| tick());
@@ -189,7 +189,8 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_freed_value() {
     let _alone = alone();
     let live = Arc::default();
     let end = AtomicBool::new(false);
-    // Each place has a weak reference, and possibly a strong one. Any thread may replace them.
+    // Each place has a weak reference, and possibly a strong reference. Any thread may replace these
+    // references.
     let places: Vec<_> = (0..VALUES)
         .map(|_| {
             let shared = Counted::new(&live);
