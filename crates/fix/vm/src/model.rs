@@ -45,6 +45,10 @@ unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
         X86_64::page(frame, protection)
     }
 
+    fn clear_accessed(entry: u64) -> u64 {
+        X86_64::clear_accessed(entry)
+    }
+
     fn read(entry: u64, level: u8) -> Entry {
         X86_64::read(entry, level)
     }
