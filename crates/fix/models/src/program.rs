@@ -109,7 +109,7 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
         }
     }
     cargo.args(build.targets).args(["--package", package.name]);
-    cargo.args(["--quiet", "--locked", "--offline"]);
+    cargo.args(["--quiet", "--locked"]);
     cargo.args(["--message-format", "json-render-diagnostics", "--target-dir"]);
     if let Some(checker) = build.checker {
         // The `--cfg` applies to all crates, so this build has a target directory of its own.
