@@ -2,11 +2,12 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::caller::Caller;
 use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The thread that runs a barrier, or 0.
+/// The thread that runs a barrier, as a [`Caller`], or 0.
 #[derive(Debug)]
 pub(crate) struct BarrierLock(AtomicU64);
 
@@ -23,16 +24,22 @@ impl BarrierLock {
     /// Takes the lock after the barriers of other threads have ended. The caller must then execute a heavy
     /// fence, which acquires the effects of the calls that those barriers have made.
     pub(crate) fn lock(&self, platform: &impl Platform) -> BarrierGuard<'_> {
-        let take = || self.0.compare_exchange(0, this_thread(), Relaxed, Relaxed);
+        let caller = Caller::get().0;
+        let take = || self.0.compare_exchange(0, caller, Relaxed, Relaxed);
         platform.sleep_while(|| take().is_err());
         BarrierGuard(self)
+    }
+
+    /// Whether the calling thread runs a barrier. False if threads cannot be told apart.
+    pub(crate) fn is_own(&self) -> bool {
+        Caller::get().is_known(self.0.load(Relaxed))
     }
 
     /// Releases the lock in the child of a fork, unless the child's only thread forked during its own barrier
     /// and continues that barrier. Returns whether the lock is free.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn forked(&self) -> bool {
-        let is_free = self.0.load(Relaxed) != this_thread();
+        let is_free = !self.is_own();
         if is_free {
             self.0.store(0, Relaxed);
         }
@@ -45,20 +52,4 @@ impl Drop for BarrierGuard<'_> {
         // Release: the next barrier sees what the calls of this barrier did.
         self.0.0.store(0, order!(Release, "barrier_unlock"));
     }
-}
-
-/// A number that identifies the calling thread, also in the child of a fork: the address of a thread-local
-/// variable.
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
-fn this_thread() -> u64 {
-    std::thread_local! {
-        static OWN: u8 = const { 0 };
-    }
-    OWN.with(|own| core::ptr::from_ref(own).addr() as u64)
-}
-
-/// Only the child of a fork needs to know which thread has the lock, so one number suffices here.
-#[cfg(not(all(unix, feature = "std", not(any(loom, miri)))))]
-fn this_thread() -> u64 {
-    1
 }

@@ -3,14 +3,20 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::caller::Caller;
 use crate::mutant::{is_mutant, order};
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The number of times that a thread has begun or stopped freeing objects. The number is odd while the
-/// thread frees objects.
+/// Whether a thread is freeing objects.
 #[derive(Debug)]
-pub(crate) struct Calls(AtomicU64);
+pub(crate) struct Calls {
+    /// The number of times that the thread has begun or stopped freeing objects. The number is odd while the
+    /// thread frees objects.
+    count: AtomicU64,
+    /// The thread that began last, as a [`Caller`].
+    caller: AtomicU64,
+}
 
 /// Exists while the owner frees objects.
 pub(crate) struct Calling<'a>(&'a Calls);
@@ -18,15 +24,16 @@ pub(crate) struct Calling<'a>(&'a Calls);
 impl Calls {
     constant! {
         pub(crate) fn new() -> Calls {
-            Calls(AtomicU64::new(0))
+            Calls { count: AtomicU64::new(0), caller: AtomicU64::new(0) }
         }
     }
 
     /// Marks that the owner frees objects, until the result is dropped. Returns `None` if the owner is
     /// already freeing objects.
     pub(crate) fn begin(&self) -> Option<Calling<'_>> {
-        let calls = self.0.load(Relaxed);
+        let calls = self.count.load(Relaxed);
         calls.is_multiple_of(2).then(|| {
+            self.caller.store(Caller::get().0, Relaxed);
             self.set(calls + 1);
             Calling(self)
         })
@@ -35,28 +42,28 @@ impl Calls {
     /// Marks the end of the owner's calls. In the child of a fork, the only thread marks the end of a missing
     /// owner's calls.
     pub(crate) fn end(&self) {
-        let calls = self.0.load(Relaxed);
+        let calls = self.count.load(Relaxed);
         self.set(calls + calls % 2);
     }
 
-    /// Whether the owner is freeing objects. Only the owner calls this.
-    #[cfg(all(feature = "std", not(loom)))]
-    pub(crate) fn is_begun(&self) -> bool {
-        !self.0.load(Relaxed).is_multiple_of(2)
+    /// Whether the calling thread is freeing objects as the owner. False if threads cannot be told apart.
+    pub(crate) fn is_own(&self) -> bool {
+        // A thread finds its own stores, and no other thread stores its number.
+        self.count.load(Relaxed) % 2 == 1 && Caller::get().is_known(self.caller.load(Relaxed))
     }
 
     /// Must be called by the owner, or by the only thread in the child of a fork.
     fn set(&self, calls: u64) {
         // Release: a thread that sees the end of these calls, or the start of later calls, sees what these
         // calls did.
-        self.0.store(calls, order!(Release, "epoch_end_calls"));
+        self.count.store(calls, order!(Release, "epoch_end_calls"));
     }
 
     /// Waits for the end of the calls that the owner has begun. The caller must have made the start of these
     /// calls visible to itself, either by a heavy fence or by taking the garbage lock that the owner
     /// released after the start.
     pub(crate) fn wait(&self, platform: &impl Platform) {
-        let calls = || self.0.load(order!(Acquire, "epoch_ended"));
+        let calls = || self.count.load(order!(Acquire, "epoch_ended"));
         let begun = calls();
         // A wait for an even number might never end, because the owner may begin new calls again and again.
         if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {

@@ -63,6 +63,7 @@ pub mod shim;
 
 mod barrier_lock;
 mod biased;
+mod caller;
 mod calls;
 #[cfg(any(
     test,

@@ -37,8 +37,8 @@ pub use chosen::Answer;
 pub use chosen::choose_mutant;
 
 /// The chosen mutant. A check must not order threads: otherwise Miri would not notice that the mutant lacks
-/// an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only at its
-/// first check.
+/// an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only at
+/// its first check.
 #[cfg(mutants)]
 mod chosen {
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -85,7 +85,8 @@ mod chosen {
 
         static NAME: AtomicPtr<&str> = AtomicPtr::new(ptr::null_mut());
 
-        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs start.
+        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs
+        /// start.
         pub fn choose_mutant(name: &'static &'static str) {
             NAME.store(ptr::from_ref(name).cast_mut(), Relaxed);
         }

@@ -26,11 +26,12 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The operating system of this process.
 ///
-/// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each
-/// CPU that runs a thread of the process. The heavy fence takes some microseconds, and ten or more in a
-/// virtual machine. On other systems, and where a seccomp filter forbids the call, both sides execute a full
-/// fence. Both sides also execute a full fence in builds for Miri, ThreadSanitizer and loom, which do not
-/// model membarrier, and in builds with `--cfg strict_fences`.
+/// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each CPU
+/// that runs a thread of the process. The heavy fence takes some microseconds, and ten or more in a virtual
+/// machine. On other systems, and where a seccomp filter forbids the call, both sides execute a full fence.
+/// Both sides also execute a full fence in builds for Miri and loom, which do not model membarrier, and in
+/// builds with `RUSTFLAGS="--cfg strict_fences"`. Builds for ThreadSanitizer need
+/// `RUSTFLAGS="-Zsanitizer=thread --cfg sanitize_thread"` and Cargo's `-Zbuild-std`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct System {
     symmetric: bool,

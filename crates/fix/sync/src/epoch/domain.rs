@@ -396,7 +396,7 @@ impl<P: Platform> Domain<P> {
 
     /// Waits for everything that any thread has retired or deferred so far. Returns when the objects are
     /// freed and the deferred calls have run: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in
-    /// a section or by a deferred call.
+    /// a section.
     ///
     /// A barrier frees all objects that it finds, after one grace period. A barrier executes two heavy
     /// fences, however many threads there are. Barriers of one domain run one after the other. Like
@@ -404,6 +404,9 @@ impl<P: Platform> Domain<P> {
     ///
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
+    ///
+    /// If a destructor or a deferred call calls this function, because it would wait for itself. Without the
+    /// feature `std`, the call waits forever.
     pub fn barrier(&self) {
         /// Resets the count of taken objects when the barrier ends, even if it ends with a panic.
         struct Taken<'a>(&'a AtomicU64);
@@ -414,6 +417,9 @@ impl<P: Platform> Domain<P> {
             }
         }
 
+        let mut records = self.records.values();
+        let is_own = self.drain.lock.is_own() || records.any(|one| one.watch.calls.is_own());
+        assert!(!is_own, "barrier would wait for the destructor or deferred call that calls it");
         let _locked = self.drain.lock.lock(&self.platform);
         let taken = Taken(&self.drain.weight);
         let all = self.take_all();

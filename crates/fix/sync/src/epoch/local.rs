@@ -115,7 +115,7 @@ pub fn section() -> Section<'static, System> {
 /// [`Domain::barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], as in [`synchronize`].
+/// If this thread holds a [`Guard`], as in [`synchronize`], and as [`Domain::barrier`].
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier would wait for the caller's own section");

@@ -55,6 +55,9 @@ pub unsafe trait Protect<P> {
     ///
     /// The load is `Acquire`; writers must publish a value with a `Release` store.
     ///
+    /// If links carry marks in the low bits of their pointers, load the link with `Acquire`, remove the mark,
+    /// and make the reference yourself. Under the same contract, the reference may live as long as `'g`.
+    ///
     /// # Safety
     /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomics
     ///   while a section can find it.
@@ -62,9 +65,10 @@ pub unsafe trait Protect<P> {
     ///   then a grace period passes. [`Guard::retire`], [`Guard::replace`] and similar methods wait for the
     ///   grace period, if their guard has the same domain as `self`. A structure that accepts guards from
     ///   its callers checks the domain with [`is_of`](Protect::is_of).
-    /// * The links of an unlinked object stay as they are. A reader that found the object before it was
-    ///   unlinked may follow these links, and so may find another object that has been retired in the
-    ///   meantime. The reader's section began before that other object was retired.
+    /// * The links of an unlinked object stay as they are (with hazard pointers, they must change). A reader
+    ///   that found the object before it was unlinked may follow these links, and so may find another object
+    ///   that has been retired in the meantime. The reader's section began before that other object was
+    ///   retired.
     /// * No thread frees the `T` without a grace period, with one exception: the destructor of a structure
     ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]

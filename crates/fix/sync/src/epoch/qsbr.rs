@@ -8,6 +8,8 @@ use crate::platform::Platform;
 /// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
 /// and liburcu.
 ///
+/// To retire objects, take a guard with [`pin`](QsbrHandle::pin).
+///
 /// Reading costs nothing at all. In exchange, the thread must report regularly that it holds nothing, for
 /// example between two packets or two iterations of its event loop, and before it sleeps. A thread that
 /// does not report blocks all reclamation ([`Domain::stalls`] shows the thread).

@@ -12,6 +12,8 @@ use crate::registry::Node;
 /// that has one section at a time takes the same record each time. While the section is held, no object
 /// that was unlinked after the section began is freed; [`Domain::stalls`] reports sections that are held
 /// for long.
+///
+/// A section cannot retire objects. For that, enter a section with a guard, for example [`pin`](super::pin).
 #[derive(Debug)]
 pub struct Section<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,

@@ -1,10 +1,10 @@
 //! The guarantees of epochs, with real threads.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, fence};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -534,4 +534,17 @@ fn a_call_that_panics_does_not_keep_other_calls_from_running() {
     defer(300);
     domain.barrier();
     assert_eq!(called.load(Relaxed), 700);
+}
+
+#[test]
+fn a_barrier_panics_in_a_call_that_it_would_wait_for() {
+    static DOMAIN: LazyLock<Domain<System>> = LazyLock::new(|| Domain::new(System::detect()));
+    let handle = DOMAIN.register();
+    let panics = |call: &dyn Fn()| panic::catch_unwind(AssertUnwindSafe(call)).is_err();
+    let defer = || handle.pin().defer(|| DOMAIN.barrier());
+    defer();
+    assert!(panics(&|| handle.reclaim()));
+    defer();
+    assert!(panics(&|| DOMAIN.barrier()));
+    DOMAIN.barrier();
 }

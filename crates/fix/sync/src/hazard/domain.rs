@@ -143,7 +143,6 @@ impl<P: Platform> Domain<P> {
 
     /// Waits until every object that any thread has retired so far is freed, unless a guard protects it. A
     /// barrier does not wait for guards: an object that a guard protects during the call may be freed later.
-    /// Must not be called by the destructor of a retired object.
     ///
     /// A barrier frees the objects that it finds, and executes three heavy fences, however many threads
     /// there are. Barriers of one domain run one after the other. A barrier sleeps while it waits for
@@ -162,7 +161,12 @@ impl<P: Platform> Domain<P> {
     ///
     /// # Panics
     /// If a destructor panics. Objects that were not freed by then are leaked.
+    ///
+    /// If the destructor of a retired object calls this function, because the destructor would wait for
+    /// itself. Without the feature `std`, the call waits forever.
     pub fn barrier(&self) {
+        let is_own = self.barriers.is_own() || self.garbage.values().any(|one| one.calls.is_own());
+        assert!(!is_own, "barrier would wait for the destructor that calls it");
         let _locked = self.barriers.lock(&self.platform);
         // Another thread that reclaims may have scanned before this call, and may keep an object whose
         // guard has been dropped since. This fence pairs with the heavy fence of that scan: either the

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::mutant::{is_mutant, order};
 use crate::platform::light;
-use crate::primitive::{AtomicBool, AtomicPtr};
+use crate::primitive::{AtomicBool, AtomicPtr, fence};
 use crate::registry::Node;
 
 /// The number of slots in a record, which fills two cache lines. A thread with more guards takes another
@@ -84,37 +84,46 @@ fn give_back(node: &Node<Record>) {
     }
 }
 
-/// Protects the object that `source` points to.
+/// Protects the object that `object` finds in the value of `source`. Returns that value as well.
 ///
 /// # Safety
-/// The calling thread owns the record, and `slot` is a free slot of it. See also [`Handle::protect`].
+/// The calling thread owns the record, and `slot` is a free slot of it. See also [`Handle::protect_with`].
 ///
-/// [`Handle::protect`]: super::Handle::protect
+/// [`Handle::protect_with`]: super::Handle::protect_with
 #[inline]
 pub(super) unsafe fn protect<'d, T>(
     node: &'d Node<Record>,
     slot: &'d AtomicPtr<()>,
     source: &AtomicPtr<T>,
-) -> Option<Guard<'d, T>> {
-    let mut pointer = source.load(Relaxed);
-    while let Some(found) = NonNull::new(pointer) {
+    object: impl Fn(*mut T) -> *mut T,
+) -> (*mut T, Option<Guard<'d, T>>) {
+    let mut value = source.load(Relaxed);
+    while let Some(pointer) = NonNull::new(object(value)) {
+        debug_assert!(
+            pointer.is_aligned(),
+            "a link with a mark is not a pointer; use `protect_with`"
+        );
         // Release, although this store publishes nothing: a scan that finds this pointer concludes that the
         // slot's previous object is not used any more, so the scan must acquire the uses of that object.
-        slot.store(pointer.cast(), order!(Release, "hazard_protect"));
-        // Before a scan that may free the object, a writer removed the pointer from `source`, and then the
+        slot.store(pointer.as_ptr().cast(), order!(Release, "hazard_protect"));
+        // Before a scan that may free the object, a writer removed the value from `source`, and then the
         // scanning thread executed `heavy`. If the scan loads the slot too early to see the store above, the
-        // load below comes late enough to see the removal. So if the load below still finds the pointer, the
-        // scan finds it in the slot.
+        // load below comes late enough to see the removal. So if the load below still finds the value, the
+        // scan finds the pointer in the slot.
         light(node.value.symmetric);
         // Acquire: this thread sees the object as its writer published it.
         let again = source.load(order!(Acquire, "hazard_again"));
-        if again == pointer || is_mutant!("hazard_no_recheck") {
-            return Some(Guard { pointer: found, node, slot, thread: PhantomData });
+        if again == value || is_mutant!("hazard_no_recheck") {
+            return (value, Some(Guard { pointer, node, slot, thread: PhantomData }));
         }
-        pointer = again;
+        value = again;
     }
     clear(slot);
-    None
+    if !value.is_null() {
+        // The caller sees what came before the store of a mark. This fence makes the loads above Acquire.
+        fence(Acquire);
+    }
+    (value, None)
 }
 
 /// Empties a slot. Release, with the Acquire of a scan: the uses of the object come before the object is

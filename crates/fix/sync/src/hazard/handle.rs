@@ -6,7 +6,6 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem;
-#[cfg(all(unix, feature = "std", not(any(loom, miri))))]
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -56,29 +55,95 @@ impl<P: Platform> Domain<P> {
 }
 
 impl<'d, P: Platform> Handle<'d, P> {
+    /// The domain of the handle. A handle of another domain protects nothing that is retired to this domain,
+    /// so a safe function that accepts handles from its callers must check [`is_of`](Handle::is_of).
+    pub fn domain(&self) -> &'d Domain<P> {
+        self.domain
+    }
+
+    /// Whether this is a handle of `domain`.
+    pub fn is_of(&self, domain: &Domain<P>) -> bool {
+        ptr::eq(self.domain, domain)
+    }
+
     /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
     /// This function retries if `source` changes meanwhile. It is lock-free but not wait-free, because an
     /// attempt fails only if a writer has changed `source`.
     ///
-    /// # Safety
-    /// A pointer in `source` is null or points to a live `T` that threads may share. The `T` is freed only
-    /// after the writer that removed the pointer from `source` has retired it to this domain. After the
-    /// removal, no thread stores the pointer in `source` again.
+    /// The load is `Acquire`; writers must publish an object with a `Release` store.
     ///
-    /// If `source` is a field of another object, `source` must change before the `T` is retired, even if
-    /// that other object is already unlinked, because a reader that protects the other object may load
-    /// `source` at any time. A list therefore makes the link of a removed node point elsewhere, for example
-    /// to the node itself, and a reader that finds such a link starts again.
+    /// # Safety
+    /// A pointer in `source` is null or points to a live `T` that threads may share. It carries no
+    /// mark in its low bits; see [`protect_with`](Handle::protect_with) for links with marks.
+    ///
+    /// Before the `T` is retired to this domain, each `source` in which a thread may still look for it must
+    /// change, and afterwards no thread stores the pointer in `source` again. The `T` is freed only by this
+    /// domain.
+    ///
+    /// This also concerns a `source` that is a field of another object, even if that other object is already
+    /// unlinked: a reader that protects the other object may load the field at any time. So, unlike with an
+    /// [epoch](crate::epoch), the links of an unlinked object must not stay as they are. A list makes the
+    /// link of a removed node point to the node itself or marks the link, and a reader that finds such a link
+    /// starts again. A link to the node itself cannot give a reader a freed node, because only a reader that
+    /// already protects the node can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
+        // SAFETY: the contract is the same.
+        unsafe { self.protect_with(source, |pointer| pointer) }.1
+    }
+
+    /// Like [`protect`](Handle::protect), for links that carry marks in the low bits of their pointers.
+    /// `object` removes the marks of a link, or returns null for a link whose object is not to be protected.
+    /// Returns the link that was found, and the guard of its object.
+    ///
+    /// ```
+    /// use std::ptr;
+    /// use std::sync::atomic::{AtomicPtr, Ordering::Release};
+    ///
+    /// use knee_sync::hazard::Domain;
+    ///
+    /// fn is_marked(link: *mut u64) -> bool {
+    ///     link.addr() & 1 != 0
+    /// }
+    ///
+    /// let domain = Domain::default();
+    /// let handle = domain.register();
+    /// let node = Box::into_raw(Box::new(7));
+    /// let next = AtomicPtr::new(node);
+    /// let unmarked = |link| if is_marked(link) { ptr::null_mut() } else { link };
+    ///
+    /// // SAFETY: the node of an unmarked link has not been retired.
+    /// let (link, guard) = unsafe { handle.protect_with(&next, unmarked) };
+    /// assert!(!is_marked(link) && *guard.unwrap() == 7);
+    ///
+    /// next.store(node.map_addr(|address| address | 1), Release);
+    /// // SAFETY: the marked link and `handle` are the only users of the node, which is retired once.
+    /// unsafe { handle.retire(node) };
+    /// // SAFETY: as above.
+    /// let (link, guard) = unsafe { handle.protect_with(&next, unmarked) };
+    /// assert!(is_marked(link) && guard.is_none());
+    /// ```
+    ///
+    /// # Safety
+    /// The contract of [`protect`](Handle::protect), where the pointers in `source` are the results
+    /// of `object`, and `object` returns the same pointer for equal links.
+    ///
+    /// So if a marked link of a removed node keeps its value when the next node is retired, `object` must
+    /// return null for marked links.
+    #[inline]
+    pub unsafe fn protect_with<T>(
+        &self,
+        source: &AtomicPtr<T>,
+        object: impl Fn(*mut T) -> *mut T,
+    ) -> (*mut T, Option<Guard<'d, T>>) {
         let (node, slot) = match self.node.value.free() {
             Some(slot) => (self.node, slot),
             None => self.another(),
         };
         // SAFETY: the handle's thread owns the record, and `slot` is a free slot of it. The rest of the
         // contract is the same.
-        unsafe { protect(node, slot, source) }
+        unsafe { protect(node, slot, source, object) }
     }
 
     /// A free slot of another record, when the first record has none.
@@ -113,11 +178,15 @@ impl<'d, P: Platform> Handle<'d, P> {
 
     /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
     ///
+    /// The store that unlinked the object may be `Relaxed`, because the scan executes a heavy fence after it.
+    /// A call for a zero-sized `T` does not compile, because all zero-sized objects share one address.
+    ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that protect
-    /// it already can hold it, and it is retired once. `T` is not zero-sized, because all zero-sized
-    /// objects share one address. Everything that `T` borrows lives as long as the domain.
+    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that
+    /// protect it already can hold it, and it is retired once. Everything that `T` borrows lives as long as
+    /// the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
+        const { assert!(size_of::<T>() != 0, "zero-sized objects cannot be retired") };
         unsafe fn free<T>(pointer: *mut ()) {
             // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
             drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
@@ -172,12 +241,6 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// The number of objects that this thread has retired or adopted and not freed yet.
     pub fn garbage(&self) -> usize {
         self.garbage.get().map_or(0, |node| self.with_list(&node.value, |list| list.len()))
-    }
-
-    /// Whether this thread is calling destructors.
-    #[cfg(all(feature = "std", not(loom)))]
-    pub(super) fn is_calling(&self) -> bool {
-        self.garbage.get().is_some_and(|node| node.value.calls.is_begun())
     }
 
     /// The thread's retired objects. The record may contain objects of a thread that has unregistered.

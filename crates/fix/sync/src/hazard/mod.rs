@@ -46,7 +46,8 @@
 //!
 //! # Which interface
 //! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
-//! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`].
+//! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`], and [`protect_with`] is
+//!   for links that carry marks. `examples/list.rs` in the repository is a lock-free list.
 //! - [`Domain`] separates the garbage of a structure from the garbage of others. Dropping the domain frees
 //!   all of its garbage at once; the domain of the process is never dropped.
 //!
@@ -76,4 +77,4 @@ pub use domain::Domain;
 pub use guard::Guard;
 pub use handle::Handle;
 #[cfg(all(feature = "std", not(loom)))]
-pub use process::{barrier, protect, reclaim, retire};
+pub use process::{barrier, garbage, protect, protect_with, reclaim, retire};

@@ -61,23 +61,39 @@ extern "C" fn forked() {
 /// The contract of [`Handle::protect`].
 #[inline]
 pub unsafe fn protect<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
+    // SAFETY: the contract is the same.
+    unsafe { protect_with(source, |pointer| pointer) }.1
+}
+
+/// Like [`protect`], for links that carry marks; see [`Handle::protect_with`].
+///
+/// # Safety
+/// The contract of [`Handle::protect_with`].
+#[inline]
+pub unsafe fn protect_with<T>(
+    source: &AtomicPtr<T>,
+    object: impl Fn(*mut T) -> *mut T,
+) -> (*mut T, Option<Guard<'static, T>>) {
     if let Some(Member { node, .. }) = registered()
         && let Some(slot) = node.value.free()
     {
         // SAFETY: this thread owns the record, and `slot` is a free slot of it. The rest of the contract
         // is the same.
-        return unsafe { guard::protect(node, slot, source) };
+        return unsafe { guard::protect(node, slot, source, object) };
     }
     // SAFETY: the contract is the same.
-    unsafe { protect_slowly(source) }
+    unsafe { protect_slowly(source, object) }
 }
 
 /// # Safety
-/// The contract of [`Handle::protect`].
+/// The contract of [`Handle::protect_with`].
 #[cold]
-unsafe fn protect_slowly<T>(source: &AtomicPtr<T>) -> Option<Guard<'static, T>> {
+unsafe fn protect_slowly<T>(
+    source: &AtomicPtr<T>,
+    object: impl Fn(*mut T) -> *mut T,
+) -> (*mut T, Option<Guard<'static, T>>) {
     // SAFETY: the contract is the same.
-    with_handle(|handle| unsafe { handle.protect(source) })
+    with_handle(|handle| unsafe { handle.protect_with(source, object) })
 }
 
 /// Frees an object of the process's domain once no guard protects it.
@@ -95,15 +111,16 @@ pub fn reclaim() {
     with_handle(Handle::reclaim);
 }
 
+/// The number of objects that this thread has retired to the process's domain, or adopted, and not freed yet.
+pub fn garbage() -> usize {
+    with_handle(Handle::garbage)
+}
+
 /// Waits until every object that any thread has retired to the process's domain so far is freed, unless a
 /// guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics
-/// If the destructor of a retired object calls this function, because the destructor would wait for itself.
+/// As [`Domain::barrier`].
 pub fn barrier() {
-    // SAFETY: as in `with_handle`.
-    let is_calling =
-        registered().is_some_and(|member| unsafe { member.handle.as_ref() }.is_calling());
-    assert!(!is_calling, "barrier would wait for the destructor that calls it");
     DOMAIN.get_or_init(Domain::default).barrier();
 }

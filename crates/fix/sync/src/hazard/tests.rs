@@ -1,4 +1,5 @@
 use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
@@ -367,22 +368,28 @@ fn a_guard_may_outlive_the_box_and_the_handle_of_its_thread() {
     }
 }
 
-/// All zero-sized objects share one address, so a guard of one object protects all of them.
 #[test]
-fn zero_sized_objects_do_not_block_a_thread() {
-    struct Nothing;
-    let domain = Domain::with_batch(System::detect(), 4);
-    let handle = domain.register();
-    let source = AtomicPtr::new(Box::into_raw(Box::new(Nothing)));
-    // SAFETY: the object exists, and is retired below.
-    let guard = unsafe { handle.protect(&source) };
-    for _ in 0..100 {
-        // SAFETY: the exchange has unlinked the object, which is retired once.
-        unsafe { handle.retire(source.swap(Box::into_raw(Box::new(Nothing)), AcqRel)) };
+fn a_barrier_panics_in_a_destructor_that_it_would_wait_for() {
+    struct Waits<'d>(&'d Domain);
+    impl Drop for Waits<'_> {
+        fn drop(&mut self) {
+            self.0.barrier();
+        }
     }
-    drop(guard);
-    handle.reclaim();
-    assert_eq!(handle.garbage(), 0);
-    // SAFETY: no other thread has the pointer.
-    drop(unsafe { Box::from_raw(source.into_inner()) });
+
+    let domain = Domain::default();
+    let retired = || {
+        let handle = domain.register();
+        // SAFETY: no other thread has the pointer.
+        unsafe { handle.retire(Box::into_raw(Box::new(Waits(&domain)))) };
+        handle
+    };
+    let panics = |call: &dyn Fn()| panic::catch_unwind(AssertUnwindSafe(call)).is_err();
+    let handle = retired();
+    assert!(panics(&|| handle.reclaim()));
+    let handle = retired();
+    assert!(panics(&|| domain.barrier()));
+    drop(handle);
+    assert!(panics(&|| drop(retired())));
+    domain.barrier();
 }

@@ -1,0 +1,29 @@
+//! The calling thread, for checks whether a thread would wait for itself.
+
+/// A number that is not 0 and identifies the calling thread, also in the child of a fork, where the thread
+/// has another thread ID: the address of a thread-local variable.
+///
+/// Without `std`, and under loom and shuttle, which run their threads as coroutines of one thread, all
+/// threads have the same number, and no check recognizes its own thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caller(pub(crate) u64);
+
+impl Caller {
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+    pub(crate) fn get() -> Caller {
+        std::thread_local! {
+            static OWN: u8 = const { 0 };
+        }
+        OWN.with(|own| Caller(core::ptr::from_ref(own).addr() as u64))
+    }
+
+    #[cfg(not(all(feature = "std", not(any(loom, shuttle)))))]
+    pub(crate) fn get() -> Caller {
+        Caller(1)
+    }
+
+    /// Whether `number` is known to be that of the calling thread.
+    pub(crate) fn is_known(self, number: u64) -> bool {
+        cfg!(all(feature = "std", not(any(loom, shuttle)))) && number == self.0
+    }
+}
