@@ -27,7 +27,7 @@ pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
     chapter(out, "An empty address space")?;
     let quota = Arc::new(Quota::new(&machine, 100_000)?);
     let space = Space::with_quota(&cpu, Arc::clone(&quota))?;
-    writeln!(out, "It has {:#x} pages, none of which is mapped.", space.pages().count())?;
+    writeln!(out, "It has {:#x} pages. None is mapped yet.", space.pages().count())?;
     report(out, &space, &quota)?;
 
     chapter(out, "Map: no page is present yet")?;
@@ -183,7 +183,7 @@ fn shoot_down<'m>(
     writeln!(out, "CPU 1 read a page in a loop, through its TLB, while CPU 0 unmapped it.")?;
     writeln!(
         out,
-        "When unmap returned, no CPU could access the page; the next read faulted: {fault}."
+        "When unmap returned, no CPU could access the page. The next read faulted: {fault}."
     )?;
     Ok(())
 }

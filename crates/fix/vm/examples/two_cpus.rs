@@ -76,7 +76,9 @@ impl TwoCpus {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
-        // Another CPU may have posted a request before `deactivate`. From here on, no CPU does.
+        // The other CPU checks the set and posts its request under one lock. `handle_ipi` takes that lock, so
+        // it finds a request that was posted after an earlier check. A later check finds that this CPU has
+        // left.
         self.handle_ipi(cpu.number());
     }
 

@@ -32,7 +32,7 @@ fn compile(here: &Path, program: &str, target: &str, out: &str) {
         "-Crelocation-model=static",
         "-Clink-arg=--no-pie",
     ]);
-    // The default of x86_64-unknown-none is for code in the upper 2 GiB.
+    // The default code model of x86_64-unknown-none is for code in the upper 2 GiB.
     rustc.arg(if target.starts_with("x86_64") {
         "-Ccode-model=small"
     } else {

@@ -25,7 +25,7 @@ fn unmapped_areas_are_reused() {
     let start = areas.iter().map(|pages| pages.start).min();
     assert!(
         end.unwrap() - start.unwrap() < 4800,
-        "1024 areas of 4.5 pages on average, and the pages lost at borders"
+        "1024 areas of 4.5 pages on average take at least 4800 pages"
     );
     let mut random = 1_u64;
     for _ in 0..20_000 {
@@ -51,7 +51,7 @@ fn an_area_unmapped_in_parts_is_reused_as_a_whole() {
     for page in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         space.unmap(&cpu, Pages::new(page, 1)).unwrap();
     }
-    // More pages than are left in the slice.
+    // This area has more pages than are left in the CPU's slice.
     let other = space.map_anywhere(&cpu, 262_144, WRITE).unwrap();
     assert!(!other.overlaps(pages));
     assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "adjacent ranges were merged");
@@ -78,7 +78,7 @@ fn map_may_take_pages_from_a_cpus_free_list() {
     assert!(seen.windows(2).all(|pair| pair[0].end <= pair[1].start));
     assert!(
         seen.last().unwrap().end - first.start < 60_000,
-        "addresses beyond the fixed ranges are used as well"
+        "`map_anywhere` leaves too many addresses beyond the fixed ranges unused"
     );
 }
 
@@ -105,7 +105,8 @@ fn map_anywhere_searches_a_space_that_has_no_slice_left() {
     // Other CPUs search the space, and so find pages that this CPU has unmapped.
     space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
-    // The first CPU's free list still contains the pages, which are mapped again. That does no harm.
+    // The first CPU's free list still contains the pages, although they are mapped again. `map_anywhere` does
+    // not return them.
     assert_eq!(space.map_anywhere(&cpu, 3, WRITE), Err(MapError::NoAddressSpace));
 }
 

@@ -21,7 +21,7 @@ on_each_architecture!(
     the_kernel_and_the_program_see_each_others_stores,
     a_copy_does_not_see_what_the_kernel_writes,
     bytes_before_the_fault_are_copied,
-    writes_to_an_object_reach_other_spaces_and_private_mappings_keep_theirs,
+    shared_writes_reach_other_spaces_and_private_copies_keep_their_content,
     neighbouring_bytes_of_concurrent_writes_are_kept,
 );
 
@@ -29,7 +29,7 @@ fn the_kernel_and_the_program_see_each_others_stores<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
-    // Two leaf tables.
+    // The pages are in two leaf tables.
     space.map(&cpu, Pages::new(START, 4), WRITE).unwrap();
     let text: Vec<u8> = (0..2 * PAGE + 11).map(|at| at as u8).collect();
     space.write(&cpu, address(PAGE - 3), &text).unwrap();
@@ -73,7 +73,7 @@ fn bytes_before_the_fault_are_copied<A: Architecture>() {
     assert_eq!(space.read(&cpu, VirtAddr(u64::MAX), &mut found[..2]), Err(Fault::Unmapped));
 }
 
-fn writes_to_an_object_reach_other_spaces_and_private_mappings_keep_theirs<A: Architecture>() {
+fn shared_writes_reach_other_spaces_and_private_copies_keep_their_content<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);
     let object = Object::new(&cpu, 2).unwrap();
@@ -97,7 +97,7 @@ fn writes_to_an_object_reach_other_spaces_and_private_mappings_keep_theirs<A: Ar
     assert_eq!((found(3), found(4)), ([1, 2], [3, 0]));
 }
 
-/// Each thread has every second byte.
+/// Two threads write alternating bytes.
 fn neighbouring_bytes_of_concurrent_writes_are_kept<A: Architecture>() {
     const ROUNDS: u8 = if cfg!(miri) { 2 } else { 100 };
     let machine = Hosted::<A>::with_architecture(64, 2);

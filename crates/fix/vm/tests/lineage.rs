@@ -179,7 +179,8 @@ fn the_sixth_generation_has_its_own_pages() {
         cpu.store(space, (pages.start + generation).address(), generation + 1).unwrap();
         all.push(space.fork(&cpu).unwrap());
     }
-    // How many spaces share the first page, which is never written again.
+    // For each space, how many spaces share its frame of the first page. No space writes that page after the
+    // first fork.
     let mut shared = Vec::new();
     for space in &all {
         let mut count = 0;

@@ -114,7 +114,7 @@ fn each_reason_for_a_failed_change_has_its_own_error() {
     assert_eq!(remap(hole, Pages::new(Page(300), 4)), Err(MapError::Unmapped));
     assert_eq!(remap(pages, none), Err(MapError::Empty));
     assert_eq!(remap(pages, beyond[0]), Err(MapError::OutOfRange));
-    // Moving an unmapped range is an error, even if there is room for the new range.
+    // Moving a range that contains unmapped pages is an error, even if there is room for the new range.
     assert_eq!(space.remap_anywhere(&cpu, hole, 8), Err(MapError::Unmapped));
     assert_eq!(space.map_anywhere(&cpu, end.0, WRITE), Err(MapError::NoAddressSpace));
 }

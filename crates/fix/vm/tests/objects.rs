@@ -26,7 +26,7 @@ const PAGES: u64 = 24;
 /// The maximum number of pages of an object in this test.
 const CAPACITY: u64 = 12;
 
-/// A pager that stores pages in memory, and is not ready at every third call.
+/// A pager that stores pages in memory, and returns [`PagerError::Retry`] at every third call.
 #[derive(Default, Clone)]
 struct Store {
     words: Arc<Mutex<BTreeMap<u64, Box<[u8; PAGE]>>>>,
@@ -127,7 +127,7 @@ struct Mapped {
     object: Option<(usize, u64, Sharing)>,
 }
 
-/// The pages of each space.
+/// The model of a space.
 #[derive(Default, Clone)]
 struct ModelSpace {
     mapped: BTreeMap<Page, Mapped>,
@@ -609,7 +609,7 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
 }
 
 /// A CPU that has written to a page may store to it again without a fault. A read by another CPU does not
-/// revoke this permission.
+/// revoke this permission. Here, `populate` brings the page in as such a read would.
 fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
@@ -660,10 +660,10 @@ fn an_object_grows_up_to_its_capacity() {
     assert_eq!(error.to_string(), "the capacity of the object is 512 pages");
 }
 
-/// What a thread does in each round.
+/// The function that a thread calls in each round.
 type Thread<'a, 'm, A> = &'a (dyn Fn(&Processor<'m, A>, u64) + Sync);
 
-/// Runs rounds that all threads begin together.
+/// Runs the threads in rounds. All threads begin each round together.
 fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Thread<'_, 'm, A>]) {
     let rounds = if cfg!(miri) { 4 } else { rounds };
     let start = std::sync::Barrier::new(threads.len());
@@ -689,8 +689,8 @@ fn storm<'m, A: Architecture>(machine: &'m Hosted<A>, rounds: u64, threads: &[Th
     assert!(!failed.load(Relaxed), "a thread has panicked");
 }
 
-/// Two CPUs unmap parts of one mapping, and then the object's pages are removed, while a third CPU has the
-/// pages in its TLB.
+/// Two CPUs unmap parts of one mapping, and one of them then removes the object's pages, while a third CPU
+/// has the pages in its TLB.
 fn pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(1024, 4);
     let all = machine.free_frames();
@@ -810,7 +810,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
                 .unwrap();
             for page in [5, 520] {
                 cpu.store(&space, Page(page).address(), page).unwrap();
-                // This pushes the extent down to the leaf of `page`.
+                // `protect` pushes the extent down to the leaf of `page`.
                 space.protect(&cpu, Pages::new(Page(page), 1), READ).unwrap();
                 space.unmap(&cpu, Pages::new(Page(page + 10), 1)).unwrap();
             }
@@ -843,8 +843,8 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// `map` may have mapped a range that is in a free list, and such a range may be next to the range that
-/// moves.
+/// A CPU's free list may contain pages that `map` has mapped in the meantime. Such a page may follow the
+/// mapping that grows.
 #[test]
 fn a_mapping_that_cannot_grow_in_place_moves() {
     let machine = Hosted::new(256, 1);

@@ -139,7 +139,7 @@ const PLACES: [Page; 16] = [
     Page(512 * 512 * 512 + 3),
 ];
 
-/// Pseudorandom operations: xorshift.
+/// Returns pseudorandom operations, from an xorshift generator.
 fn trace(seed: u64) -> Vec<Operation> {
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = move |end: usize| {
@@ -263,7 +263,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
             Entry::Absent => return None,
         };
     }
-    // SAFETY: as above, but for a page.
+    // SAFETY: the memory of a frame exists as long as the machine, and only this thread accesses it.
     Some(unsafe { machine.address(frame).cast().as_ref() })
 }
 
@@ -391,7 +391,7 @@ fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
     }
     assert_eq!(
         kinds, [true; 8],
-        "whether these have failed: new, map, unmap, protect, fault, fork, object, remap"
+        "one of these never ran out of memory: new, map, unmap, protect, fault, fork, object, remap"
     );
 }
 

@@ -31,7 +31,7 @@ fn prune_frees_only_empty_tables<A: Architecture>() {
         space.unmap(&cpu, Pages::new(Page(place), 4)).unwrap();
     }
     assert_eq!(tables(), full, "unmapping a few pages frees no table");
-    // Three leaves, and the branch that has no other leaves.
+    // `prune` frees the three leaves, and the branch above them, which has no other leaf.
     assert_eq!(space.prune(&cpu, space.pages()), 4);
     assert_eq!(tables(), full - 4);
     for &place in &places[3..] {
@@ -57,7 +57,7 @@ fn unmapping_a_large_range_leaves_no_tables<A: Architecture>() {
         cpu.store(&space, page.address(), 1).unwrap();
     }
     space.unmap(&cpu, pages).unwrap();
-    // Only the lowest table that covers the whole range stays.
+    // One new table is left: the lowest one that covers the whole range.
     assert_eq!(space.audit(&cpu).tables, before + 1);
 }
 
@@ -77,7 +77,7 @@ fn pruning_during_concurrent_changes_loses_nothing<A: Architecture>() {
                     scope.spawn(move || {
                         let cpu = machine.cpu(1 + thread as usize);
                         for round in 1..=ROUNDS {
-                            // A few common leaves, with a place for each thread in each of them.
+                            // The threads share a few leaves. Each thread has its own pages in each leaf.
                             let leaf = 512 * (round % 3) + GIBIBYTE * (round % 2);
                             let pages = Pages::new(Page(leaf + 16 * thread), 1 + round % 8);
                             space.map(&cpu, pages, WRITE).unwrap();

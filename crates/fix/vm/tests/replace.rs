@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// Around the end of a leaf table.
+/// The tests use pages around this one, on both sides of the end of a leaf table.
 const START: Page = Page(508);
 
 on_each_architecture!(
@@ -33,7 +33,7 @@ fn replaced_pages_have_new_content_and_protection<A: Architecture>() {
     let space = Space::new(&cpu).unwrap();
     space.map(&cpu, Pages::new(START, 8), WRITE).unwrap();
     cpu.store(&space, START.address(), 7).unwrap();
-    // Mapped and unmapped pages at once.
+    // Replaces mapped and unmapped pages in one call.
     space.replace(&cpu, Pages::new(START - 2, 4), READ).unwrap();
     assert_eq!(cpu.load(&space, START.address()), Ok(0));
     assert_eq!(cpu.store(&space, START.address(), 1), Err(Fault::AccessDenied));
@@ -97,7 +97,7 @@ fn an_object_replaces_memory_and_memory_an_object<A: Architecture>() {
     space.replace_with_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
     assert_eq!(cpu.load(&space, START.address()), Ok(0));
     cpu.store(&space, START.address(), 2).unwrap();
-    // The same page of the object again, through a second mapping that replaces the first.
+    // A second mapping of the same object pages replaces the first mapping.
     space.replace_with_object(&cpu, pages, &object, 0, READ, Sharing::Private).unwrap();
     assert_eq!(cpu.load(&space, START.address()), Ok(2));
     space.replace(&cpu, pages, WRITE).unwrap();
@@ -110,7 +110,7 @@ fn an_object_replaces_memory_and_memory_an_object<A: Architecture>() {
     assert_eq!(space.query(&cpu, START), Some(WRITE), "an operation that fails changes nothing");
 }
 
-/// Ranges that branches store, with leaves below that have pages.
+/// Branches store these ranges, and some leaves below the branches have present pages.
 fn large_ranges_are_replaced<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
@@ -148,7 +148,7 @@ fn only_pages_that_were_not_mapped_are_charged() {
     assert_eq!(quota.used(), 10);
 }
 
-/// The pages of the model, in two branches and several leaves.
+/// Returns a page of the model by its number. The pages are in two branches and several leaves.
 fn page(number: u64) -> Page {
     Page(512 * 512 - 20 + number + if number >= 30 { 512 } else { 0 })
 }

@@ -26,7 +26,7 @@ on_each_architecture!(
 
 type On<'m, A> = Space<'m, Hosted<A>>;
 
-/// The usage of present pages, which is then cleared.
+/// Returns the usage of the present pages, and clears the bits in `clear`.
 fn take<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     space: &On<'m, A>,
@@ -47,7 +47,7 @@ fn usage_is_set_by_accesses_and_cleared_on_request<A: Architecture>() {
     assert_eq!(take(&cpu, &space, NONE), []);
     cpu.store(&space, START.address(), 1).unwrap();
     cpu.load(&space, (START + 2).address()).unwrap();
-    // New pages count as both.
+    // A new page counts as accessed and dirty, even if it was only read.
     assert_eq!(take(&cpu, &space, NONE), [(0, BOTH), (2, BOTH)]);
     assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH), (2, BOTH)]);
     assert_eq!(take(&cpu, &space, NONE), [(0, NONE), (2, NONE)]);
@@ -67,7 +67,7 @@ fn another_cpu_sets_the_usage_again<A: Architecture>() {
     let (cpu, mut other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
     space.map(&cpu, Pages::new(START, 1), WRITE).unwrap();
-    // Cached by the other CPU, which is offline while this one waits for it.
+    // The other CPU caches the entry. It is offline during the flush, so that CPU 0 does not wait for it.
     other.store(&space, START.address(), 1).unwrap();
     other.offline(|| assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH)]));
     other.load(&space, START.address()).unwrap();
@@ -123,7 +123,8 @@ fn a_clean_page_is_dirty_after_each_way_to_write_it<A: Architecture>() {
     }
 }
 
-/// One CPU stores growing numbers, the other copies each dirty page, as a live migration does. The copy misses no store.
+/// One CPU stores increasing numbers, and the other copies each dirty page, as a live migration does. The
+/// copy misses no store.
 fn a_store_after_the_page_was_cleaned_is_noticed<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 500 };
     let machine = Hosted::<A>::with_architecture(256, 2);
@@ -144,7 +145,7 @@ fn a_store_after_the_page_was_cleaned_is_noticed<A: Architecture>() {
                 }
             }
         });
-        /// Ends the other thread, also if this one panics.
+        /// Stops the other thread when this thread returns or panics.
         struct Over<'a>(&'a AtomicBool);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
@@ -155,7 +156,7 @@ fn a_store_after_the_page_was_cleaned_is_noticed<A: Architecture>() {
         let cpu = machine.cpu(0);
         let mut copy = [0; 4];
         for _ in 0..ROUNDS {
-            // Wait until the other CPU has stored to each page, with entries that it has cached before.
+            // Wait until the other CPU has stored to each page, so that its TLB has writable entries.
             let first = stored.each_ref().map(|value| value.load(SeqCst));
             while stored.iter().zip(first).any(|(value, first)| value.load(SeqCst) == first) {
                 cpu.handle_ipis();

@@ -1,4 +1,4 @@
-//! Accesses in user mode, by a few instructions that each space has at [`CODE`].
+//! Accesses in user mode, by a few instructions that each space of a storm maps at [`CODE`].
 
 use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
 
@@ -17,10 +17,10 @@ unsafe extern "C" {
     static user_write: u8;
 }
 
-/// The page of the code.
+/// The page at which spaces map the code.
 pub(crate) const CODE: Page = Page(1);
 
-/// Pages from the image of the kernel.
+/// Brings in the page of the code, from the kernel's image.
 struct Image;
 
 impl Pager for Image {
@@ -37,13 +37,13 @@ impl Pager for Image {
     }
 }
 
-/// The code, mapped by every space.
+/// The object that contains the code. Every space of a storm maps it.
 static CODE_OBJECT: Late<Object<'static, Board>> = Late::new();
 
-/// Makes the object of the code. Must be called once, by the first CPU.
+/// Creates the object that contains the code. Must be called once, by the first CPU.
 pub(crate) fn init() {
     let object = Object::with_pager(cpu::current(), 1, 1, alloc::boxed::Box::new(Image));
-    // SAFETY: the caller calls this once.
+    // SAFETY: the first CPU calls this function once.
     unsafe { CODE_OBJECT.set(object.expect("there is memory")) };
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn map_code(space: &Space) {
     result.expect("the page is free, and there is memory");
 }
 
-/// Runs the code at this symbol. Returns the argument of its system call.
+/// Runs the routine at this symbol. Returns the first argument of its system call.
 fn run(space: &Space, symbol: *const u8, arguments: [u64; 2]) -> Result<u64, Fault> {
     let offset = symbol.addr() - (&raw const user_code).addr();
     let pc = CODE.address().0 + offset as u64;
@@ -72,7 +72,10 @@ fn run(space: &Space, symbol: *const u8, arguments: [u64; 2]) -> Result<u64, Fau
 /// Checks that no program has read a free frame.
 fn check(address: u64, word: u64) -> u64 {
     let is_stale = frames::is_free_word(word);
-    assert!(!is_stale, "a stale translation: {address:#x} has the word {word:#x} of a free frame");
+    assert!(
+        !is_stale,
+        "stale translation: a load of {address:#x} found the pattern {word:#x} of a free frame"
+    );
     word
 }
 
@@ -87,13 +90,13 @@ pub(crate) fn store(space: &Space, address: u64, value: u64) -> Result<(), Fault
     run(space, &raw const user_store, [address, value]).map(|_| ())
 }
 
-/// Loads a word some thousand times, or until it is not `expected` any more. Returns the last word.
+/// Loads a word until it differs from `expected`, at most 5,000 times. Returns the result of the last load.
 pub(crate) fn watch(space: &Space, address: u64, expected: u64) -> Result<u64, Fault> {
     let word = run(space, &raw const user_watch, [address, expected])?;
     Ok(check(address, word))
 }
 
-/// Stores `value` and some thousand greater values, one after the other. Returns the one after the last.
+/// Stores 5,000 consecutive values, beginning with `value`. Returns the value after the last.
 pub(crate) fn write(space: &Space, address: u64, value: u64) -> Result<u64, Fault> {
     run(space, &raw const user_write, [address, value])
 }

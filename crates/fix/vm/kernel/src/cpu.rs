@@ -1,4 +1,4 @@
-//! The calling CPU: its [`Cpu`] of knee-vm, and the space that it has loaded.
+//! The calling CPU: its knee-vm [`Cpu`], and the space that it has loaded.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -56,7 +56,7 @@ pub(crate) fn current() -> &'static Cpu {
     own().cpu.get().expect("the CPU has called `init`")
 }
 
-/// Loads the table of a space, or the kernel's own. The space stays at its address until
+/// Loads the table of a space, or the kernel's own table. The space must stay at its address until
 /// [`drop_space`].
 pub(crate) fn load(space: Option<&Space>) {
     let (old, new) = (own().loaded.get(), space.map_or(ptr::null(), ptr::from_ref));
@@ -71,12 +71,13 @@ pub(crate) fn load(space: Option<&Space>) {
     }
     own().loaded.set(new);
     if !arch::KEEPS_ENTRIES && !old.is_null() {
-        // SAFETY: a space is dropped only after all CPUs have left it. The load has flushed its entries.
+        // SAFETY: a space is dropped only after all CPUs have left it, so `old` still exists. The load has
+        // flushed the entries of `old`.
         unsafe { (*old).deactivate(current()) };
     }
 }
 
-/// Leaves a space, which this CPU may have loaded. Its sender has asked for that.
+/// Makes this CPU leave a space, which it may have loaded, so that the space can be dropped.
 pub(crate) fn leave(space: &Space) {
     if ptr::eq(own().loaded.get(), space) {
         load(None);
@@ -86,8 +87,8 @@ pub(crate) fn leave(space: &Space) {
     unsafe { space.deactivate(current()) };
 }
 
-/// Drops a space, which no program uses any more. It must be in the box in which CPUs have loaded it, as they
-/// remember its address.
+/// Drops a space that no program uses any more. The space must still be in the box from which CPUs have
+/// loaded it, because they remember its address.
 #[allow(clippy::boxed_local, reason = "the address matters")]
 pub(crate) fn drop_space(space: Box<Space>) {
     leave(&space);
@@ -105,7 +106,8 @@ pub(crate) fn flush(space: u64, what: Flush) {
     arch::flush(space, what, is_loaded);
 }
 
-/// Runs a program of the loaded space until it makes a system call, or cannot go on.
+/// Loads a space, and runs a program in it until a system call, a timer interrupt, or a fault that the space
+/// cannot resolve.
 pub(crate) fn run(space: &Space, registers: &mut Registers) -> Event {
     load(Some(space));
     loop {
@@ -128,12 +130,12 @@ pub(crate) fn run(space: &Space, registers: &mut Registers) -> Event {
     }
 }
 
-/// Why a program does not run.
+/// Why [`run`] has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     SystemCall,
     /// A timer interrupt.
     Tick,
-    /// A fault that is the program's, and the address of the access.
+    /// A fault that the space cannot resolve, and the address of the access.
     Fault(knee_vm::Fault, u64),
 }

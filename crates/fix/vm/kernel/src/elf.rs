@@ -7,7 +7,7 @@ use knee_vm::{Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing}
 use crate::cpu;
 use crate::machine::Space;
 
-/// A segment of a program: its pages come from the image, and are zero after it.
+/// A segment of a program. Its pages come from the image, and the rest of the segment is zero.
 struct Segment(&'static [u8]);
 
 impl Pager for Segment {

@@ -1,23 +1,24 @@
-//! Free frames. Each CPU has a list of its own.
+//! Free frames. Each CPU has its own list.
 //!
-//! Free frames are filled with a word that no program stores, [`FREE`], so an access through a stale translation is
-//! noticed: a program finds the word, or the next owner finds that it was overwritten.
+//! Several words of each free frame contain [`FREE`], which no program stores. They expose an access through
+//! a stale translation: a program loads this pattern, or the next allocation finds that the pattern was
+//! overwritten.
 
 use knee_vm::Frame;
 
 use crate::arch::{self, MOST_CPUS, cpu_number};
 use crate::lock::Lock;
 
-/// The content of free frames: this word, with the frame's number in the low bits.
+/// The pattern in free frames. The low bits contain the frame number.
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
-/// The words of a frame that are checked: some at each end of it, to be fast.
+/// The words of a frame that contain the pattern. Checking all words would be slow.
 const CHECKED: [usize; 4] = [1, 2, 256, 511];
 
-/// Frames that a CPU moves to or from the common list at a time.
+/// A CPU takes at least this many frames from the common list at a time, and returns twice as many.
 const BATCH: usize = 64;
 
-/// A list of free frames. The first word of each has the number of the next frame, plus one.
+/// A list of free frames. The first word of each frame is the number of the next frame plus one, or 0.
 struct List {
     first: Option<Frame>,
     count: usize,
@@ -37,7 +38,7 @@ pub(crate) fn is_free_word(word: u64) -> bool {
     word >> 32 == FREE >> 32
 }
 
-/// Marks a frame as free. Its owner must have no use for it any more.
+/// Stores the pattern in a frame that is no longer used.
 pub(crate) fn mark(frame: Frame) {
     for word in CHECKED {
         // SAFETY: the frame is memory, and nobody uses it.
@@ -45,14 +46,14 @@ pub(crate) fn mark(frame: Frame) {
     }
 }
 
-/// Checks that nobody has stored to a free frame.
+/// Checks that no program has stored to a free frame.
 fn check(frame: Frame) {
     for word in CHECKED {
         // SAFETY: the frame is memory.
         let found = unsafe { words(frame).add(word).read_volatile() };
         assert!(
             found == FREE | frame.0,
-            "a stale translation: {found:#x} was stored to the free frame {frame:?}"
+            "stale translation: a program stored {found:#x} to the free frame {frame:?}"
         );
     }
 }

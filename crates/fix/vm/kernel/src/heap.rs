@@ -1,4 +1,4 @@
-//! The kernel's heap: sizes are powers of two, and each CPU has a list of free blocks for each size.
+//! The kernel's heap. Block sizes are powers of two, and each CPU has a list of free blocks for each size.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
@@ -8,9 +8,9 @@ use crate::lock::Lock;
 
 /// The smallest block has `1 << LEAST` bytes.
 const LEAST: u32 = 4;
-/// The number of sizes: the largest block has 8 MiB.
+/// The number of block sizes. The largest block has 8 MiB.
 const SIZES: usize = 20;
-/// What a CPU takes from the rest of the heap at a time, at least.
+/// The minimum number of bytes that a CPU takes from undivided memory at a time.
 const BATCH: usize = 1 << 16;
 
 /// A free block starts with the link to the next one.
@@ -18,7 +18,7 @@ type List = Option<NonNull<Block>>;
 
 struct Block(List);
 
-/// A CPU's free blocks, by size, and the memory that it has not divided yet.
+/// A CPU's free blocks, by size, and the memory that it has not divided into blocks yet.
 struct Own {
     lists: [List; SIZES],
     rest: (usize, usize),
@@ -29,7 +29,7 @@ unsafe impl Send for Own {}
 
 struct Heap {
     own: [Lock<Own>; MOST_CPUS],
-    /// Memory that no CPU has: an address and a number of bytes.
+    /// Memory that no CPU has taken yet: an address and a number of bytes.
     rest: Lock<(usize, usize)>,
 }
 
@@ -47,13 +47,14 @@ pub(crate) unsafe fn init(start: usize, bytes: usize) {
     *HEAP.rest.lock() = (start, bytes);
 }
 
-/// The index of the size that fits this layout.
+/// Returns the index of the smallest block size that fits this layout.
 fn size_of_block(layout: Layout) -> usize {
     let bytes = layout.size().max(layout.align()).max(1 << LEAST).next_power_of_two();
     (bytes.trailing_zeros() - LEAST) as usize
 }
 
-/// Takes a block from undivided memory. Blocks of a page or more are aligned to a page, smaller ones to their size.
+/// Takes a block from undivided memory. Blocks of a page or more are aligned to a page, and smaller blocks to
+/// their size.
 fn divide(rest: &mut (usize, usize), bytes: usize) -> Option<NonNull<Block>> {
     let (start, left) = *rest;
     let at = start.next_multiple_of(bytes.min(4096));
@@ -62,7 +63,8 @@ fn divide(rest: &mut (usize, usize), bytes: usize) -> Option<NonNull<Block>> {
     NonNull::new(ptr::with_exposed_provenance_mut(at))
 }
 
-// SAFETY: blocks are disjoint, at least as large and as aligned as the layout, and belong to one user at a time.
+// SAFETY: blocks are disjoint, and at least as large and as aligned as the layout. Each has one user at a
+// time.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = size_of_block(layout);

@@ -10,15 +10,16 @@ use crate::{cpu, remote};
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
 static JOB: Lock<Option<Job<'static>>> = Lock::new(None);
-/// The number of jobs that were started.
+/// The number of jobs that the first CPU has started.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
-/// CPUs that have finished the current job.
+/// The number of other CPUs that have finished the current job.
 static FINISHED: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls `job` on each CPU, with its number. Returns when all calls have returned. The first CPU calls it.
+/// Calls `job` on each CPU, with the CPU's number. Returns when all calls have returned. Only the first CPU
+/// may call this function.
 pub(crate) fn on_each_cpu(job: Job<'_>) {
     FINISHED.store(0, Ordering::Relaxed);
-    // SAFETY: the job is not called any more when this function returns.
+    // SAFETY: this function returns only after all calls of the job have returned.
     let job = unsafe { mem::transmute::<Job<'_>, Job<'static>>(job) };
     *JOB.lock() = Some(job);
     STARTED.fetch_add(1, Ordering::SeqCst);
@@ -31,7 +32,7 @@ pub(crate) fn on_each_cpu(job: Job<'_>) {
     *JOB.lock() = None;
 }
 
-/// Does the jobs of the first CPU, on each other CPU.
+/// Runs the jobs that the first CPU starts. Every other CPU calls this function.
 pub(crate) fn serve() -> ! {
     let mut done = 0;
     loop {

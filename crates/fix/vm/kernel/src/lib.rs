@@ -1,5 +1,5 @@
-//! A small kernel around knee-vm, which runs under QEMU on x86-64, AArch64 and RISC-V. `docs/kernel.md` says how to
-//! boot it.
+//! A small kernel around knee-vm, which runs under QEMU on x86-64, AArch64 and RISC-V. `docs/kernel.md`
+//! explains how to boot the kernel.
 
 #![cfg(target_os = "none")]
 #![no_std]
@@ -31,12 +31,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::console::println;
 use crate::parameters::Parameters;
 
-/// Where free memory begins, above the image, in frames from the start of memory: 16 MiB.
+/// The frame at which free memory begins, counted from the start of memory: 16 MiB, above the image.
 const IMAGE_END: u64 = 4096;
 /// The size of the heap, in frames: 48 MiB.
 const HEAP: u64 = 12288;
 
-/// Every CPU comes here from the boot code, on its stack and without interrupts.
+/// The boot code calls this function on every CPU, on the CPU's stack and with interrupts masked.
 #[unsafe(no_mangle)]
 extern "C" fn cpu_main(number: usize) -> ! {
     if number == 0 {
@@ -52,7 +52,10 @@ extern "C" fn cpu_main(number: usize) -> ! {
             knee_sync::shim::choose_mutant(unsafe { NAME.set(parameters.mutant) });
         }
         #[cfg(not(mutants))]
-        assert!(parameters.mutant.is_empty(), "mutants are built with --cfg mutants");
+        assert!(
+            parameters.mutant.is_empty(),
+            "this kernel has no mutants; compile it with --cfg mutants"
+        );
         cpu::set_count(parameters.cpus);
         if parameters.interrupts {
             remote::use_interrupts();

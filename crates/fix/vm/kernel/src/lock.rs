@@ -1,4 +1,4 @@
-//! A spin lock. Its holders neither wait for other CPUs nor call knee-vm.
+//! A spin lock. A CPU that holds the lock must not call knee-vm, or wait until another CPU handles a request.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

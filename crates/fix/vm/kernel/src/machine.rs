@@ -1,4 +1,4 @@
-//! What knee-vm needs of this kernel.
+//! The traits that knee-vm requires, implemented for this kernel.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering::SeqCst, fence};
@@ -17,7 +17,7 @@ use crate::{cpu, remote};
 pub(crate) type Space = knee_vm::Space<'static, Board>;
 pub(crate) type Cpu = knee_vm::Cpu<'static, Board>;
 
-/// Fences and clock of this kernel.
+/// The kernel's fences and clock.
 #[derive(Debug)]
 pub(crate) struct Kernel;
 
@@ -32,7 +32,7 @@ unsafe impl Platform for Kernel {
     }
 
     fn relax(&self, _round: u32) {
-        // The kernel takes no interrupts, so a CPU that waits must poll.
+        // CPUs mask interrupts in the kernel, so a waiting CPU must poll for requests.
         remote::handle();
         core::hint::spin_loop();
     }
@@ -60,7 +60,7 @@ static BOARD: Late<Board> = Late::new();
 
 /// The machine, once [`init`] has run.
 pub(crate) fn board() -> &'static Board {
-    BOARD.get().expect("the first CPU makes the board before it starts others")
+    BOARD.get().expect("the first CPU creates the board before it starts other CPUs")
 }
 
 /// Makes the machine, whose free frames are `start..end`.
@@ -88,8 +88,9 @@ impl Board {
     }
 }
 
-// SAFETY: a frame is in one list or has one user. The direct mapping has all memory, and programs access it outside
-// of the language. `shoot_down` returns when all CPUs have flushed.
+// SAFETY: a frame is in one free list or has one user. The direct mapping contains all memory. Programs
+// access memory in user mode, outside the Rust abstract machine. `shoot_down` returns when all CPUs in the
+// set have flushed.
 unsafe impl Machine for Board {
     type Platform = Kernel;
     type Format = arch::Format;

@@ -1,4 +1,6 @@
-//! Parameters: text that QEMU's option `-device loader` stores in memory, such as `cpus=2 memory=256 run=churn`.
+//! Parameters: text that QEMU's option `-device loader` stores in memory.
+//!
+//! For example: `cpus=2 memory=256 run=churn`.
 
 use core::{slice, str};
 
@@ -6,16 +8,16 @@ use knee_vm::{Frame, PAGE};
 
 use crate::arch;
 
-/// The frame with the text, from the start of memory.
+/// The number of frames between the start of memory and the text.
 const AT: u64 = 15 << 8;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameters {
-    /// The number of CPUs, as `-smp` has it.
+    /// The number of CPUs; the same as for `-smp`.
     pub(crate) cpus: usize,
     /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
     pub(crate) frames: u64,
-    /// What to run.
+    /// The programs and storms to run, separated by commas. If empty, all of them.
     pub(crate) run: &'static str,
     /// The seed of pseudorandom numbers.
     pub(crate) seed: u64,
@@ -23,7 +25,7 @@ pub(crate) struct Parameters {
     pub(crate) rounds: u64,
     /// The time between two timer interrupts, in milliseconds.
     pub(crate) tick: u64,
-    /// Whether CPUs flush by interrupts: `shootdown=ipi`.
+    /// Whether shootdowns interrupt CPUs even if the architecture has another way: `shootdown=ipi`.
     pub(crate) interrupts: bool,
     /// The planted mutant.
     pub(crate) mutant: &'static str,
@@ -53,7 +55,7 @@ pub(crate) fn parameters() -> Parameters {
         interrupts: match find("shootdown") {
             None => false,
             Some("ipi") => true,
-            Some(other) => panic!("shootdown={other} is not ipi"),
+            Some(other) => panic!("shootdown={other} is invalid; the only value is ipi"),
         },
         mutant: find("mutant").unwrap_or(""),
     }

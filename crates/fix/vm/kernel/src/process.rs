@@ -1,4 +1,4 @@
-//! Processes: programs with a space of their own, and threads that any CPU runs.
+//! Processes, each with its own space, and their threads, which any CPU may run.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::machine::Space;
 use crate::{elf, remote, system_call};
 
-/// A process, which exists until its last thread has ended.
+/// A process. It exists until its last thread has ended.
 pub(crate) struct Process {
     pub(crate) number: u64,
     pub(crate) space: Box<Space>,
@@ -23,31 +23,32 @@ pub(crate) struct Process {
 pub(crate) struct Thread {
     pub(crate) process: Arc<Process>,
     pub(crate) registers: Registers,
-    /// Where the program continues after a fault that is its own; 0 if that ends it.
+    /// The address at which the thread continues after a fault. If it is 0, a fault ends the thread.
     pub(crate) catch: u64,
 }
 
 /// What a thread does after a system call.
 pub(crate) enum Next {
     Continue,
-    /// Let other threads run, then make the system call again.
+    /// Let other threads run, and then repeat the system call.
     Again,
     Exit(u64),
 }
 
 /// The processes and threads of all CPUs.
 struct Table {
-    /// Threads that no CPU runs.
+    /// Threads that wait for a CPU.
     ready: VecDeque<Thread>,
     /// The number of threads.
     threads: usize,
-    /// By number: the status of a process, once a thread of it has ended with one, and whether it has ended.
+    /// The status of each process, by the number of the process.
     processes: BTreeMap<u64, Status>,
     last: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Status {
+    /// The first nonzero status with which a thread has ended, or 0.
     value: u64,
     has_ended: bool,
 }
@@ -55,7 +56,7 @@ struct Status {
 static TABLE: Lock<Table> =
     Lock::new(Table { ready: VecDeque::new(), threads: 0, processes: BTreeMap::new(), last: 0 });
 
-/// Status of a process that was ended because of a fault.
+/// The status with which a thread ends because of a fault.
 const KILLED: u64 = 1000;
 
 /// The stack of a program's first thread.
@@ -103,7 +104,7 @@ pub(crate) fn add(thread: Thread) {
     table.ready.push_back(thread);
 }
 
-/// The status of a process that has ended, which is then forgotten.
+/// Removes a process that has ended. Returns its status, or `None` if no such process has ended.
 pub(crate) fn reap(number: u64) -> Option<u64> {
     let mut table = TABLE.lock();
     let status = table.processes.get(&number).filter(|status| status.has_ended).copied()?;
@@ -111,7 +112,7 @@ pub(crate) fn reap(number: u64) -> Option<u64> {
     Some(status.value)
 }
 
-/// Runs a thread until it ends or its time is over.
+/// Runs a thread until it ends, its time slice ends, or it must repeat a system call.
 fn run_thread(mut thread: Thread) {
     loop {
         match cpu::run(&thread.process.space, &mut thread.registers) {
@@ -130,11 +131,12 @@ fn run_thread(mut thread: Thread) {
     }
 }
 
-/// Ends a thread, and its process with the last one. The first status that is not 0 is that of the process.
+/// Ends a thread. The last thread also ends the process, whose status is the first nonzero status of a
+/// thread.
 fn end(thread: Thread, status: u64) {
     let number = thread.process.number;
     let with = |change: &dyn Fn(&mut Status)| {
-        // A child whose parent has not waited for it keeps its entry.
+        // The entry exists, because it is removed only after `has_ended` is set.
         TABLE.lock().processes.get_mut(&number).into_iter().for_each(change);
     };
     with(&|entry| {

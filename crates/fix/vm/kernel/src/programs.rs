@@ -11,7 +11,7 @@ macro_rules! program {
 
 const PROGRAMS: &[(&str, &[u8])] = &[program!("calls"), program!("processes"), program!("threads")];
 
-/// Runs the programs of these names, which are separated by commas; all of them if `names` is empty.
+/// Runs the programs that `names`, a list separated by commas, contains. Runs all programs if it is empty.
 ///
 /// # Panics
 /// If a program ends with a status other than 0.
@@ -25,7 +25,7 @@ pub(crate) fn run(names: &str) {
     }
 }
 
-/// Whether there is a program of this name.
+/// Whether a program has this name.
 pub(crate) fn exists(name: &str) -> bool {
     PROGRAMS.iter().any(|(program, _)| *program == name)
 }

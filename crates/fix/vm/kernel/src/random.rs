@@ -1,4 +1,4 @@
-//! Pseudorandom numbers: xorshift.
+//! Pseudorandom numbers, from an xorshift generator.
 
 pub(crate) struct Random(u64);
 
@@ -7,7 +7,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number from 0 to `end`, which is not included.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! Requests of CPUs to each other: flushes, and to leave a space.
+//! Requests from one CPU to another: to flush TLB entries, or to leave a space.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -11,12 +11,13 @@ use crate::arch::{self, MOST_CPUS, cpu_number};
 use crate::cpu;
 use crate::machine::Space;
 
-/// A request of one CPU to another. The sender waits until the receiver has handled it, so one is enough.
+/// A request from one CPU to another. Each pair of CPUs needs only one, because the sender waits until the
+/// receiver has handled it.
 #[repr(align(64))]
 struct Request {
     /// One of the constants below. The receiver sets it back to [`NONE`].
     kind: AtomicU64,
-    /// The number of the space, or for [`LEAVE`] its address.
+    /// The number of the space. For [`LEAVE`], the address of the space.
     space: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
@@ -26,7 +27,7 @@ const NONE: u64 = 0;
 const RANGE: u64 = 1;
 const TABLES: u64 = 2;
 const ALL: u64 = 3;
-/// Flush everything of the space, and deactivate it.
+/// Flush all entries of the space, and deactivate it.
 const LEAVE: u64 = 4;
 
 impl Request {
@@ -36,25 +37,25 @@ impl Request {
     }
 }
 
-/// By receiver and sender.
+/// Requests by receiver and sender.
 static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
     [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
 
 static USES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
 
-/// Whether CPUs flush by interrupts, even if the architecture can broadcast flushes.
+/// Whether shootdowns interrupt CPUs even if the architecture has [`arch::BROADCAST`].
 pub(crate) fn uses_interrupts() -> bool {
     USES_INTERRUPTS.load(Relaxed)
 }
 
-/// Makes CPUs flush by interrupts.
+/// Makes shootdowns interrupt CPUs.
 pub(crate) fn use_interrupts() {
     USES_INTERRUPTS.store(true, Relaxed);
 }
 
-/// Flushes on these CPUs, by interrupts.
+/// Interrupts the CPUs in `on`, and waits until they have flushed.
 pub(crate) fn flush(caller: usize, on: &CpuSet, space: u64, what: Flush) {
-    // A CPU that joins the set after it was read below finds the tables as they are now.
+    // A CPU that joins the set after the read below sees the tables as they are now.
     fence(SeqCst);
     let (kind, pages) = match what {
         Flush::Range(pages) => (RANGE, pages),
@@ -99,7 +100,7 @@ fn wait(caller: usize, sent: u64) {
     }
 }
 
-/// Handles the requests of other CPUs to the calling one.
+/// Handles the requests of other CPUs to the calling CPU.
 pub(crate) fn handle() {
     for request in &REQUESTS[cpu_number()][..cpu::count()] {
         let kind = request.kind.load(Acquire);

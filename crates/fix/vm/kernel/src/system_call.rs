@@ -1,4 +1,5 @@
-//! The system calls of programs: those of an `mm/`, with Linux's results, and the few that programs need beside them.
+//! The system calls of programs: memory management, with the results of Linux, and a few others that the
+//! programs need.
 
 use alloc::boxed::Box;
 
@@ -15,7 +16,7 @@ const EEXIST: i64 = -17;
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 
-/// Handles the system call of a thread. `user/sys.rs` has the numbers.
+/// Handles the system call of a thread. `user/sys.rs` names the numbers.
 pub(crate) fn handle(thread: &mut Thread) -> Next {
     let (number, [first, second, third, fourth, ..]) = thread.registers.system_call();
     let result = match number {
@@ -51,7 +52,8 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
     Next::Continue
 }
 
-/// The pages of a range of bytes that begins with a page. A part of a page counts as one.
+/// Returns the pages of a range of bytes. The last page may be partial. Returns `None` if the range is empty,
+/// overflows, or does not begin at a page.
 fn pages(address: u64, bytes: u64) -> Option<Pages> {
     let count = bytes.checked_add(PAGE as u64 - 1)? / PAGE as u64;
     (address.is_multiple_of(PAGE as u64) && bytes > 0)
@@ -83,8 +85,9 @@ fn change(at: u64, bytes: u64, with: impl FnOnce(Pages) -> Result<(), MapError>)
     }
 }
 
-/// Maps anonymous memory. `fixed` is 0 for any address, 1 for this address unless something is mapped there
-/// (`MAP_FIXED_NOREPLACE`), and 2 for this address in any case (`MAP_FIXED`).
+/// Maps anonymous memory. If `fixed` is 0, the space chooses the address. If it is 1, the call fails if a
+/// page of the range is mapped (`MAP_FIXED_NOREPLACE`). If it is 2, the call replaces existing mappings
+/// (`MAP_FIXED`).
 fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
     let (space, protection) = (&thread.process.space, protection(bits));
     let Some(pages) = pages(at, bytes) else { return EINVAL };
@@ -102,7 +105,7 @@ fn mremap(thread: &Thread, at: u64, bytes: u64, new_bytes: u64) -> i64 {
     let space = &thread.process.space;
     let (Some(old), Some(new)) = (pages(at, bytes), pages(at, new_bytes)) else { return EINVAL };
     let result = match space.remap(current(), old, new) {
-        // The pages behind the mapping are used.
+        // Pages after the mapping are in use.
         Err(MapError::Occupied) => space.remap_anywhere(current(), old, new.count()),
         other => other.map(|()| new),
     };

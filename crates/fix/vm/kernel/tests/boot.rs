@@ -45,10 +45,10 @@ const RISCV64: Target = Target {
     parameters: 0x80f0_0000,
 };
 
-/// A run that takes longer has stopped making progress.
+/// The time limit of a run. A run that takes longer has stopped making progress.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the kernel has printed, and whether it has powered off in time.
+/// The output of the kernel, and whether it has powered off in time.
 struct Run {
     printed: String,
     has_ended: bool,
@@ -59,7 +59,7 @@ impl Run {
         self.has_ended && self.printed.lines().any(|line| line == "passed")
     }
 
-    /// A check of the kernel has failed.
+    /// Whether a check of the kernel has failed.
     fn has_failed(&self) -> bool {
         self.printed.lines().any(|line| line == "failed")
     }
@@ -88,7 +88,7 @@ impl Target {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
         cargo.args(["--bin", "knee-kernel", "--target", self.rust, "--target-dir"]).arg(&directory);
-        // For the host's tests.
+        // These flags are for the tests on the host.
         cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         if mutants {
             cargo.env("RUSTFLAGS", "--cfg mutants");
@@ -103,7 +103,7 @@ impl Target {
     }
 }
 
-/// Adds the target if rustup is there. Returns whether the target is installed.
+/// Installs the target with rustup if it is missing. Returns whether it is installed.
 fn has_rust_target(target: &str) -> bool {
     let print = |what| Command::new("rustc").args(["--print", what, "--target", target]).output();
     let is_there = || {
@@ -123,7 +123,7 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Boots the kernel with these parameters, and as many CPUs.
+    /// Boots the kernel with this number of CPUs and these parameters.
     fn boot(&self, cpus: u32, parameters: &str) -> Run {
         let Target { qemu, machine, parameters: address, .. } = self.target;
         let text = tempfile::NamedTempFile::new().expect("create a file");
@@ -171,7 +171,7 @@ fn programs_and_storms_pass_on_aarch64() {
     everything_passes(&AARCH64, [300, 3000, 500]);
 }
 
-/// Architectures that can broadcast flushes also work without that.
+/// Architectures that can broadcast flushes also work without broadcasts.
 #[test]
 fn shootdowns_by_interrupts_work_on_every_architecture() {
     for target in [&AARCH64, &RISCV64] {
@@ -181,17 +181,18 @@ fn shootdowns_by_interrupts_work_on_every_architecture() {
     }
 }
 
-/// Fewer rounds, because each shootdown is a call of the firmware, which interrupts the other CPU.
+/// The rounds are fewer, because each shootdown calls the firmware, which interrupts the other CPUs.
 #[test]
 fn programs_and_storms_pass_on_riscv64() {
     everything_passes(&RISCV64, [300, 400, 30]);
 }
 
-/// A planted mistake, the storm that must notice it, and the rounds that this takes.
+/// Planted mistakes. Each has the architectures that expose it, the storm that must notice it, and the number
+/// of rounds that this takes.
 const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
-    // Two spaces share an address-space identifier. QEMU flushes its TLB on each load of satp, and has no
-    // identifiers on x86-64 unless PCIDs are enabled.
+    // All spaces share one address-space identifier. On RISC-V, QEMU flushes its TLB on each load of satp. On
+    // x86-64, the kernel uses no identifiers.
     ("kernel_one_identifier", &[&AARCH64], "spaces", 500),
     ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
     ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
@@ -205,8 +206,8 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("frames_stay", &[&X86_64, &AARCH64, &RISCV64], "churn", 100),
 ];
 
-/// Seeds that are tried for each mutant. Most are noticed with the first one; a busy host lets the virtual CPUs run one
-/// after the other, and then it takes more.
+/// The number of seeds to try for each mutant. The first seed usually exposes the mutant. On a busy host, the
+/// virtual CPUs may run one after the other, so that more seeds are needed.
 const SEEDS: u64 = 60;
 
 fn mutants_are_noticed(target: &Target) {
@@ -215,7 +216,7 @@ fn mutants_are_noticed(target: &Target) {
         if !targets.iter().any(|one| one.name == target.name) {
             continue;
         }
-        // A tick flushes the whole TLB, and hides a missing flush if it comes early enough.
+        // A tick flushes the whole TLB. Ticks are rare, so that an early tick does not hide a missing flush.
         let parameters = format!("run={storm} rounds={rounds} tick=10000");
         let real = kernel.boot(2, &parameters);
         assert!(real.has_passed(), "without a mutant: {}", real.printed);
@@ -253,8 +254,8 @@ fn wrong_parameters_are_reported() {
     for (parameters, message) in [
         ("run=nosuch", "there is no storm or program named nosuch"),
         ("rounds=many", "rounds=many is not a number"),
-        ("shootdown=smoke", "shootdown=smoke is not ipi"),
-        ("mutant=flush_last", "mutants are built with --cfg mutants"),
+        ("shootdown=smoke", "shootdown=smoke is invalid; the only value is ipi"),
+        ("mutant=flush_last", "this kernel has no mutants; compile it with --cfg mutants"),
     ] {
         let run = kernel.boot(1, parameters);
         assert!(run.has_failed() && run.printed.contains(message), "{}", run.printed);

@@ -1,4 +1,5 @@
-//! Each system call, with arguments that are right and wrong. The status says which check has failed.
+//! Tests each memory-management call with valid and invalid arguments. The exit status is the number of the
+//! failed check.
 #![no_std]
 #![no_main]
 
@@ -9,7 +10,7 @@ use sys::*;
 const AT: u64 = 0x1000_0000;
 
 fn main() {
-    // Mapped memory is zero, and keeps what is stored.
+    // Mapped memory is zero, and keeps the stored values.
     check(mmap_at(AT, 4 * PAGE, READ | WRITE) == AT as i64, 1);
     check(load(AT) == Some(0) && store(AT + 8, 7) && load(AT + 8) == Some(7), 2);
     check(mmap_at(AT + PAGE, PAGE, READ) == EEXIST, 3);
@@ -44,12 +45,12 @@ fn main() {
     check(mremap(moved, 8 * PAGE, PAGE) == moved as i64, 35);
     check(load(moved) == Some(9) && load(moved + PAGE).is_none(), 36);
 
-    // Unmapped memory is gone.
+    // Unmapped memory cannot be accessed.
     check(munmap(moved, PAGE) == 0 && load(moved).is_none() && !store(moved, 1), 40);
     check(munmap(AT + 1, PAGE) == EINVAL, 41);
     check(munmap(other as u64, 2 * PAGE) == 0 && load(other as u64).is_none(), 42);
 
-    // The code cannot be written, and data cannot be executed or found where nothing is mapped.
+    // The program cannot write its code, or read an address that was never mapped.
     check(!store(main as *const () as u64, 0), 50);
     check(load(0).is_none(), 51);
 }

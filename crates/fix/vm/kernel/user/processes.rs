@@ -1,4 +1,4 @@
-//! A tree of processes, each with a memory of its own.
+//! A tree of processes. Each process has its own memory.
 #![no_std]
 #![no_main]
 
@@ -9,7 +9,7 @@ use sys::*;
 const DEPTH: u64 = 4;
 const PAGES: u64 = 16;
 
-/// Forks two children of this depth. Returns the number of processes below.
+/// Forks two children, which fork trees of depth `depth - 1`. Returns the number of descendants.
 fn tree(memory: u64, depth: u64, path: u64) -> u64 {
     let word = |page: u64| memory + page * PAGE;
     if depth == 0 {
@@ -23,13 +23,13 @@ fn tree(memory: u64, depth: u64, path: u64) -> u64 {
         let child = fork();
         check(child >= 0, 3);
         if child == 0 {
-            // The memory as the parent had it at the fork.
+            // The child sees the parent's memory as it was at the fork.
             for page in 0..PAGES {
                 check(load(word(page)) == Some(path << 8 | page), 4);
             }
             exit(128 + tree(memory, depth - 1, path << 1 | side));
         }
-        // The child does not see this, nor does this process see what the child stores.
+        // The child does not see these stores, and this process does not see the child's stores.
         for page in 0..PAGES {
             check(store(word(page), !path), 5);
         }

@@ -4,7 +4,7 @@ use core::arch::{asm, global_asm};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-// The numbers of system calls. The kernel has the same.
+// The numbers of system calls, which must match those in `src/system_call.rs`.
 const EXIT: u64 = 0;
 const MMAP: u64 = 1;
 const MUNMAP: u64 = 2;
@@ -124,7 +124,7 @@ unsafe extern "C" {
     fn thread_start();
 }
 
-/// Loads a word. `None`: the access is a fault.
+/// Loads a word. Returns `None` if the access faults.
 pub fn load(address: u64) -> Option<u64> {
     let mut word = 0;
     // SAFETY: an access that faults ends the function.
@@ -133,7 +133,8 @@ pub fn load(address: u64) -> Option<u64> {
 
 /// Stores a word. Returns whether the access was allowed.
 pub fn store(address: u64, value: u64) -> bool {
-    // SAFETY: an access that faults ends the function. The programs store only to memory that they have mapped.
+    // SAFETY: an access that faults ends the function. The stores that do not fault change only memory that
+    // the program has mapped for them.
     unsafe { try_store(address, value) == 0 }
 }
 
@@ -142,12 +143,12 @@ pub fn mmap(bytes: u64, protection: u64) -> i64 {
     call(MMAP, [0, bytes, protection, 0, 0])
 }
 
-/// Maps memory at this address, unless something is mapped there.
+/// Maps memory at this address. Fails if a page of the range is already mapped.
 pub fn mmap_at(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MMAP, [address, bytes, protection, 1, 0])
 }
 
-/// Maps memory at this address, instead of what is mapped there.
+/// Maps memory at this address, and replaces existing mappings.
 pub fn mmap_fixed(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MMAP, [address, bytes, protection, 2, 0])
 }
@@ -175,7 +176,7 @@ pub fn populate(address: u64, bytes: u64) -> i64 {
     call(MADVISE, [address, bytes, 22, 0, 0])
 }
 
-/// The number of the child, or 0 in the child.
+/// Forks the process. Returns the number of the child, or 0 in the child.
 pub fn fork() -> i64 {
     call(FORK, [0; 5])
 }
@@ -193,7 +194,7 @@ pub fn exit(status: u64) -> ! {
 /// The number of threads that have ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// Calls `work` with each number below `count`, on as many threads. Returns when all calls have returned.
+/// Starts `count` threads. Each calls `work` with its number, from 0. Returns when all calls have returned.
 pub fn on_threads(count: u64, work: fn(u64)) {
     const STACK: u64 = 16 * PAGE;
     ENDED.store(0, Relaxed);
@@ -216,7 +217,7 @@ pub fn on_threads(count: u64, work: fn(u64)) {
 
 #[unsafe(no_mangle)]
 extern "C" fn thread_run(what: *const (fn(u64), u64)) -> ! {
-    // SAFETY: `on_threads` has written both.
+    // SAFETY: `on_threads` has written the function and the number.
     let (work, number) = unsafe { what.read() };
     work(number);
     ENDED.fetch_add(1, Relaxed);

@@ -9,7 +9,7 @@ macro_rules! on_each_architecture {
     };
 }
 
-/// Like `on_each_architecture`, and also on Sv39.
+/// Like `on_each_architecture`, but also runs each test on Sv39.
 macro_rules! on_each_format {
     ($($test:ident),+ $(,)?) => {
         $(crate::each::tests!($test: x86_64 = X86_64, aarch64 = AArch64, sv48 = Sv48, sv39 = Sv39);)+
@@ -31,7 +31,8 @@ macro_rules! tests {
 /// The number of architectures, including Sv39.
 pub(crate) const ARCHITECTURES: u8 = 4;
 
-/// Calls a function with the architecture of this number, below `ARCHITECTURES`, as its type parameter.
+/// Calls a function whose type parameter is the architecture with this number. Numbers are below
+/// `ARCHITECTURES`.
 macro_rules! on_architecture {
     ($number:expr, $test:ident($($argument:expr),*)) => {
         match $number {

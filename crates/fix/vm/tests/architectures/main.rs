@@ -1,5 +1,5 @@
-//! What each architecture requires of code that changes page tables. The hosted machines cache as much as
-//! the manuals allow, and panic where a program would access another program's memory or fault forever.
+//! Tests the rules of each architecture for code that changes page tables. The hosted machines cache as much
+//! as the manuals allow, and panic where a program would access another program's memory or fault forever.
 
 mod each;
 

@@ -1,5 +1,5 @@
-//! Compares knee-vm's module `memory_set` with the crate memory_set: one kernel is compiled against each of
-//! them.
+//! Compares knee-vm's module `memory_set` with the crate memory_set. The same small kernel is compiled
+//! against each of them.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Default for Table {
 
 impl Table {
     /// Replaces the flags of all addresses in the range, unless `with` returns `None` for one of them.
-    /// Returns whether it did.
+    /// Returns whether it has replaced them.
     fn replace(&mut self, start: usize, size: usize, with: impl Fn(u8) -> Option<u8>) -> bool {
         let entries = &mut self.0[start..start + size];
         let is_right = entries.iter().all(|&old| with(old).is_some());
@@ -95,8 +95,8 @@ proptest! {
                 for size in (0..=BYTES).step_by(align) {
                     let (their, our) =
                         (theirs.free(address, size, align), ours.free(address, size, align));
-                    // The crate may find an area that ends beyond the limit, which is the end of the table
-                    // here.
+                    // The crate memory_set may return an area that ends beyond the limit. Here, the limit is
+                    // the end of the table.
                     let within = their.filter(|start| start + size <= BYTES);
                     prop_assert_eq!(within, our, "{} bytes from {}", size, address);
                 }

@@ -5,7 +5,7 @@ use the_crate::{MappingBackend, MappingError, MappingResult, MemoryArea, MemoryS
 
 use super::{BYTES, Change, Listed, Table};
 
-/// Flags are bytes; 0 means unmapped. The table has the flags of each address.
+/// A backend whose flags are bytes; 0 means unmapped. Its table has the flags of each address.
 #[derive(Clone)]
 struct Bytes;
 

@@ -5,7 +5,7 @@ use knee_models::Detector::{self, Integration, Loom, Miri};
 /// The mutants, by their names in the sources.
 #[rustfmt::skip]
 pub(crate) const MUTANTS: &[(&str, Detector)] = &[
-    // A flush that is missing or late, or that leaves out a CPU or a page.
+    // A flush that is missing, too early or too late, or that leaves out a CPU or a page.
     ("remove_no_flush", Integration("stepped", "unmap_flushes_all_cpus::x86_64")),
     ("remove_no_flush", Integration("stepped", "discard_flushes_all_cpus::x86_64")),
     ("protect_no_flush", Integration("stepped", "no_cpu_writes_to_a_page_that_became_read_only::x86_64")),
@@ -13,7 +13,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("unshare_no_flush", Integration("stepped", "all_cpus_of_a_space_see_a_store_that_breaks_sharing::x86_64")),
     ("unshare_flush_last", Integration("stepped", "no_cpu_has_the_new_page_while_another_has_the_old_one::x86_64")),
     ("usage_no_flush", Integration("usage", "a_store_after_the_page_was_cleaned_is_noticed::x86_64")),
-    ("flush_first", Integration("stepped", "unmap_flushes_a_cpu_that_loads_all_the_while::x86_64")),
+    ("flush_first", Integration("stepped", "unmap_flushes_a_cpu_that_keeps_loading_the_page::x86_64")),
     ("flush_last", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_after_leaves", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
     ("takes_shared_at_once", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
@@ -47,7 +47,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("objects_linger", Integration("stepped", "lazy::unmapping_object_pages_or_many_pages_is_not_lazy::x86_64")),
     ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_flushes_only_the_calling_cpu::x86_64")),
 
-    // Two operations at once.
+    // Concurrent operations.
     ("visits_once", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
     ("copy_not_locked", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
     ("moves_together", Integration("stepped", "races::parts_of_a_mapping_that_two_cpus_move_keep_their_content::x86_64")),

@@ -1,4 +1,4 @@
-//! Each mutant is a planted mistake that a test must notice: see the crate knee-models. `list.rs` names the
+//! Each mutant is a planted mistake that a test must notice (see the crate knee-models). `list.rs` names the
 //! test for each mutant. loom checks every order of the lock protocol's accesses. `tests/stepped` checks
 //! which pages are flushed, when, and on which CPUs.
 
@@ -23,7 +23,7 @@ fn tests_pass_and_notice_each_mutant() {
     SUITE.check_integration();
 }
 
-/// Memory orderings of objects, which loom does not model. `scripts/sanitize vm miri` runs this.
+/// Miri checks the memory orderings that loom cannot model. `scripts/sanitize vm miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

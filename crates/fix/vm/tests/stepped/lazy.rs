@@ -41,7 +41,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         let goes_on = |page| {
             machine.store(second, space, page, 1).unwrap();
             space.unmap(changer, only(page)).unwrap();
-            // This needs a new frame, which must not be the frame that the first CPU still uses.
+            // The store needs a new frame, other than the frame that the first CPU still uses.
             machine.store(changer, space, FAR - 1, 9).unwrap();
             space.discard(changer, only(FAR - 1)).unwrap();
             machine.load(first, space, HERE)
@@ -60,7 +60,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     });
 }
 
-/// What a CPU caches in its timer interrupt, after the flush, stays until its next tick.
+/// A translation that a CPU caches in its timer interrupt, after the flush, stays until the CPU's next tick.
 fn translations_cached_after_the_flush_of_a_tick_stay<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         machine.tick(first, || {

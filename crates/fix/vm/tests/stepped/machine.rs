@@ -35,12 +35,12 @@ struct Translation {
 /// A table that a CPU has found on a walk, with the generation of its frame.
 type CachedTable = Option<(Frame, u64)>;
 
-/// What a CPU has cached; `None` for an entry that was absent.
+/// The entries that a CPU has cached. `None` stands for an entry that was absent.
 #[derive(Default)]
 struct Tlb {
     /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables by space, by level, and by the number that the entry has among all entries of the level.
+    /// Tables by space, by level, and by the index of the entry among all entries of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Stepped<A: Architecture> {
     others: Cell<Option<Others>>,
 }
 
-/// What the other CPUs do, and when.
+/// When the other CPUs run, and the closure that runs them.
 type Others = (At, *mut dyn FnMut());
 
 /// The moment at which the other CPUs run.
@@ -142,7 +142,7 @@ impl<A: Architecture> Stepped<A> {
         self.at(At::Interrupt, others, operation)
     }
 
-    /// Runs `operation`, and calls `others` again and again meanwhile.
+    /// Runs `operation`, and calls `others` each time that the operation uses the platform.
     pub(crate) fn all_the_while<R>(
         &self,
         others: impl FnMut(),
@@ -367,7 +367,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
     type Platform = InTurns;
     type Format = A;
 
-    /// As on the hosted machine.
+    /// The MMU is in software, as on the hosted machine.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Self::Platform> {

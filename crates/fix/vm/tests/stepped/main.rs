@@ -1,5 +1,5 @@
-//! What other CPUs find before, during and after a shootdown, in a fixed order. The machine panics if a CPU
-//! uses a frame through a translation that it should have flushed.
+//! Tests what other CPUs can access before, during and after a shootdown. The steps run in a fixed order. The
+//! machine panics if a CPU uses a frame through a translation that it should have flushed.
 
 #[path = "../architectures/each.rs"]
 mod each;
@@ -73,7 +73,7 @@ fn unmap_flushes_all_cpus<A: Architecture>() {
 }
 
 /// The flush comes after the entry is cleared. Otherwise the CPU could cache the entry again in between.
-fn unmap_flushes_a_cpu_that_loads_all_the_while<A: Architecture>() {
+fn unmap_flushes_a_cpu_that_keeps_loading_the_page<A: Architecture>() {
     with_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
         let mut is_mapped = true;
@@ -126,7 +126,7 @@ fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     });
 }
 
-/// As above, but two spaces share the frame, and the other space releases it first.
+/// As in the test above, but two spaces share the frame, and the other space releases it first.
 fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         for removes in [Space::discard, Space::unmap] {
@@ -393,7 +393,7 @@ fn all_cpus_can_write_to_a_page_that_they_have_cached_read_only<A: Architecture>
 
 on_each_architecture!(
     unmap_flushes_all_cpus,
-    unmap_flushes_a_cpu_that_loads_all_the_while,
+    unmap_flushes_a_cpu_that_keeps_loading_the_page,
     tables_are_not_reused_before_all_cpus_have_flushed,
     all_cpus_can_write_to_a_page_that_they_have_cached_read_only,
     discard_flushes_all_cpus,

@@ -159,7 +159,7 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
             space.map_object(&cpus[0], all, &object, 0, WRITE, Sharing::Shared).unwrap();
             for page in PLACES {
                 machine.store(&cpus[0], &space, page, page.0).unwrap();
-                // This pushes the extent down to the leaf of `page`.
+                // `protect` pushes the extent down to the leaf of `page`.
                 space.protect(&cpus[0], only(page), READ).unwrap();
                 space.unmap(&cpus[0], only(page + 10)).unwrap();
             }

@@ -1,5 +1,5 @@
-//! Two operations on two threads, only one of which runs at a time. The second operation begins when the
-//! first reaches a given point. While one operation waits, the other runs.
+//! Runs two operations on two threads, one thread at a time. The second operation begins when the first
+//! reaches a given point. While one operation waits, the other runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -176,7 +176,7 @@ fn both<A: Architecture>(
 /// The platform of threads that take turns.
 pub(crate) struct InTurns(pub(crate) std::sync::Arc<Turns>);
 
-// SAFETY: it is symmetric, and `heavy` executes a full fence.
+// SAFETY: the platform is symmetric, and `heavy` executes a full fence.
 unsafe impl Platform for InTurns {
     fn is_symmetric(&self) -> bool {
         true

@@ -12,13 +12,13 @@ pub(crate) type Format = knee_vm::AArch64;
 /// The first frame of memory.
 pub(crate) const MEMORY: u64 = 0x4000_0000 >> 12;
 
-/// Where the kernel sees physical memory.
+/// The virtual address at which the kernel maps physical memory.
 const HIGH: u64 = 0xffff_0000_0000_0000;
 const UART: u64 = HIGH + 0x0900_0000;
 const GIC_DISTRIBUTOR: u64 = HIGH + 0x0800_0000;
 const GIC_CPU: u64 = HIGH + 0x0801_0000;
 
-/// The interrupt of the virtual timer.
+/// The interrupt number of the virtual timer.
 const TIMER: u32 = 27;
 /// The software-generated interrupt by which CPUs wake each other up.
 const IPI: u32 = 0;
@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn enter_user(registers: *mut Registers);
 }
 
-/// A program's registers. The entry code has the offsets.
+/// A program's registers. The entry code contains the offsets of the fields.
 #[repr(C, align(16))]
 #[derive(Clone, Default)]
 pub(crate) struct Registers {
@@ -76,7 +76,7 @@ macro_rules! write {
 }
 
 fn write_device(address: u64, value: u32) {
-    // SAFETY: the direct mapping contains the device, which is no memory.
+    // SAFETY: the direct mapping contains the device, which is not memory.
     unsafe { (address as *mut u32).write_volatile(value) };
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn start_cpus(count: usize) {
     for cpu in 1..count as u64 {
         let entry = (&raw const boot_other).addr() as u64 - HIGH;
         let result = power(CPU_ON, cpu, entry, cpu);
-        assert!(result == 0, "PSCI does not start CPU {cpu}: {result:#x}");
+        assert!(result == 0, "PSCI cannot start CPU {cpu}: {result:#x}");
     }
 }
 
@@ -156,14 +156,14 @@ pub(super) fn stack_pointer() -> usize {
     pointer
 }
 
-/// Waits for an interrupt, which stays pending.
+/// Waits for an interrupt, and acknowledges it. Interrupts are masked, so the CPU takes no exception.
 pub(crate) fn idle() {
     // SAFETY: a masked interrupt ends the wait as well.
     unsafe { asm!("wfi") };
     take_interrupt();
 }
 
-/// Interrupts a CPU.
+/// Sends an IPI to a CPU.
 pub(crate) fn interrupt(cpu: usize) {
     // SAFETY: a barrier.
     unsafe { asm!("dsb ishst") };
@@ -239,7 +239,7 @@ impl Registers {
     }
 }
 
-/// An unexpected trap in the kernel.
+/// Reports an unexpected trap in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap_report(esr: u64, elr: u64, far: u64) -> ! {
     panic!("trap in the kernel at {elr:#x}, ESR {esr:#x}, FAR {far:#x}");
@@ -265,7 +265,7 @@ pub(crate) fn load(root: Frame, space: u64) {
     load_table(identifier(space) | root.0 << 12);
 }
 
-/// Loads a table without programs, under the identifier 0.
+/// Loads an empty root table for the lower half, under the identifier 0.
 pub(crate) fn load_kernel() {
     load_table((&raw const empty_table).addr() as u64 - HIGH);
 }
@@ -273,19 +273,20 @@ pub(crate) fn load_kernel() {
 /// The kernel has a table of its own, in TTBR1.
 pub(crate) fn begin_root(_frame: Frame) {}
 
-/// Where the kernel sees a frame.
+/// The virtual address at which the kernel maps a frame.
 pub(crate) fn direct(frame: Frame) -> *mut u8 {
     (HIGH + frame.0 * PAGE as u64) as *mut u8
 }
 
-/// The most pages that are flushed one by one.
+/// The maximum number of pages that are flushed one by one.
 const ONE_BY_ONE: u64 = 32;
 
-/// Executes a TLBI for each page, or one for the space.
+/// Executes a TLBI for each page, or one TLBI for the whole space.
 macro_rules! invalidate {
     ($space:expr, $what:expr, $leaf:literal, $tables:literal, $all:literal) => {{
         let identifier = identifier($space);
-        // SAFETY: barriers: the walks of all CPUs see the changed entries before the TLBs lose the old ones.
+        // SAFETY: a barrier. The table walks of all CPUs see the changed entries before the TLBs drop the old
+        // entries.
         unsafe { asm!("dsb ishst") };
         match $what {
             Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
@@ -303,7 +304,7 @@ macro_rules! invalidate {
             // SAFETY: as above.
             _ => unsafe { asm!(concat!("tlbi ", $all, ", {}"), in(reg) identifier) },
         }
-        // SAFETY: a barrier: waits for all CPUs.
+        // SAFETY: barriers. They wait until the TLBs have dropped the entries.
         unsafe { asm!("dsb ish", "isb") };
     }};
 }
@@ -321,7 +322,7 @@ pub(crate) fn flush_all() {
 
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
-/// Flushes on all CPUs.
+/// Flushes the TLBs of all CPUs.
 fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
     if is_mutant!("kernel_skips_a_cpu") {
         return flush(space, what, true);
@@ -331,7 +332,7 @@ fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
 
 /// Makes code that the kernel has written visible to instruction fetches.
 pub(crate) fn prepare_code(frame: Frame) {
-    /// The smallest line that the architecture allows. Larger ones are cleaned more than once.
+    /// The smallest cache line that the architecture allows. Larger lines are cleaned more than once.
     const LINE: usize = 16;
     for at in (0..PAGE).step_by(LINE) {
         // SAFETY: cleans and invalidates caches.

@@ -5,7 +5,7 @@ boot:
     mov x19, #0
     b cpu_start
 
-// A CPU that PSCI has started, with its number.
+// A CPU that PSCI has started enters here. x0 contains its number.
 .global boot_other
 boot_other:
     mov x19, x0
@@ -43,14 +43,14 @@ high:
 
 .data
 .balign 4096
-// 512 GiB of physical memory, at the beginning of the kernel's half. The first GiB are devices.
+// 512 GiB of physical memory, at the beginning of the kernel's half. The first GiB contains devices.
 kernel_table:
     .quad memory_table - HIGH + 3
     .fill 511, 8, 0
 identity_table:
     .quad memory_table - HIGH + 3
     .fill 511, 8, 0
-// No programs.
+// The table for the lower half while no space is loaded.
 .global empty_table
 empty_table:
     .fill 512, 8, 0
@@ -58,7 +58,7 @@ memory_table:
     .quad 0x0060000000000405    // device, attribute 1, never executed
     .set page, 0x40000000
     .rept 511
-    .quad page + 0x0040000000000701    // 1 GiB of memory, inner shareable, not for programs
+    .quad page + 0x0040000000000701    // 1 GiB of memory, inner shareable, not accessible in user mode
     .set page, page + 0x40000000
     .endr
 
@@ -66,7 +66,7 @@ memory_table:
 .balign 2048
 .global vectors
 vectors:
-    // From the kernel: interrupts are masked, so each is a defect.
+    // Exceptions taken from the kernel. Interrupts are masked, so each exception is a defect.
     .rept 8
     .balign 128
     b kernel_trap
@@ -159,8 +159,8 @@ kernel_trap:
     mrs x2, far_el1
     b kernel_trap_report
 
-// Code for user mode: position-independent, and copied to a page of each space. Results are the arguments of a
-// system call.
+// Position-independent code for user mode, which every space of a storm maps. Each routine passes its result
+// as the first argument of a system call.
 .section .rodata
 .balign 16
 .global user_code, user_load, user_store, user_watch, user_write, user_code_end
@@ -171,7 +171,7 @@ user_load:                      // (address)
 user_store:                     // (address, value)
     str x1, [x0]
     svc #0
-user_watch:                     // (address, value): loads until the word differs, or some thousand times
+user_watch:                     // (address, value): loads until the word differs, at most 5,000 times
     mov x3, #5000
 1:  ldr x2, [x0]
     cmp x2, x1
@@ -180,7 +180,7 @@ user_watch:                     // (address, value): loads until the word differ
     b.ne 1b
 2:  mov x0, x2
     svc #0
-user_write:                     // (address, value): stores the value and greater ones, some thousand in all
+user_write:                     // (address, value): stores 5,000 increasing values, beginning with the value
     mov x3, #5000
 1:  str x1, [x0]
     add x1, x1, #1

@@ -1,7 +1,8 @@
-//! What differs between the architectures. Each module has the same items:
+//! The architecture-specific code. The module of each architecture has the same items:
 //!
 //! * `Format`, the page-table format, and `MEMORY`, the first frame of memory.
-//! * `KEEPS_ENTRIES`: TLB entries of a space stay when another space is loaded, under an address-space identifier.
+//! * `KEEPS_ENTRIES`: whether the TLB keeps the entries of a space, tagged with an address-space identifier,
+//!   when the CPU loads another space.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
 //! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
 //! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `prepare_code`.
@@ -18,11 +19,11 @@ use knee_vm::{CpuSet, Flush, Protection, VirtAddr};
 
 pub(crate) use this::*;
 
-/// The most CPUs that QEMU's machines have here. The GICv2 of AArch64 has 8.
+/// The maximum number of CPUs. On AArch64, the GICv2 limits the number to 8.
 pub(crate) const MOST_CPUS: usize = 16;
 
 /// The size of a CPU's stack is `1 << STACK_SHIFT` bytes. Stacks are aligned to their size, so that the stack
-/// pointer tells the CPU's number.
+/// pointer determines the CPU's number.
 pub(crate) const STACK_SHIFT: u32 = 16;
 
 #[repr(align(65536))]
@@ -52,7 +53,8 @@ pub(crate) fn set_tick(milliseconds: u64) {
     TICK.store(milliseconds, Relaxed);
 }
 
-/// Flushes on these CPUs: the calling CPU, the CPUs of the space, the space's number, and what to flush.
+/// A function that flushes the TLBs of several CPUs. Its arguments are the calling CPU, the CPUs that must
+/// flush, the number of the space, and the entries to flush.
 pub(crate) type Broadcast = fn(usize, &CpuSet, u64, Flush);
 
 /// Why a program has trapped.
@@ -63,10 +65,10 @@ pub(crate) enum Trap {
         address: VirtAddr,
         access: Protection,
     },
-    /// [`Registers::system_call`] has the number and the arguments.
+    /// [`Registers::system_call`] returns the number and the arguments.
     SystemCall,
     Interrupt(Interrupt),
-    /// Any other exception, by its number on this architecture and the program counter.
+    /// Any other exception, with its architecture-specific number and the program counter.
     Exception {
         cause: u64,
         at: u64,
@@ -78,6 +80,6 @@ pub(crate) enum Interrupt {
     /// Another CPU has posted a request.
     Ipi,
     Timer,
-    /// None, or one that needs no action.
+    /// No interrupt, or an interrupt that needs no action.
     Spurious,
 }

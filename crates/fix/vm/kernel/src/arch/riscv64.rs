@@ -12,13 +12,13 @@ pub(crate) type Format = knee_vm::Sv48;
 /// The first frame of memory.
 pub(crate) const MEMORY: u64 = 0x8000_0000 >> 12;
 
-/// Where the kernel sees physical memory.
+/// The virtual address at which the kernel maps physical memory.
 const HIGH: u64 = 0xffff_8000_0000_0000;
 const UART: u64 = HIGH + 0x1000_0000;
 
 /// QEMU's counter runs at 10 MHz.
 const NANOSECONDS: u64 = 100;
-/// Counts in a millisecond.
+/// Counts per millisecond.
 const MILLISECOND: u64 = 10_000;
 
 global_asm!(
@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn enter_user(registers: *mut Registers);
 }
 
-/// A program's registers. The entry code has the offsets.
+/// A program's registers. The entry code contains the offsets of the fields.
 #[repr(C, align(16))]
 #[derive(Clone, Default)]
 pub(crate) struct Registers {
@@ -58,12 +58,12 @@ const A7: usize = 16;
 // Extensions of the SBI and their functions.
 const SET_TIMER: (u64, u64) = (0x5449_4d45, 0);
 const SEND_IPI: (u64, u64) = (0x73_5049, 0);
-/// With an address-space identifier.
+/// A remote `sfence.vma` with an address-space identifier.
 const REMOTE_SFENCE: (u64, u64) = (0x5246_4e43, 2);
 const HART_START: (u64, u64) = (0x48_534d, 0);
 const RESET: (u64, u64) = (0x5352_5354, 0);
 
-/// Calls the SBI. Returns its error, or 0.
+/// Calls the SBI. Returns the SBI's error code, or 0.
 fn firmware((extension, function): (u64, u64), arguments: [u64; 5]) -> u64 {
     let [first, second, third, fourth, fifth] = arguments;
     let error;
@@ -114,12 +114,12 @@ pub(crate) fn start_cpus(count: usize) {
     for cpu in 1..count as u64 {
         let entry = (&raw const boot_other).addr() as u64 - HIGH;
         let error = firmware(HART_START, [cpu, entry, 0, 0, 0]);
-        assert!(error == 0, "the SBI does not start hart {cpu}: {error:#x}");
+        assert!(error == 0, "the SBI cannot start hart {cpu}: {error:#x}");
     }
 }
 
 pub(crate) fn put_byte(byte: u8) {
-    // SAFETY: the direct mapping contains the device, which is no memory.
+    // SAFETY: the direct mapping contains the device, which is not memory.
     unsafe { (UART as *mut u8).write_volatile(byte) };
 }
 
@@ -145,7 +145,7 @@ pub(super) fn stack_pointer() -> usize {
 
 /// Waits for an interrupt.
 pub(crate) fn idle() {
-    // SAFETY: an interrupt that is not enabled ends the wait as well.
+    // SAFETY: an interrupt ends the wait even while `sstatus` masks interrupts.
     unsafe { asm!("wfi") };
     if pending() & 1 << 5 != 0 {
         start_timer();
@@ -166,7 +166,7 @@ fn end_ipi() {
     unsafe { asm!("csrci sip, 2") };
 }
 
-/// Interrupts a CPU.
+/// Sends an IPI to a CPU.
 pub(crate) fn interrupt(cpu: usize) {
     firmware(SEND_IPI, [1 << cpu, 0, 0, 0, 0]);
 }
@@ -183,7 +183,7 @@ impl Registers {
     /// Runs the program until it traps.
     pub(crate) fn run(&mut self) -> Trap {
         const INTERRUPT: u64 = 1 << 63;
-        // SPP clear: `sret` enters user mode. SPIE: with interrupts.
+        // Clear SPP, so that `sret` enters user mode. Set SPIE, so that it enables interrupts there.
         // SAFETY: the registers are those of user mode, and a trap stores them here and returns.
         unsafe {
             asm!("csrc sstatus, {0}", "csrs sstatus, {1}", in(reg) 1 << 8, in(reg) 1 << 5);
@@ -234,7 +234,7 @@ impl Registers {
     }
 }
 
-/// An unexpected trap in the kernel.
+/// Reports an unexpected trap in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap_report(cause: u64, at: u64, value: u64) -> ! {
     panic!("trap {cause:#x} in the kernel at {at:#x}, value {value:#x}");
@@ -260,27 +260,27 @@ pub(crate) fn load(root: Frame, space: u64) {
     load_table(root.0, identifier(space));
 }
 
-/// Loads a table without programs, under the identifier 0.
+/// Loads the kernel's own root table, which maps no page of a program, under the identifier 0.
 pub(crate) fn load_kernel() {
-    // Programs have the lower half, where the boot code's table has physical memory, but not for user mode.
+    // In the lower half, the boot code's table maps physical memory, which user mode cannot access.
     load_table(((&raw const kernel_table).addr() as u64 - HIGH) >> 12, 0);
 }
 
 /// Writes the kernel's half of a new root table.
 pub(crate) fn begin_root(frame: Frame) {
-    // SAFETY: the frame is ours, and the boot code's table does not change.
+    // SAFETY: nothing else uses the new table, and the boot code's table does not change.
     unsafe {
         let from = (&raw const kernel_table).cast::<u64>();
         from.add(256).copy_to_nonoverlapping(direct(frame).cast::<u64>().add(256), 256);
     }
 }
 
-/// Where the kernel sees a frame.
+/// The virtual address at which the kernel maps a frame.
 pub(crate) fn direct(frame: Frame) -> *mut u8 {
     (HIGH + frame.0 * PAGE as u64) as *mut u8
 }
 
-/// The most pages that are flushed one by one.
+/// The maximum number of pages that are flushed one by one.
 const ONE_BY_ONE: u64 = 32;
 
 /// Flushes the calling CPU's TLB.
@@ -294,7 +294,7 @@ pub(crate) fn flush(space: u64, what: Flush, _is_loaded: bool) {
                 unsafe { asm!("sfence.vma {}, {}", in(reg) address, in(reg) identifier) };
             }
         }
-        // A fence with an address orders no entries of tables.
+        // A fence with an address does not order non-leaf entries.
         // SAFETY: as above.
         _ => unsafe { asm!("sfence.vma zero, {}", in(reg) identifier) },
     }
@@ -308,7 +308,7 @@ pub(crate) fn flush_all() {
 
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
-/// Flushes on these CPUs, by the firmware.
+/// Flushes the TLBs of the CPUs in `on`. The firmware interrupts the other CPUs.
 fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     let is_skipped = |cpu: usize| cpu == 0 && is_mutant!("kernel_skips_a_cpu");
@@ -317,13 +317,13 @@ fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
         .filter(|&cpu| cpu != caller && !is_skipped(cpu))
         .fold(0, |harts, cpu| harts | 1_u64 << cpu);
     if harts != 0 {
-        // The whole address space stands for all entries.
+        // A request for the whole address space also flushes non-leaf entries.
         let (start, bytes) = match what {
             Flush::Range(Pages { start, end }) => (start.address().0, (end - start) * PAGE as u64),
             Flush::Tables(_) | Flush::All => (0, u64::MAX),
         };
         let error = firmware(REMOTE_SFENCE, [harts, 0, start, bytes, identifier(space)]);
-        assert!(error == 0, "the SBI does not flush harts {harts:#x}: {error:#x}");
+        assert!(error == 0, "the SBI cannot flush harts {harts:#x}: {error:#x}");
     }
     if on.contains(caller) {
         flush(space, what, true);

@@ -1,8 +1,9 @@
-# OpenSBI enters at the physical address, in S mode, without paging. a0 has the number of the hart, which may be any.
+# OpenSBI enters at the physical address, in S mode, without paging. a0 contains the number of the boot hart.
+# OpenSBI may boot any hart.
 .section .boot, "ax"
 .global boot
 boot:
-    # Hart 0 is the first CPU. Another boot hart starts it and stops.
+    # Hart 0 is the first CPU. If the boot hart is another one, it starts hart 0 and stops.
     beqz a0, first
     lla a1, first
     li a0, 0
@@ -34,7 +35,7 @@ first:
     li s0, 0
     j cpu_start
 
-# A hart that another one has started: a0 has its number.
+# A hart that hart 0 has started enters here. a0 contains its number.
 .global boot_other
 boot_other:
     mv s0, a0
@@ -75,7 +76,7 @@ memory_table:
 .balign 4
 .global trap
 trap:
-    csrrw a0, sscratch, a0      # the program's registers; 0 in the kernel
+    csrrw a0, sscratch, a0      # sscratch: the program's registers, or 0 in the kernel
     beqz a0, kernel_trap
     sd ra, 0(a0)
     sd sp, 8(a0)
@@ -197,8 +198,8 @@ kernel_trap:
     csrr a2, stval
     call kernel_trap_report
 
-# Code for user mode: position-independent, and copied to a page of each space. Results are the arguments of a system
-# call.
+# Position-independent code for user mode, which every space of a storm maps. Each routine passes its result
+# as the first argument of a system call.
 .section .rodata
 .balign 16
 .global user_code, user_load, user_store, user_watch, user_write, user_code_end
@@ -209,7 +210,7 @@ user_load:                      # (address)
 user_store:                     # (address, value)
     sd a1, 0(a0)
     ecall
-user_watch:                     # (address, value): loads until the word differs, or some thousand times
+user_watch:                     # (address, value): loads until the word differs, at most 5,000 times
     li t0, 5000
 1:  ld t1, 0(a0)
     bne t1, a1, 2f
@@ -217,7 +218,7 @@ user_watch:                     # (address, value): loads until the word differs
     bnez t0, 1b
 2:  mv a0, t1
     ecall
-user_write:                     # (address, value): stores the value and greater ones, some thousand in all
+user_write:                     # (address, value): stores 5,000 increasing values, beginning with the value
     li t0, 5000
 1:  sd a1, 0(a0)
     addi a1, a1, 1

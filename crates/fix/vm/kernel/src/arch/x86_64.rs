@@ -12,7 +12,7 @@ pub(crate) type Format = knee_vm::X86_64;
 /// The first frame of memory.
 pub(crate) const MEMORY: u64 = 0;
 
-/// Where the kernel sees physical memory.
+/// The virtual address at which the kernel maps physical memory.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 const APIC: u64 = 0xfee0_0000;
 /// Where a CPU starts in real mode.
@@ -90,7 +90,8 @@ struct TaskState {
     reserved: u32,
     rsp0: u64,
     rest: [u32; 22],
-    /// Beyond the segment's end: no port is allowed.
+    /// The upper 16 bits are the offset of the I/O bitmap. The offset is beyond the end of the segment, so
+    /// programs may use no port.
     io_map: u32,
 }
 
@@ -144,13 +145,13 @@ const APIC_COMMAND: u64 = 0x300;
 const APIC_TIMER: u64 = 0x320;
 const APIC_TIMER_START: u64 = 0x380;
 const APIC_TIMER_DIVIDE: u64 = 0x3e0;
-/// All CPUs but the sender.
+/// All CPUs except the sender.
 const TO_OTHERS: u32 = 0b11 << 18;
-/// Counts of QEMU's timer in a millisecond: it runs at 1 GHz, divided by 16.
+/// Timer counts per millisecond: QEMU's timer runs at 1 GHz, divided by 16.
 const MILLISECOND: u64 = 1_000_000 / 16;
 
 fn write_apic(register: u64, value: u32) {
-    // SAFETY: the direct mapping contains the registers of the local APIC, which are no memory.
+    // SAFETY: the direct mapping contains the registers of the local APIC, which are not memory.
     unsafe { ((DIRECT + APIC + register) as *mut u32).write_volatile(value) };
 }
 
@@ -170,8 +171,8 @@ pub(crate) fn init_cpu(number: usize) {
     const CODE: u64 = (KERNEL_CODE as u64) << 16;
     const PRESENT_INTERRUPT_GATE: u64 = 0x8e00 << 32;
     if number == 0 {
-        // Mask the PC's legacy interrupt controllers: the firmware has mapped their interrupts to the vectors of
-        // exceptions.
+        // Mask the PC's legacy interrupt controllers: the firmware has mapped their interrupts to the vectors
+        // of exceptions.
         out_byte(0x21, 0xff);
         out_byte(0xa1, 0xff);
         for vector in 0..256 {
@@ -216,7 +217,7 @@ pub(crate) fn init_cpu(number: usize) {
 
 /// Starts all other CPUs, which call `cpu_main`.
 pub(crate) fn start_cpus(count: usize) {
-    // SAFETY: no memory below 1 MiB is used for anything else.
+    // SAFETY: nothing else uses memory below 1 MiB.
     unsafe {
         let (start, end) = ((&raw const trampoline).addr(), (&raw const trampoline_end).addr());
         // The code is linked at its physical address.
@@ -246,7 +247,8 @@ pub(crate) fn power_off() -> ! {
 
 /// A time, in nanoseconds.
 pub(crate) fn clock() -> u64 {
-    // SAFETY: the instruction has no effect. QEMU's counter runs at 1 GHz or close to it.
+    // QEMU's counter runs at about 1 GHz.
+    // SAFETY: the instruction has no side effects.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -260,12 +262,12 @@ pub(super) fn stack_pointer() -> usize {
 
 /// Waits for an interrupt.
 pub(crate) fn idle() {
-    // SAFETY: an interrupt in the kernel only returns, see `kernel_trap_report`. The instruction after `sti` is executed
-    // before an interrupt, so none is lost.
+    // The CPU takes no interrupt between `sti` and `hlt`, so each interrupt ends the wait.
+    // SAFETY: the handler of an interrupt in the kernel, `kernel_trap`, only acknowledges the interrupt.
     unsafe { asm!("sti", "hlt", "cli") };
 }
 
-/// Interrupts a CPU.
+/// Sends an IPI to a CPU.
 pub(crate) fn interrupt(cpu: usize) {
     write_apic(APIC_COMMAND + 0x10, (cpu as u32) << 24);
     write_apic(APIC_COMMAND, u32::from(VECTOR_IPI));
@@ -331,7 +333,7 @@ impl Registers {
     }
 }
 
-/// An unexpected trap in the kernel.
+/// Reports an unexpected trap in the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap_report(frame: *const [u64; 5]) -> ! {
     // SAFETY: the entry code passes the frame that the trap has pushed.
@@ -351,12 +353,12 @@ pub(crate) fn load(root: Frame, _space: u64) {
     unsafe { asm!("mov cr3, {}", in(reg) root.0 * PAGE as u64) };
 }
 
-/// Loads a table without programs.
+/// Loads the kernel's own root table, which maps no page of a program.
 pub(crate) fn load_kernel() {
     unsafe extern "C" {
         static kernel_root: [u64; 512];
     }
-    // SAFETY: the boot code's table is linked at its physical address.
+    // SAFETY: the table of the boot code is linked at its physical address.
     unsafe { asm!("mov cr3, {}", in(reg) (&raw const kernel_root).addr()) };
 }
 
@@ -365,22 +367,22 @@ pub(crate) fn begin_root(frame: Frame) {
     unsafe extern "C" {
         static kernel_root: [u64; 512];
     }
-    // SAFETY: the frame is ours, and the boot code's table is linked at its physical address.
+    // SAFETY: nothing else uses the new table, and the boot code's table is linked at its physical address.
     unsafe {
         let from = (DIRECT as usize + (&raw const kernel_root).addr()) as *const u64;
         from.add(256).copy_to_nonoverlapping(direct(frame).cast::<u64>().add(256), 256);
     }
 }
 
-/// Where the kernel sees a frame.
+/// The virtual address at which the kernel maps a frame.
 pub(crate) fn direct(frame: Frame) -> *mut u8 {
     (DIRECT + frame.0 * PAGE as u64) as *mut u8
 }
 
-/// The most pages that are flushed one by one.
+/// The maximum number of pages that are flushed one by one.
 const ONE_BY_ONE: u64 = 32;
 
-/// Flushes the calling CPU's TLB. `is_loaded`: the table of the space is loaded here.
+/// Flushes the calling CPU's TLB. `is_loaded` tells whether this CPU has loaded the table of the space.
 pub(crate) fn flush(_space: u64, what: Flush, is_loaded: bool) {
     if !is_loaded {
         return;
@@ -397,14 +399,14 @@ pub(crate) fn flush(_space: u64, what: Flush, is_loaded: bool) {
     }
 }
 
-/// Flushes the calling CPU's whole TLB, except for the kernel's half.
+/// Flushes the calling CPU's whole TLB. No entry is global, so a load of CR3 flushes all entries.
 pub(crate) fn flush_all() {
-    // SAFETY: loads the same table again.
+    // SAFETY: the instructions load the same table again.
     unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _) };
 }
 
-/// A CPU cannot flush the TLB of another.
+/// A CPU cannot flush the TLB of another CPU.
 pub(crate) const BROADCAST: Option<Broadcast> = None;
 
-/// Instruction fetches see what the kernel has written.
+/// Does nothing: instruction fetches always observe earlier stores.
 pub(crate) fn prepare_code(_frame: Frame) {}

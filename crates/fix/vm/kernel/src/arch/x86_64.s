@@ -1,4 +1,4 @@
-# Boot by PVH (xen/include/public/arch-x86/hvm/start_info.h): QEMU enters in protected mode without paging.
+# PVH boot (xen/include/public/arch-x86/hvm/start_info.h): QEMU enters in protected mode, without paging.
 .section .note.pvh, "a", @note
     .long 4, 8, 18              # the sizes of name and description; XEN_ELFNOTE_PHYS32_ENTRY
     .asciz "Xen"
@@ -36,7 +36,7 @@ gdt:
     .quad 0
     .quad 0x00af9b000000ffff    # 0x08: kernel code, 64 bits
     .quad 0x00cf93000000ffff    # 0x10: kernel data
-    .quad 0                     # 0x18: user code, 32 bits; `sysret` requires the place
+    .quad 0                     # 0x18: unused; `sysret` would require 32-bit user code here
     .quad 0x00cff3000000ffff    # 0x20: user data
     .quad 0x00affb000000ffff    # 0x28: user code, 64 bits
     .quad 0x00cf9b000000ffff    # 0x30: code, 32 bits
@@ -53,7 +53,7 @@ boot:
     lgdtl gdt_pointer
     ljmpl $0x30, $cpu_start
 
-# Every CPU comes here in protected mode.
+# Every CPU starts here in protected mode.
 cpu_start:
     movl $0x10, %eax
     movl %eax, %ds
@@ -72,7 +72,7 @@ cpu_start:
     ljmpl $0x08, $long_start
 .code64
 long_start:
-    movl $1, %eax               # the number of the local APIC, which is the CPU's number under QEMU
+    movl $1, %eax               # the local APIC ID, which is the CPU's number under QEMU
     cpuid
     shrl $24, %ebx
     movl %ebx, %edi
@@ -121,7 +121,7 @@ trap:
     jz kernel_trap
     swapgs
 save:
-    # The frame is the end of a `Registers`.
+    # The pushed frame is the end of a `Registers`. Push the other registers below it.
     pushq %r15
     pushq %r14
     pushq %r13
@@ -172,7 +172,7 @@ enter_user:
     pushq %r15
     movq %rsp, %gs:8
     leaq REGISTERS_SIZE(%rdi), %rax
-    movq %rax, %gs:0            # where a trap pushes
+    movq %rax, %gs:0            # where a trap pushes the registers
     movq %gs:24, %rcx
     movq %rax, 4(%rcx)          # RSP0 of the task-state segment
     movq %rdi, %rsp
@@ -195,7 +195,7 @@ enter_user:
     swapgs
     iretq
 
-# An interrupt while the CPU is idle, or a defect.
+# An interrupt of an idle CPU, or an unexpected exception.
 kernel_trap:
     cmpq $0x40, (%rsp)
     jb 1f
@@ -210,8 +210,8 @@ kernel_trap:
     andq $-16, %rsp
     call kernel_trap_report
 
-# Code for user mode: position-independent, and copied to a page of each space. Results are the arguments of a system
-# call.
+# Position-independent code for user mode, which every space of a storm maps. Each routine passes its result
+# as the first argument of a system call.
 .section .rodata
 .balign 16
 .global user_code, user_load, user_store, user_watch, user_write, user_code_end
@@ -222,7 +222,7 @@ user_load:                      # (address)
 user_store:                     # (address, value)
     movq %rsi, (%rdi)
     syscall
-user_watch:                     # (address, value): loads until the word differs, or some thousand times
+user_watch:                     # (address, value): loads until the word differs, at most 5,000 times
     movl $5000, %ecx
 1:  movq (%rdi), %rax
     cmpq %rsi, %rax
@@ -231,7 +231,7 @@ user_watch:                     # (address, value): loads until the word differs
     jnz 1b
 2:  movq %rax, %rdi
     syscall
-user_write:                     # (address, value): stores the value and greater ones, some thousand in all
+user_write:                     # (address, value): stores 5,000 increasing values, beginning with the value
     movl $5000, %ecx
 1:  movq %rsi, (%rdi)
     incq %rsi

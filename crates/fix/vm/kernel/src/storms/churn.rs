@@ -1,4 +1,4 @@
-//! Each CPU maps, uses and unmaps ranges of its own, in a space that all share.
+//! Each CPU maps, uses and unmaps its own ranges, in a space that all CPUs share.
 
 use knee_vm::{Fault, Page, Pages, Protection};
 
@@ -7,10 +7,10 @@ use crate::access::{load, store};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
-/// The most pages of a range.
+/// The maximum number of pages in a range.
 const MOST: u64 = 24;
 
-/// The first page of a CPU's ranges at fixed addresses. CPUs share leaf tables.
+/// The first page of a CPU's range at a fixed address. The ranges of all CPUs are in the same leaf tables.
 fn fixed(cpu: usize, random: u64) -> Page {
     Page(0x1_0000 + 32 * cpu as u64 + 512 * (random % 4))
 }
@@ -45,7 +45,11 @@ pub(super) fn churn(options: &Options) {
             if random.below(4) == 0 {
                 space.discard(cpu, pages).expect("the pages are mapped");
                 for &page in &used {
-                    assert_eq!(load(&space, word(page).0), Ok(0), "{page:?} was discarded");
+                    assert_eq!(
+                        load(&space, word(page).0),
+                        Ok(0),
+                        "{page:?} has old content after a discard"
+                    );
                 }
             }
             space.unmap(cpu, pages).expect("there is memory");
@@ -53,7 +57,7 @@ pub(super) fn churn(options: &Options) {
                 assert_eq!(
                     load(&space, word(page).0),
                     Err(Fault::Unmapped),
-                    "{page:?} was unmapped"
+                    "{page:?} is still accessible after an unmap"
                 );
             }
         }

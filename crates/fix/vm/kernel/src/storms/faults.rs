@@ -12,8 +12,8 @@ use crate::machine::Space;
 
 const PAGES: usize = 8;
 
-/// The version of a page: 4n while it is unmapped, 4n + 1 while a CPU maps it, 4n + 2 while it is mapped and has
-/// its word, 4n + 3 while it is being unmapped.
+/// The version of a page: 4n while it is unmapped, 4n + 1 while a CPU maps it, 4n + 2 while it is mapped and
+/// has its word, 4n + 3 while it is being unmapped.
 struct Shared {
     page: Page,
     version: AtomicU64,
@@ -24,12 +24,13 @@ impl Shared {
         self.page.address().0 + 8 * (1 + self.page.0 % 3)
     }
 
-    /// The word of the page when it is mapped for the nth time.
+    /// The word of the page. It is the same for the versions 4n to 4n + 3.
     fn word(&self, version: u64) -> u64 {
         self.page.0 << 32 | version >> 2 << 1 | 1
     }
 
-    /// Maps the page if it is unmapped, or unmaps it if it is mapped, unless another CPU does.
+    /// Maps the page if it is unmapped, or unmaps it if it is mapped. Does nothing while another CPU changes
+    /// it.
     fn change(&self, space: &Space) {
         let version = self.version.load(SeqCst);
         let is_ours =
@@ -47,7 +48,7 @@ impl Shared {
         self.version.store(version + 2, SeqCst);
     }
 
-    /// Accesses the page. If its version did not change meanwhile, the result is known.
+    /// Accesses the page. If the version is even and does not change meanwhile, only one result is correct.
     fn access(&self, space: &Space, long: bool) {
         let before = self.version.load(SeqCst);
         let expected = self.word(before & !3);
@@ -56,7 +57,7 @@ impl Shared {
         let after = self.version.load(SeqCst);
         match found {
             _ if before == after && before.is_multiple_of(4) => {
-                assert_eq!(found, Err(Fault::Unmapped), "{:?} was unmapped", self.page);
+                assert_eq!(found, Err(Fault::Unmapped), "{:?} is unmapped", self.page);
             }
             _ if before == after && before % 4 == 2 => {
                 assert_eq!(found, Ok(expected), "{:?} is mapped", self.page);
@@ -76,7 +77,7 @@ impl Shared {
 
 pub(super) fn faults(options: &Options) {
     let space = new_space();
-    // Two leaf tables.
+    // The pages are in two leaf tables.
     let shared: [Shared; PAGES] = core::array::from_fn(|index| Shared {
         page: Page(0x2_0000 - PAGES as u64 / 2 + index as u64),
         version: AtomicU64::new(0),

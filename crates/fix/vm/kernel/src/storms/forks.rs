@@ -1,4 +1,4 @@
-//! CPUs write to a space while others fork it: each copy is a snapshot, and stays one.
+//! CPUs write to a space while others fork it. Each copy is a snapshot, which later writes do not change.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +13,8 @@ use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::machine::Space;
 
-/// The pages of a CPU: it stores each value to the first page, then to the second, in different leaf tables.
+/// The pages of a CPU, in two leaf tables. The CPU stores each value to the first page, and then to the
+/// second.
 fn pages(cpu: usize) -> [Page; 2] {
     [Page(0x3_0000 + cpu as u64), Page(0x3_0200 + cpu as u64)]
 }
@@ -22,14 +23,15 @@ fn address(page: Page) -> u64 {
     page.address().0 + 8
 }
 
-/// A copy of the space, with the words that each CPU's pages had at the fork.
+/// A copy of the space, and the words that each CPU's pages had at the fork.
 struct Copy {
     space: Box<Space>,
     words: Vec<[u64; 2]>,
 }
 
 impl Copy {
-    /// Forks. Of two values that a CPU stores one after the other, the copy has neither, the first or both.
+    /// Forks the space. If the copy contains a store to a CPU's second page, it also contains the earlier
+    /// store of that value to the first page.
     fn new(space: &Space, values: &[AtomicU64]) -> Copy {
         let now = || values.iter().map(|value| value.load(SeqCst)).collect::<Vec<u64>>();
         let before = now();
@@ -41,11 +43,11 @@ impl Copy {
             let [first, second] = words;
             assert!(
                 first == second || first == second + 1,
-                "a fork has {first} and {second} of CPU {cpu}, which were stored in this order"
+                "a copy has {first} and {second} of CPU {cpu}, which stores to the first page first"
             );
             assert!(
                 (before..=after + 1).contains(&first),
-                "a fork between {before} and {after} has {first} of CPU {cpu}"
+                "CPU {cpu} had stored {before} before a fork and {after} after it, but the copy has {first}"
             );
             words
         });
@@ -58,7 +60,7 @@ impl Copy {
         for (cpu, words) in self.words.iter().enumerate() {
             let [first, second] = pages(cpu).map(address);
             assert_eq!(watch(&self.space, first, words[0]), Ok(words[0]), "a copy has changed");
-            // Breaks the sharing, if the original has not done so.
+            // Breaks copy-on-write, if the original space has not done so.
             assert_eq!(store(&self.space, second, u64::MAX), Ok(()));
             assert_eq!(load(&self.space, first), Ok(words[0]), "a copy has changed");
             write(&self.space, first, 1).expect("the page is mapped");
@@ -87,13 +89,13 @@ pub(super) fn forks(options: &Options) {
                 assert_eq!(store(&space, second, value), Ok(()));
                 values[number].store(value, SeqCst);
                 assert_eq!(load(&space, first), Ok(value), "a store was lost");
-                // What another CPU has stored is visible, even if the store has broken the sharing with a copy.
+                // A store by another CPU is visible, even if it has broken copy-on-write.
                 let other = random.below(count() as u64) as usize;
                 let value = values[other].load(SeqCst);
                 let found = load(&space, address(pages(other)[0])).expect("the page is mapped");
                 assert!(
                     found >= value,
-                    "CPU {other} has stored {value}, and CPU {number} finds {found}"
+                    "CPU {other} has stored {value}, but CPU {number} finds {found}"
                 );
             } else if let Some(copy) = copy.take() {
                 Copy::end(copy);

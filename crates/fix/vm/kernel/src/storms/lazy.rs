@@ -1,4 +1,5 @@
-//! A lazy space: unmapped pages may be used until the next tick of each CPU, but never another page's frame.
+//! A lazy space: a CPU may access an unmapped page until the CPU's next tick, but never the content of
+//! another page.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -14,7 +15,7 @@ const PAGES: u64 = 8;
 pub(super) fn lazy(options: &Options) {
     let space = new_space();
     space.set_lazy(true);
-    // Counts the ends of unmaps of each page.
+    // For each page, the number of unmaps that have returned.
     let unmapped: [AtomicU64; PAGES as usize] = Default::default();
     let locks: [AtomicU64; PAGES as usize] = Default::default();
     on_each_cpu(&|number| {
@@ -40,7 +41,7 @@ pub(super) fn lazy(options: &Options) {
             }
             let pages = Pages::new(page, 1);
             space.map(current(), pages, Protection::READ_WRITE).expect("the page is free");
-            // A page that is mapped again never has old content: for that, all CPUs are interrupted.
+            // A page that is mapped again never has old content, because `map` makes all CPUs flush it first.
             assert_eq!(load(&space, address), Ok(0), "{page:?} has old content");
             assert_eq!(store(&space, address, tag(round)), Ok(()));
             assert_eq!(load(&space, address), Ok(tag(round)), "{page:?} lost a store");
@@ -48,14 +49,14 @@ pub(super) fn lazy(options: &Options) {
             assert_eq!(
                 load(&space, address),
                 Err(Fault::Unmapped),
-                "the CPU that unmaps flushes its own TLB"
+                "the CPU that unmapped the page has not flushed it"
             );
             unmapped[index as usize].fetch_add(1, SeqCst);
             lock.store(0, SeqCst);
         }
     });
     space.settle(current());
-    // The page of the code stays.
-    assert_eq!(space.resident(), 1, "after settling, no unmapped page is resident");
+    // The page of the code stays resident.
+    assert_eq!(space.resident(), 1, "an unmapped page is still resident after `settle`");
     drop_space(space);
 }

@@ -1,4 +1,4 @@
-//! Memory runs out: operations fail and change nothing, and go on when memory is free again.
+//! Memory runs out. Operations fail without any change, and succeed again once memory is free.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub(super) fn memory(options: &Options) {
         for round in 0..options.rounds {
             match random.below(4) {
                 0 | 1 => {
-                    // A leaf table of its own for each range.
+                    // Each range is in its own leaf table.
                     let start = Page((0x100 + 2 * number as u64) << 20 | (round % 256) << 9);
                     let pages = Pages::new(start, 1 + random.below(64));
                     if own.iter().any(|(other, _)| other.overlaps(pages)) {
@@ -76,7 +76,7 @@ pub(super) fn memory(options: &Options) {
                 _ => _ = space.prune(cpu, space.pages()),
             }
         }
-        // Everything that is still mapped has its content.
+        // All pages that are still mapped have their content.
         for (pages, value) in own {
             for page in pages.iter() {
                 assert_eq!(load(&space, page.address().0 + 8), Ok(value), "{page:?}");
@@ -85,11 +85,11 @@ pub(super) fn memory(options: &Options) {
     });
     assert!(failures.into_inner() > 0, "memory never ran out");
     drop_space(space);
-    // SAFETY: this storm has allocated the frames, and nobody uses them.
+    // SAFETY: this storm has allocated the frames, and nothing uses them.
     unsafe { board().free(&taken) };
 }
 
-/// Unmaps pages, which may need memory: then tries again after other CPUs have freed some.
+/// Unmaps pages. This may need memory. If memory runs out, tries again until other CPUs have freed some.
 fn unmap(space: &crate::machine::Space, pages: Pages, fails: &dyn Fn() -> u64) {
     while let Err(error) = space.unmap(current(), pages) {
         assert_eq!(error, MapError::OutOfMemory);

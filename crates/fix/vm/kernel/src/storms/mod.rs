@@ -1,4 +1,5 @@
-//! Storms: all CPUs use and change the same spaces, and each access of a program is checked.
+//! Storms are stress tests: all CPUs use and change the same spaces, and the kernel checks each access of a
+//! program.
 
 mod churn;
 mod faults;
@@ -23,7 +24,7 @@ use crate::machine::{Space, board};
 use crate::programs;
 use crate::random::Random;
 
-/// A storm, and how often each CPU repeats its steps.
+/// A storm: its name, and the function that runs it.
 struct Storm {
     name: &'static str,
     run: fn(&Options),
@@ -37,7 +38,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The random numbers of a CPU.
+    /// Returns the pseudorandom numbers of a CPU.
     fn random(&self, cpu: usize) -> Random {
         Random::new(self.seed << 8 | cpu as u64)
     }
@@ -56,14 +57,14 @@ const STORMS: &[Storm] = &[
     Storm { name: "memory", run: memory::memory },
 ];
 
-/// Runs the storms of these names, which are separated by commas; all of them if `names` is empty.
+/// Runs the storms that `names`, a list separated by commas, contains. Runs all storms if it is empty.
 pub(crate) fn run(names: &str, options: &Options) {
     let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
     for name in &names {
         let is_known = STORMS.iter().any(|storm| storm.name == *name) || programs::exists(name);
         assert!(is_known, "there is no storm or program named {name}");
     }
-    // Brings in the page of the code, which stays.
+    // Bring in the page of the code before the storms count free frames, because the page stays present.
     let space = new_space();
     assert_eq!(access::load(&space, 0), Err(Fault::Unmapped));
     cpu::drop_space(space);
@@ -82,13 +83,13 @@ pub(crate) fn run(names: &str, options: &Options) {
     }
 }
 
-/// The number of free frames, after all CPUs have returned those of their pools.
+/// Returns the number of free frames, after all CPUs have freed the frames of their pools.
 fn free_frames() -> usize {
     crate::jobs::on_each_cpu(&|_| cpu::current().drain());
     board().free_frames()
 }
 
-/// A new space, with the code of [`access`].
+/// Returns a new space, which maps the code of [`access`].
 fn new_space() -> Box<Space> {
     let space = Box::new(VmSpace::new(cpu::current()).expect("there is memory"));
     access::map_code(&space);

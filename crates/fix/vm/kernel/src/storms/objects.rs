@@ -51,7 +51,7 @@ pub(super) fn objects(options: &Options) {
     }
     on_each_cpu(&|number| {
         let mut random = options.random(number);
-        // A CPU has a word of its own in each page, and knows what it has stored there.
+        // Each CPU has its own word in each page, and remembers the value that it has stored there.
         let mut words = [0; PAGES as usize];
         for round in 0..options.rounds {
             let index = random.below(PAGES);
@@ -66,26 +66,27 @@ pub(super) fn objects(options: &Options) {
                 }
                 1 => _ = object.write_back(current(), 0..PAGES).expect("the disk does not fail"),
                 2 => {
-                    // A copy of a space maps the object, too.
+                    // A copy of a space maps the object as well.
                     let copy = Box::new(space.fork(current()).expect("there is memory"));
                     assert_eq!(
                         load(&copy, address(shared)),
                         Ok(*word),
-                        "a copy of a shared mapping"
+                        "a copy has lost a store to a shared page"
                     );
                     drop_space(copy);
                 }
                 3 => {
-                    // The private page of this CPU's number: its copy, once written, does not follow the object.
+                    // A page of the private mapping that only this CPU uses. The store makes a private copy
+                    // of it, in which stores to the object are not visible.
                     let page = private + number as u64;
                     let at = page.address().0 + 8 * 100;
                     assert_eq!(store(space, at, round + 1), Ok(()));
                     let found = load(space, at).expect("the page is mapped");
-                    // The other CPUs use other pages, but the same space.
+                    // The other CPUs use other pages of the same space.
                     assert_eq!(found, round + 1, "a private page lost a store");
                     let pages = Pages::new(page, 1);
                     space.discard(current(), pages).expect("there is memory");
-                    assert_eq!(load(space, at), Ok(0), "a discarded private page");
+                    assert_eq!(load(space, at), Ok(0), "a discarded private page has old content");
                 }
                 4..8 => {
                     *word = round + 1;
@@ -94,7 +95,7 @@ pub(super) fn objects(options: &Options) {
                 _ => assert_eq!(
                     load(space, address(shared)),
                     Ok(*word),
-                    "page {index} of the object"
+                    "page {index} of the object has lost a store"
                 ),
             }
         }

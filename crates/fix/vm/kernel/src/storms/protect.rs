@@ -1,4 +1,4 @@
-//! One CPU changes the protection of pages that all CPUs access.
+//! One CPU at a time changes the protection of a page that all CPUs access.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -12,7 +12,7 @@ use crate::machine::Space;
 
 const PAGES: usize = 4;
 
-/// The phase of a page: 4n while it is read-only, 4n + 2 while it is writable, odd while that changes.
+/// The phase of a page: 4n while it is read-only, 4n + 2 while it is writable, odd while a CPU changes it.
 struct Shared {
     page: Page,
     phase: AtomicU64,
@@ -32,7 +32,7 @@ impl Shared {
         }
         let pages = Pages::new(self.page, 1);
         if phase.is_multiple_of(4) {
-            // Nobody can write.
+            // No CPU can store to the page now.
             let words = || [0, 1].map(|cpu| load(space, self.address(cpu)));
             assert_eq!(words(), words(), "a read-only page changed");
             space.protect(current(), pages, Protection::READ_WRITE).expect("the page is mapped");
@@ -60,9 +60,12 @@ impl Shared {
             Ok(()) => {
                 assert!(new == value || value.is_multiple_of(4) && new > value, "a store was lost")
             }
-            // A long write may have been stopped halfway.
+            // The fault may have stopped a long write halfway.
             Err(Fault::AccessDenied) => {
-                assert!(new == old || value.is_multiple_of(4), "a denied store was done")
+                assert!(
+                    new == old || value.is_multiple_of(4),
+                    "a denied store has changed the word"
+                )
             }
             Err(fault) => panic!("{fault}"),
         }

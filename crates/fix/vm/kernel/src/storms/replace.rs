@@ -9,14 +9,15 @@ use crate::access::{load, store, watch};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
-/// The words that CPUs store to the pages, in the order in which the pages are replaced.
+/// Runs the storm. After each replacement, the CPU stores the new version to all pages.
 pub(super) fn replace(options: &Options) {
     const PAGES: u64 = 6;
     let space = new_space();
-    // Two leaf tables.
+    // The pages are in two leaf tables.
     let pages = Pages::new(Page(0xb_0000 - PAGES / 2), PAGES);
     space.map(current(), pages, Protection::READ_WRITE).expect("the pages are free");
-    // Odd while a CPU replaces the pages, which have the version as their words after that.
+    // The version of the pages, which is odd while a CPU replaces them. An even version is also the word of
+    // each page.
     let version = AtomicU64::new(0);
     let address = |index: u64| (pages.start + index).address().0 + 8;
     on_each_cpu(&|number| {

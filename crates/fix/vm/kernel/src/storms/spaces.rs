@@ -1,4 +1,4 @@
-//! Spaces with different content at the same addresses come and go, and CPUs switch between them.
+//! CPUs create, drop and switch between spaces with different content at the same addresses.
 
 use knee_vm::{Fault, Page, Pages, Protection};
 
@@ -16,7 +16,7 @@ pub(super) fn spaces(options: &Options) {
     let start = Page(0x9_0000);
     let address = |index: u64| (start + index).address().0 + 8;
     for (index, space) in common.iter().enumerate() {
-        // The pages from `index` on.
+        // Each space maps the pages from `index` on.
         let pages =
             Pages { start: start + index as u64, end: start + MOST_CPUS as u64 + COMMON as u64 };
         space.map(current(), pages, Protection::READ_WRITE).expect("the pages are free");
@@ -25,7 +25,7 @@ pub(super) fn spaces(options: &Options) {
         let (space, own) = (&common[index], (COMMON + number) as u64);
         let found = load(space, address(own));
         assert_eq!(found, Ok(value), "CPU {number}, space {index}");
-        // The page below the first one, which other spaces have.
+        // The page below the first page of this space. Other spaces map it.
         if index > 0 {
             assert_eq!(
                 load(space, address(index as u64 - 1)),

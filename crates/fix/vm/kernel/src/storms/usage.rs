@@ -19,7 +19,7 @@ pub(super) fn usage(options: &Options) {
     let all = Pages::new(Page(0xc_0000), PAGES * count() as u64);
     space.map(current(), all, Protection::READ_WRITE).expect("the pages are free");
     let address = |page: Page| page.address().0 + 8;
-    // The last word that was stored to each page.
+    // For each page, the last word that its CPU has stored.
     let stored: [AtomicU64; PAGES as usize * MOST_CPUS] = [const { AtomicU64::new(0) }; _];
     let at = |page: Page| &stored[(page - all.start) as usize];
     on_each_cpu(&|number| {
@@ -40,7 +40,7 @@ pub(super) fn usage(options: &Options) {
                     dirty.push(page);
                 }
             };
-            space.usage(current(), all, Usage::DIRTY, collect).expect("the pages are of the space");
+            space.usage(current(), all, Usage::DIRTY, collect).expect("the pages are in the space");
             for page in dirty {
                 copy[(page - all.start) as usize] =
                     load(&space, address(page)).expect("it is mapped");
