@@ -30,7 +30,7 @@ pub enum MapError {
     OutOfMemory,
     /// The range is empty.
     Empty,
-    /// The range extends beyond the space.
+    /// The range extends beyond the space, or the frames extend beyond what a page-table entry can hold.
     OutOfRange,
     /// The operation requires a fully mapped range, but this range has a hole.
     /// [Guards](crate::Protection::GUARD) count as unmapped.
@@ -48,6 +48,9 @@ pub enum MapError {
     NoAddressSpace,
     /// The space's [`Quota`](crate::Quota) would be exceeded.
     QuotaExceeded,
+    /// [Device memory](crate::Object::of_device) cannot be mapped [privately](crate::Sharing::Private),
+    /// because a store would copy it.
+    Device,
 }
 
 impl From<OutOfMemory> for MapError {
@@ -69,6 +72,7 @@ impl fmt::Display for MapError {
             MapError::Occupied => "a page of the range is already mapped",
             MapError::NoAddressSpace => "no free range is large enough",
             MapError::QuotaExceeded => "the quota would be exceeded",
+            MapError::Device => "device memory cannot be mapped privately",
         })
     }
 }
@@ -108,6 +112,10 @@ pub enum Fault {
     Retry,
     /// The object's pager failed (SIGBUS).
     PagerFailed,
+    /// The kernel cannot access the page for the program, because the page is [device
+    /// memory](crate::Object::of_device), which [`Machine::address`](crate::Machine::address) does not cover
+    /// (`EFAULT`).
+    Device,
 }
 
 impl From<OutOfMemory> for Fault {
@@ -126,6 +134,7 @@ impl fmt::Display for Fault {
             Fault::BeyondEnd => "the page is beyond the end of the mapped object",
             Fault::Retry => "the page is being brought in or evicted; retry the access",
             Fault::PagerFailed => "the object's pager failed",
+            Fault::Device => "the page is device memory",
         })
     }
 }

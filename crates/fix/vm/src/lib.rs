@@ -121,7 +121,9 @@ pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;
 pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
 pub use machine::cpu_set::CpuSet;
-pub use machine::format::{AArch64, ABSENT, Entry, FaultFlush, Format, RiscV, Sv39, Sv48, X86_64};
+pub use machine::format::{
+    AArch64, ABSENT, Entry, FaultFlush, Format, MemoryType, RiscV, Sv39, Sv48, X86_64,
+};
 pub use machine::frame_meta::FrameMeta;
 pub use machine::ticks::Ticks;
 pub use machine::{Flush, LazyMachine, Machine};

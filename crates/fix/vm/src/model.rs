@@ -16,7 +16,7 @@ use crate::cpu::Cpu;
 use crate::error::Fault;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::Table;
-use crate::machine::format::{Entry, FaultFlush, Format, X86_64};
+use crate::machine::format::{Entry, FaultFlush, Format, MemoryType, X86_64};
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::table_at;
 use crate::machine::{Flush, Machine};
@@ -43,6 +43,12 @@ unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
 
     fn page(frame: Frame, protection: Protection) -> u64 {
         X86_64::page(frame, protection)
+    }
+
+    const FRAMES: u64 = X86_64::FRAMES;
+
+    fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
+        X86_64::device(frame, protection, memory)
     }
 
     fn clear_accessed(entry: u64) -> u64 {

@@ -9,11 +9,12 @@ use crate::allocate::try_box;
 use crate::backing::Backing;
 use crate::backing::attachments::{Attachments, Visit};
 use crate::backing::index::{Index, State};
-use crate::backing::object_core::{ObjectCore, ObjectId, PinnedObject};
+use crate::backing::object_core::{Device, ObjectCore, ObjectId, PinnedObject};
 use crate::backing::pager::{Pager, PagerError};
 use crate::cpu::Cpu;
-use crate::error::{BeyondCapacity, Fault, OutOfMemory};
+use crate::error::{BeyondCapacity, Fault, MapError, OutOfMemory};
 use crate::machine::Machine;
+use crate::machine::format::{Format, MemoryType};
 use crate::page::{Frame, PAGE, Page, Protection};
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
@@ -150,15 +151,80 @@ impl<'m, M: Machine> Object<'m, M> {
         Object::new_with(cpu, pages, capacity, Some(pager))
     }
 
+    /// Creates an object whose pages are `pages` frames of device memory, beginning with `first`: the
+    /// registers of a device, a frame buffer, or memory that the machine does not allocate. Spaces may map
+    /// these pages [shared](crate::Sharing::Shared). A fault makes them present with the given memory type.
+    /// An access that `access` does not contain is denied, whatever the mapping allows. Programs never
+    /// execute device memory.
+    ///
+    /// The frames need no metadata and no place in the kernel's mapping: this crate neither accesses nor
+    /// frees them. A store by a program is not tracked, so [`Space::usage`](crate::Space::usage) skips these
+    /// pages. [`Space::read`](crate::Space::read) and `write` return [`Fault::Device`].
+    ///
+    /// ```
+    /// # use knee_vm::hosted::Hosted;
+    /// # use knee_vm::{Frame, MemoryType, Object, Page, Pages, Protection, Sharing, Space};
+    /// # let machine = Hosted::new(1024, 1);
+    /// # let cpu = machine.cpu(0);
+    /// # let space = Space::new(&cpu)?;
+    /// let (first, access) = (Frame(0x900_0000 / 4096), Protection::READ_WRITE);
+    /// // SAFETY: only programs use this serial port.
+    /// let uart = unsafe { Object::of_device(&cpu, first, 1, MemoryType::Device, access)? };
+    /// space.map_object(&cpu, Pages::new(Page(0x700), 1), &uart, 0, access, Sharing::Shared)?;
+    /// space.fault(&cpu, Page(0x700), Protection::READ).expect("the page is mapped");
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    ///
+    /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
+    /// is a [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces until the
+    /// next access. An operation that changes mapped pages, such as `protect`, `remap` or `fork`, may also
+    /// remove them until the next access.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
+    /// [`Format::FRAMES`].
+    ///
+    /// # Safety
+    /// The accesses in `access` must be harmless until the object is dropped and no space maps it
+    /// any more. So the machine must not allocate the frames, and if `access` contains writes, the frames
+    /// must contain nothing that Rust code of the kernel relies on. If the kernel maps the frames as well,
+    /// both mappings must have the same memory type.
+    pub unsafe fn of_device(
+        cpu: &Cpu<'m, M>,
+        first: Frame,
+        pages: u64,
+        memory: MemoryType,
+        access: Protection,
+    ) -> Result<Object<'m, M>, MapError> {
+        if pages == 0 {
+            return Err(MapError::Empty);
+        }
+        if first.0.checked_add(pages).is_none_or(|end| end > M::Format::FRAMES) {
+            return Err(MapError::OutOfRange);
+        }
+        let access = access.difference(Protection::EXECUTE);
+        let device = Device { first, pages, memory, access };
+        Ok(Object::from_core(cpu, Index::new(pages)?, pages, None, Some(device))?)
+    }
+
     fn new_with(
         cpu: &Cpu<'m, M>,
         pages: u64,
         capacity: u64,
         pager: Option<Box<dyn Pager>>,
     ) -> Result<Object<'m, M>, OutOfMemory> {
-        let index = Index::new(capacity.max(pages))?;
+        Object::from_core(cpu, Index::new(capacity.max(pages))?, pages, pager, None)
+    }
+
+    fn from_core(
+        cpu: &Cpu<'m, M>,
+        index: Index,
+        pages: u64,
+        pager: Option<Box<dyn Pager>>,
+        device: Option<Device>,
+    ) -> Result<Object<'m, M>, OutOfMemory> {
         let attachments = Attachments::new(cpu.machine().cpus())?;
-        let core = try_box(ObjectCore::new(index, pages, pager, attachments))?;
+        let core = try_box(ObjectCore::new(index, pages, pager, device, attachments))?;
         Ok(Object { machine: cpu.machine(), core: NonNull::from(Box::leak(core)) })
     }
 
@@ -175,6 +241,10 @@ impl<'m, M: Machine> Object<'m, M> {
         unsafe { self.core.as_ref() }
     }
 
+    pub(crate) fn is_device(&self) -> bool {
+        self.get().device.is_some()
+    }
+
     /// Identifies the object in [`Space::mappings`](crate::Space::mappings).
     pub fn id(&self) -> ObjectId {
         self.get().id()
@@ -186,12 +256,15 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// The maximum number of pages: the requested capacity, rounded up to a power of 512 and at least 512,
-    /// because the index of the pages is a radix tree with 512 entries per table.
+    /// because the index of the pages is a radix tree with 512 entries per table. For
+    /// [device memory](Object::of_device), the number of frames.
     pub fn capacity(&self) -> u64 {
-        self.get().index.capacity()
+        let core = self.get();
+        core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
     }
 
-    /// The number of pages that have frames. The result is exact only if no CPU changes it meanwhile.
+    /// The number of pages that have frames of the machine. The result is exact only if no CPU changes it
+    /// meanwhile.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {
@@ -267,8 +340,12 @@ impl<'m, M: Machine> Object<'m, M> {
                 // The visited mapping may be gone by now, and another mapping of the object may have
                 // replaced it.
                 let is_this = backing.is_some_and(|backing| visit.is(Backing::attachment(backing)));
-                let frame = locked.frame::<M>(pages.start).filter(|_| is_this);
-                Ok(frame.is_some_and(|frame| core.has(index, frame)))
+                let frame = || locked.frame::<M>(pages.start);
+                let is_present = || match core.device {
+                    Some(_) => locked.has_device::<M>(pages.start),
+                    None => frame().is_some_and(|frame| core.has(index, frame)),
+                };
+                Ok(is_this && is_present())
             });
             if found == Ok(true) {
                 with(visit.tree().number(), pages.start);
@@ -363,8 +440,14 @@ impl<'m, M: Machine> Object<'m, M> {
     ) {
         let pages = visit.pages(indexes);
         let is_leaving = |page: Page, frame: Frame| {
-            let slot = self.get().index.find(visit.index(page));
-            slot.is_some_and(|slot| slot.get() == State::Leaving(frame))
+            let (core, index) = (self.get(), visit.index(page));
+            match core.device {
+                Some(device) => device.frame(index) == frame,
+                None => {
+                    let slot = core.index.find(index);
+                    slot.is_some_and(|slot| slot.get() == State::Leaving(frame))
+                }
+            }
         };
         let tree: &Tree = visit.tree();
         let mut gather = TlbGather::new();

@@ -260,7 +260,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
             Entry::Page { frame, .. } | Entry::ProtNone(frame) | Entry::FlushPending(frame) => {
                 frame
             }
-            Entry::Absent => return None,
+            Entry::Absent | Entry::Device { .. } => return None,
         };
     }
     // SAFETY: the memory of a frame exists as long as the machine, and only this thread accesses it.

@@ -13,9 +13,10 @@ use crate::backing::index::{Index, State};
 use crate::backing::pager::Pager;
 use crate::error::Fault;
 use crate::machine::Machine;
+use crate::machine::format::MemoryType;
 use crate::machine::frame_pool::FramePool;
 use crate::needed::Needed;
-use crate::page::Frame;
+use crate::page::{Frame, Protection};
 
 /// Identifies an [object](crate::Object). Once the object is dropped and no longer mapped, a new object may
 /// get the same id.
@@ -28,10 +29,29 @@ pub(crate) struct ObjectCore {
     /// Number of pages. Relaxed: this number publishes nothing, because each slot publishes its own page.
     len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
+    /// If set, the pages are device memory, and the index has no slots.
+    pub(crate) device: Option<Device>,
     pub(crate) attachments: Attachments,
     /// An operation that evicts, discards or writes back pages is in progress. On its own cache line,
     /// because each fault reads the fields above.
     is_busy: Padded<AtomicBool>,
+}
+
+/// Consecutive frames of device memory, which do not belong to the machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Device {
+    pub(crate) first: Frame,
+    pub(crate) pages: u64,
+    pub(crate) memory: MemoryType,
+    /// The accesses that programs may make, whatever their mappings allow.
+    pub(crate) access: Protection,
+}
+
+impl Device {
+    /// The frame of a page of the object.
+    pub(crate) fn frame(&self, index: u64) -> Frame {
+        Frame(self.first.0 + index)
+    }
 }
 
 impl fmt::Debug for ObjectCore {
@@ -60,15 +80,16 @@ impl ObjectCore {
         index: Index,
         pages: u64,
         pager: Option<Box<dyn Pager>>,
+        device: Option<Device>,
         attachments: Attachments,
     ) -> ObjectCore {
         let (len, is_busy) = (AtomicU64::new(pages), Padded(AtomicBool::new(false)));
-        ObjectCore { index, len, pager, attachments, is_busy }
+        ObjectCore { index, len, pager, device, attachments, is_busy }
     }
 
-    /// Looks up a page. If the page is absent and there is no pager, adds a zeroed page. The caller must
-    /// hold the lock of the leaf that will map the page: an operation that removes the page from the object
-    /// changes the page's state first, and then locks this leaf to remove the PTE.
+    /// Looks up a page that is not device memory. If the page is absent and there is no pager, adds a zeroed
+    /// page. The caller must hold the lock of the leaf that will map the page: an operation that removes the
+    /// page from the object changes the page's state first, and then locks this leaf to remove the PTE.
     #[inline]
     pub(crate) fn find<M: Machine>(
         &self,
@@ -231,7 +252,7 @@ mod tests {
     #[test]
     fn a_truncation_waits_for_an_incoming_page_or_keeps_it_out() {
         let attachments = Attachments::new(1).unwrap();
-        let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, attachments);
+        let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };
         let slot = shared.core.index.find(0).expect("the root table exists");
         // Run both functions once before the threads start: a planted mutant reads the environment at its

@@ -119,8 +119,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
         unsafe { self.pool.borrow_mut().frames.free(self.machine, frame) };
     }
 
-    /// Returns the frames of the CPU's pool to the machine, for example before the CPU goes offline, or when memory is
-    /// scarce. Later operations of the CPU refill the pool.
+    /// Returns the frames of the CPU's pool to the machine, for example before the CPU goes offline, or when
+    /// memory is scarce. Later operations of the CPU refill the pool.
     pub fn drain(&self) {
         self.defer();
         let PerCpuPool { tree, frames, .. } = &mut *self.pool.borrow_mut();

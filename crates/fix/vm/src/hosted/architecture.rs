@@ -27,7 +27,8 @@ pub trait Architecture: Format + sealed::Sealed {
     #[doc(hidden)]
     const CACHES_TABLES: bool;
 
-    /// The accessed bit, if the hardware sets it. Otherwise an access to a page that was not accessed is a page fault.
+    /// The accessed bit, if the hardware sets it. Otherwise an access to a page that was not accessed is a
+    /// page fault.
     #[doc(hidden)]
     const SETS_ACCESSED: Option<u64>;
 
@@ -66,7 +67,7 @@ impl Architecture for AArch64 {
 
 /// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached until a fence, even an
 /// absent one. A fence with an address orders only leaf entries.
-impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
+impl<const LEVELS: u8, const SVPBMT: bool> Architecture for RiscV<LEVELS, SVPBMT> {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = true;
     const CACHES_TABLES: bool = true;
@@ -80,4 +81,4 @@ impl<const LEVELS: u8> Architecture for RiscV<LEVELS> {
 
 impl sealed::Sealed for X86_64 {}
 impl sealed::Sealed for AArch64 {}
-impl<const LEVELS: u8> sealed::Sealed for RiscV<LEVELS> {}
+impl<const LEVELS: u8, const SVPBMT: bool> sealed::Sealed for RiscV<LEVELS, SVPBMT> {}

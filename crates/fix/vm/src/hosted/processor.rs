@@ -231,7 +231,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     let _ = slot.compare_exchange(entry, entry | bit, Relaxed, Relaxed);
                     return self.walk(space, page, access);
                 }
-                Entry::Page { frame, protection, .. } => {
+                Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
                     // Another CPU may have cleared the entry since. That CPU then waits for an
                     // acknowledgement from this CPU.
                     let translation = Translation {

@@ -30,6 +30,25 @@ pub enum Entry {
         /// The dirty bit: the page was or may have been written.
         dirty: bool,
     },
+    /// A page of [device memory](crate::Object::of_device).
+    Device {
+        /// The frame of the page.
+        frame: Frame,
+        /// The accesses that the hardware allows.
+        protection: Protection,
+    },
+}
+
+/// How CPUs access [device memory](crate::Object::of_device).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryType {
+    /// As ordinary memory, cached and coherent. For memory that the machine does not allocate, such as
+    /// persistent memory.
+    WriteBack,
+    /// Not cached. Loads may be speculative, and stores may be combined and delayed: a frame buffer.
+    WriteCombining,
+    /// Not cached, and each access reaches the device once and in program order: registers.
+    Device,
 }
 
 /// The absent entry, 0 in all formats.
@@ -63,10 +82,12 @@ pub enum FaultFlush {
 ///   frame, and to a protection that allows no access beyond the encoded one.
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
+/// * `read` decodes an entry made by [`device`](Format::device) to [`Entry::Device`], with the same frame and
+///   protection.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
-/// * The hardware interprets entries made by `table` and `page` in the same way, and allows no access to a
-///   page beyond the given protection. The hardware treats entries made by `prot_none` and `flush_pending` as
-///   not present.
+/// * The hardware interprets entries made by `table`, `page` and `device` in the same way, and allows no
+///   access to a page beyond the given protection. The hardware treats entries made by `prot_none` and
+///   `flush_pending` as not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
 ///   and none whose root entries belong to the kernel.
 pub unsafe trait Format: Sync + 'static {
@@ -79,6 +100,10 @@ pub unsafe trait Format: Sync + 'static {
 
     /// What the page-fault handler must flush on the faulting CPU. The default is correct for any hardware.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
+
+    /// The number of frames that [`device`](Format::device) can encode. Higher frame numbers do not fit into
+    /// an entry.
+    const FRAMES: u64;
 
     /// The pages that a space may map. Implementations should keep the default.
     #[inline]
@@ -96,8 +121,13 @@ pub unsafe trait Format: Sync + 'static {
     /// bit. This saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
-    /// Encodes the page of `entry`, which [`page`](Format::page) made, as not accessed. The next access sets the
-    /// accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault) resolves.
+    /// Encodes a page of device memory that user programs may at least read and never execute. A bit that the
+    /// hardware ignores distinguishes the entry from an entry made by [`page`](Format::page). The entry must
+    /// not be global, and its accessed and dirty bits are set.
+    fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
+
+    /// Encodes the page of `entry`, which [`page`](Format::page) made, as not accessed. The next access sets
+    /// the accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault) resolves.
     fn clear_accessed(entry: u64) -> u64;
 
     /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
@@ -145,6 +175,10 @@ fn read_absent(entry: u64) -> Entry {
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// x86-64 with four levels: Intel, "Software Developer's Manual", volume 3, 4.5.
+///
+/// [`MemoryType::WriteCombining`] uses entry 1 of the page attribute table, and [`MemoryType::Device`] uses
+/// entry 3. A kernel must set entry 1 to write combining in `IA32_PAT` (Linux does the same) before it maps
+/// such memory. Entry 3 is uncacheable after a reset.
 #[derive(Debug)]
 pub enum X86_64 {}
 
@@ -152,8 +186,13 @@ mod x86_64 {
     pub(super) const PRESENT: u64 = 1;
     pub(super) const WRITE: u64 = 1 << 1;
     pub(super) const USER: u64 = 1 << 2;
+    /// PWT and PCD: two bits of the index of an entry of the page attribute table (PAT).
+    pub(super) const WRITE_THROUGH: u64 = 1 << 3;
+    pub(super) const CACHE_DISABLE: u64 = 1 << 4;
     pub(super) const ACCESSED: u64 = 1 << 5;
     pub(super) const DIRTY: u64 = 1 << 6;
+    /// A bit that the hardware ignores.
+    pub(super) const DEVICE: u64 = 1 << 9;
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
@@ -163,6 +202,7 @@ unsafe impl Format for X86_64 {
     const HAS_KERNEL: bool = true;
     /// "Software Developer's Manual", volume 3, 4.10.4.1 and 4.10.2.3.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Never;
+    const FRAMES: u64 = 1 << 40;
 
     fn table(frame: Frame) -> u64 {
         use x86_64::{PRESENT, USER, WRITE};
@@ -181,12 +221,22 @@ unsafe impl Format for X86_64 {
         entry
     }
 
+    fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
+        use x86_64::{CACHE_DISABLE, DEVICE, DIRTY, WRITE_THROUGH};
+        let index = match memory {
+            MemoryType::WriteBack => 0,
+            MemoryType::WriteCombining => WRITE_THROUGH,
+            MemoryType::Device => CACHE_DISABLE | WRITE_THROUGH,
+        };
+        Self::page(frame, protection.difference(Protection::EXECUTE)) | index | DEVICE | DIRTY
+    }
+
     fn clear_accessed(entry: u64) -> u64 {
         entry & !x86_64::ACCESSED
     }
 
     fn read(entry: u64, level: u8) -> Entry {
-        use x86_64::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, WRITE};
+        use x86_64::{ACCESSED, DEVICE, DIRTY, NO_EXECUTE, PRESENT, WRITE};
         let frame = Frame((entry & ADDRESS) >> 12);
         if entry & PRESENT == 0 {
             return read_absent(entry);
@@ -201,14 +251,21 @@ unsafe impl Format for X86_64 {
         if entry & NO_EXECUTE == 0 {
             protection |= Protection::EXECUTE;
         }
+        if entry & DEVICE != 0 {
+            return Entry::Device { frame, protection };
+        }
         let (accessed, dirty) = (entry & ACCESSED != 0, entry & DIRTY != 0);
         Entry::Page { frame, protection, accessed, dirty }
     }
 }
 
 /// RISC-V with `LEVELS` levels: 3 is Sv39 and 4 is Sv48. "Privileged Architecture", 10.3.
+///
+/// Without the extension Svpbmt, entries have no memory type: the platform's physical memory attributes
+/// decide how CPUs access device memory. With `SVPBMT`, entries have the requested type. Then `menvcfg.PBMTE`
+/// must be set; otherwise these entries fault.
 #[derive(Debug)]
-pub enum RiscV<const LEVELS: u8> {}
+pub enum RiscV<const LEVELS: u8, const SVPBMT: bool = false> {}
 
 /// RISC-V with 39-bit virtual addresses.
 pub type Sv39 = RiscV<3>;
@@ -223,6 +280,11 @@ mod riscv {
     pub(super) const USER: u64 = 1 << 4;
     pub(super) const ACCESSED: u64 = 1 << 6;
     pub(super) const DIRTY: u64 = 1 << 7;
+    /// RSW: a bit that the hardware ignores.
+    pub(super) const DEVICE: u64 = 1 << 8;
+    /// PBMT of Svpbmt: memory that is not cached, and memory of devices.
+    pub(super) const NOT_CACHED: u64 = 1 << 61;
+    pub(super) const IO: u64 = 2 << 61;
     /// Bit position of the frame number, which differs from its position in an address.
     pub(super) const FRAME: u32 = 10;
     /// Mask of the frame number.
@@ -230,11 +292,12 @@ mod riscv {
 }
 
 // SAFETY: "Privileged Architecture", 10.3. The frame number overlaps no other field.
-unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
+unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVPBMT> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;
     /// "Privileged Architecture", 12.2.1: even an absent entry may be cached until `sfence.vma`.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
+    const FRAMES: u64 = 1 << 44;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << riscv::FRAME | riscv::VALID
@@ -252,12 +315,23 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
         entry
     }
 
+    fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
+        use riscv::{DEVICE, DIRTY, IO, NOT_CACHED};
+        let attribute = match memory {
+            _ if !SVPBMT => 0,
+            MemoryType::WriteBack => 0,
+            MemoryType::WriteCombining => NOT_CACHED,
+            MemoryType::Device => IO,
+        };
+        Self::page(frame, protection.difference(Protection::EXECUTE)) | attribute | DEVICE | DIRTY
+    }
+
     fn clear_accessed(entry: u64) -> u64 {
         entry & !riscv::ACCESSED
     }
 
     fn read(entry: u64, _: u8) -> Entry {
-        use riscv::{ACCESSED, DIRTY, EXECUTE, FRAME, FRAMES, READ, VALID, WRITE};
+        use riscv::{ACCESSED, DEVICE, DIRTY, EXECUTE, FRAME, FRAMES, READ, VALID, WRITE};
         let frame = Frame(entry >> FRAME & FRAMES);
         if entry & VALID == 0 {
             return read_absent(entry);
@@ -272,6 +346,9 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
         if entry & EXECUTE != 0 {
             protection |= Protection::EXECUTE;
         }
+        if entry & DEVICE != 0 {
+            return Entry::Device { frame, protection };
+        }
         let (accessed, dirty) = (entry & ACCESSED != 0, entry & DIRTY != 0);
         Entry::Page { frame, protection, accessed, dirty }
     }
@@ -279,15 +356,19 @@ unsafe impl<const LEVELS_: u8> Format for RiscV<LEVELS_> {
 
 /// AArch64 with a 4 KiB granule and 48-bit addresses: Arm, "Architecture Reference Manual", D8.3.
 ///
-/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with
-/// its own ASID. The AttrIndx of page entries is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and
-/// Outer Write-Back (`0xff`) before it loads a table.
+/// Page entries are not global (nG), so a kernel may keep TLB entries of several spaces, each tagged with its
+/// own ASID. The AttrIndx of page entries is 0: a kernel must set `MAIR_EL1.Attr0` to Normal, Inner and Outer
+/// Write-Back (`0xff`) before it loads a table. For device memory, AttrIndx is 0, 1 or 2. A kernel that maps
+/// device memory must also set `MAIR_EL1.Attr1` to Device-nGnRE (`0x04`), which [`MemoryType::Device`] uses,
+/// and `Attr2` to Normal, Non-cacheable (`0x44`), which [`MemoryType::WriteCombining`] uses.
 #[derive(Debug)]
 pub enum AArch64 {}
 
 mod aarch64 {
     /// Valid: a page at level 3, a table at the other levels.
     pub(super) const VALID: u64 = 0b11;
+    /// Bit position of AttrIndx.
+    pub(super) const ATTRIBUTES: u32 = 2;
     /// AP[1]: user programs may access the page.
     pub(super) const USER: u64 = 1 << 6;
     /// AP[2].
@@ -301,6 +382,8 @@ mod aarch64 {
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;
     /// UXN.
     pub(super) const USER_NO_EXECUTE: u64 = 1 << 54;
+    /// A bit that the hardware ignores.
+    pub(super) const DEVICE: u64 = 1 << 55;
     pub(super) const ADDRESS: u64 = 0x0000_ffff_ffff_f000;
 }
 
@@ -310,6 +393,7 @@ unsafe impl Format for AArch64 {
     /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached,
     /// but an entry that raises a permission fault may be cached.
     const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
+    const FRAMES: u64 = 1 << 36;
 
     fn table(frame: Frame) -> u64 {
         frame.0 << 12 | aarch64::VALID
@@ -334,12 +418,23 @@ unsafe impl Format for AArch64 {
         entry
     }
 
+    fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
+        use aarch64::{ATTRIBUTES, DEVICE};
+        let index: u64 = match memory {
+            MemoryType::WriteBack => 0,
+            MemoryType::Device => 1,
+            MemoryType::WriteCombining => 2,
+        };
+        let page = Self::page(frame, protection.difference(Protection::EXECUTE));
+        page | index << ATTRIBUTES | DEVICE
+    }
+
     fn clear_accessed(entry: u64) -> u64 {
         entry & !aarch64::ACCESSED
     }
 
     fn read(entry: u64, level: u8) -> Entry {
-        use aarch64::{ACCESSED, ADDRESS, READ_ONLY, USER_NO_EXECUTE, VALID};
+        use aarch64::{ACCESSED, ADDRESS, DEVICE, READ_ONLY, USER_NO_EXECUTE, VALID};
         let frame = Frame((entry & ADDRESS) >> 12);
         if entry & VALID != VALID {
             return read_absent(entry);
@@ -353,6 +448,9 @@ unsafe impl Format for AArch64 {
         }
         if entry & USER_NO_EXECUTE == 0 {
             protection |= Protection::EXECUTE;
+        }
+        if entry & DEVICE != 0 {
+            return Entry::Device { frame, protection };
         }
         let dirty = protection.contains(Protection::WRITE);
         Entry::Page { frame, protection, accessed: entry & ACCESSED != 0, dirty }
@@ -388,6 +486,13 @@ mod tests {
                 assert_eq!(F::read(old, 0), unused);
             }
         }
+        for protection in [Protection::READ, Protection::READ_WRITE] {
+            for memory in [MemoryType::WriteBack, MemoryType::WriteCombining, MemoryType::Device] {
+                let frame = Frame(F::FRAMES - 1);
+                let entry = F::device(frame, protection | Protection::EXECUTE, memory);
+                assert_eq!(F::read(entry, 0), Entry::Device { frame, protection });
+            }
+        }
         assert_eq!(F::read(ABSENT, 0), Entry::Absent);
         assert_eq!(F::read(ABSENT, 1), Entry::Absent);
     }
@@ -397,6 +502,7 @@ mod tests {
         entries_decode_to_what_they_encode::<X86_64>();
         entries_decode_to_what_they_encode::<Sv39>();
         entries_decode_to_what_they_encode::<Sv48>();
+        entries_decode_to_what_they_encode::<RiscV<4, true>>();
         entries_decode_to_what_they_encode::<AArch64>();
     }
 
@@ -409,5 +515,14 @@ mod tests {
         assert_eq!(Sv39::page(Frame(0x8_0000), write), 0x2000_00d7);
         assert_eq!(Sv39::table(Frame(0x8_0000)), 0x2000_0001);
         assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_0fc3);
+        let registers = Frame(0xf_ed00);
+        assert_eq!(X86_64::device(registers, write, MemoryType::Device), 0x8000_0000_fed0_027f);
+        let combining = X86_64::device(registers, write, MemoryType::WriteCombining);
+        assert_eq!(combining, 0x8000_0000_fed0_026f);
+        assert_eq!(Sv39::device(registers, write, MemoryType::Device), 0x3fb4_01d7);
+        let io = RiscV::<3, true>::device(registers, write, MemoryType::Device);
+        assert_eq!(io, 0x4000_0000_3fb4_01d7);
+        let device = AArch64::device(registers, write, MemoryType::Device);
+        assert_eq!(device, 0x00e0_0000_fed0_0f47);
     }
 }

@@ -86,9 +86,9 @@ pub unsafe trait Machine: Sync + Sized {
     fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
     /// Initializes the root table of a new space before it is published; all its entries are absent. If the
-    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a CPU
-    /// that loads the table cannot execute its next instruction. Otherwise there is nothing to do. Called once per
-    /// space.
+    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a
+    /// CPU that loads the table cannot execute its next instruction. Otherwise there is nothing to do. Called
+    /// once per space.
     fn begin_root(&self, table: Frame);
 
     /// Makes the content of a frame visible to instruction fetches of all CPUs. This crate calls the method

@@ -52,9 +52,9 @@ impl<'m, M: Machine> Space<'m, M> {
     #[doc(hidden)]
     pub fn audit(&self, cpu: &Cpu<'m, M>) -> Audit {
         self.with_root_locked(cpu, |root| {
-            let mut frames = Frames { machine: cpu.machine(), own: HashSet::new(), objects: 0 };
+            let mut frames = Frames { machine: cpu.machine(), own: HashSet::new(), foreign: 0 };
             let tree = branch(root, &mut Vec::new(), &mut frames);
-            let all = frames.own.len() as u64 + frames.objects;
+            let all = frames.own.len() as u64 + frames.foreign;
             assert_eq!(all, tree.present + tree.tables, "a frame is used twice");
             tree
         })
@@ -66,14 +66,14 @@ struct Frames<'m, M: Machine> {
     machine: &'m M,
     /// Frames of the space's own pages and tables.
     own: HashSet<Frame>,
-    /// Number of entries with a frame of an object.
-    objects: u64,
+    /// Number of entries with a frame of an object or of device memory.
+    foreign: u64,
 }
 
 impl<M: Machine> Frames<'_, M> {
     fn insert(&mut self, frame: Frame) {
         match self.machine.frame_meta(frame).is_object() {
-            true => self.objects += 1,
+            true => self.foreign += 1,
             false => _ = self.own.insert(frame),
         }
     }
@@ -147,7 +147,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         frames.insert(leaf.table_frame());
         found.tables = 1;
     }
-    let mut leaving = 0;
+    let (mut leaving, mut devices) = (0, 0);
     for slot in 0..ENTRIES {
         let page = leaf.span().start + slot as u64;
         // SAFETY: the leaf is locked, as all nodes are.
@@ -159,8 +159,9 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
         let (frame, protection) = match M::Format::read(entry, 0) {
             Entry::Absent => continue,
-            Entry::Page { frame, protection, .. } => (frame, Some(protection)),
-            Entry::ProtNone(frame) => (frame, None),
+            Entry::Page { frame, protection, .. } => (Some(frame), Some(protection)),
+            Entry::ProtNone(frame) => (Some(frame), None),
+            Entry::Device { protection, .. } => (None, Some(protection)),
             Entry::FlushPending(frame) => {
                 let is_lazy = !leaf.is_flushing();
                 assert!(!is_lazy || attributes.is_none(), "page {page:#x} lingers but is mapped");
@@ -174,9 +175,13 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         let allowed = allowed.unwrap_or_else(|| panic!("page {page:#x} is present but not mapped"));
         let less = protection.is_none_or(|protection| allowed.contains(protection));
         assert!(less, "page {page:#x} has {protection:?} in a mapping of {allowed:?}");
-        frames.insert(frame);
+        match frame {
+            Some(frame) => frames.insert(frame),
+            None => (devices, frames.foreign) = (devices + 1, frames.foreign + 1),
+        }
         found.present += 1;
     }
+    assert_eq!(leaf.devices().get(), devices, "device memory in {:?}", leaf.span());
     assert_eq!(leaf.flush_pending().get(), leaving, "pending flushes in {:?}", leaf.span());
     assert_eq!(
         u64::from(leaf.present().get()),

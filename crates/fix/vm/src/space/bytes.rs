@@ -1,4 +1,5 @@
-//! Access to the memory of a space by the kernel: `copy_from_user`, `copy_to_user`, `process_vm_readv`, `ptrace`.
+//! Access to the memory of a space by the kernel: `copy_from_user`, `copy_to_user`, `process_vm_readv`,
+//! `ptrace`.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -81,20 +82,21 @@ impl<'m, M: Machine> Space<'m, M> {
             };
             leaf.lock(self.machine().epoch().platform());
             // Another CPU may have unmapped or protected the page since.
-            let frame = leaf.table().and_then(|entries| {
-                match M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0) {
-                    Entry::Page { frame, protection, .. } if protection.contains(access) => {
-                        Some(frame)
-                    }
-                    _ => None,
+            let entry = leaf
+                .table()
+                .filter(|_| !leaf.is_detached())
+                .map(|entries| M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0));
+            let result = match entry {
+                Some(Entry::Page { frame, protection, .. }) if protection.contains(access) => {
+                    let with = with.take().expect("it is called once");
+                    Some(Ok(with(self.machine().address(frame))))
                 }
-            });
-            let result = frame.filter(|_| !leaf.is_detached()).map(|frame| {
-                with.take().expect("it is called once")(self.machine().address(frame))
-            });
+                Some(Entry::Device { .. }) => Some(Err(Fault::Device)),
+                _ => None,
+            };
             leaf.unlock();
             if let Some(result) = result {
-                return Ok(result);
+                return result;
             }
         }
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use knee_sync::shim::{AtomicU64, is_mutant, order};
 
 use super::Space;
-use crate::backing::object_core::{Found, PinnedObject};
+use crate::backing::object_core::{Device, Found, PinnedObject};
 use crate::backing::{Backing, Sharing};
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
@@ -379,6 +379,16 @@ impl<'m, M: Machine> Space<'m, M> {
         let is_write = access.contains(Protection::WRITE);
         // SAFETY: the leaf is locked, so the page stays mapped by its backing.
         let backing = unsafe { Backing::of(attributes) };
+        if let Some(backing) = backing
+            && let Some(device) = &backing.object().device
+        {
+            let index = backing.index(page);
+            let step = match index < backing.object().len() {
+                true => map_device::<M>(leaf, entry, device, index, protection, access),
+                false => Step::Done(Err(Fault::BeyondEnd)),
+            };
+            return Ok(step);
+        }
         let mut old = Protection::NONE;
         let (frame, is_known) = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if !is_mutant!("fault_while_leaving") => {
@@ -467,6 +477,35 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::MadePresent)
     }
+}
+
+/// Makes a page of device memory present in a locked leaf.
+fn map_device<'a, 'm, M: Machine>(
+    leaf: &'a Leaf,
+    entry: &AtomicU64,
+    device: &Device,
+    index: u64,
+    protection: Protection,
+    access: Protection,
+) -> Step<'a, 'm, M> {
+    if !device.access.contains(access) {
+        return Step::Done(Err(Fault::AccessDenied));
+    }
+    let protection = protection & device.access;
+    match M::Format::read(entry.load(Relaxed), 0) {
+        Entry::Absent if !protection.contains(Protection::READ) => return Step::Done(Ok(())),
+        Entry::Absent => (),
+        Entry::FlushPending(_) => return Step::Wait(leaf),
+        // The entry allows the access, because `protect` removes entries of device memory.
+        _ if matches!(M::FAULT_FLUSH, FaultFlush::Never) => return Step::Done(Ok(())),
+        _ => return Step::Spurious,
+    }
+    let new = M::Format::device(device.frame(index), protection, device.memory);
+    // Relaxed: there is no content to publish.
+    entry.store(new, Relaxed);
+    leaf.devices().set(leaf.devices().get() + 1);
+    leaf.present().set(leaf.present().get() + 1);
+    Step::MadePresent
 }
 
 /// Checks an access against the protection of a mapping.

@@ -220,8 +220,8 @@ impl<'m, M: Machine> Space<'m, M> {
         gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
-        // SAFETY: both leaves are locked, every entry of the palette is the state of a mapped page, and `fork_once` has marked and
-        // copied all backings.
+        // SAFETY: both leaves are locked, every entry of the palette is the state of a mapped page, and
+        // `fork_once` has marked and copied all backings.
         unsafe {
             let kinds = from.with_states(|states| states.palette_len());
             let kinds = pool.palette(kinds).expect(COUNTED);

@@ -80,6 +80,9 @@ impl<'m, M: Machine> Space<'m, M> {
         if first.checked_add(pages.count()).is_none() {
             return Err(MapError::BeyondObject);
         }
+        if object.is_device() && sharing == Sharing::Private {
+            return Err(MapError::Device);
+        }
         cpu.refill(Needed::Backings(1))?;
         let backing = Backing::new(object.core(), first, pages, self.tree_pointer(), sharing);
         let backing = cpu.with_pool(|pool| pool.backings.take(backing));

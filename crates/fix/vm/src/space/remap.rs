@@ -262,6 +262,7 @@ impl<'m, M: Machine> Space<'m, M> {
             moved
         });
         locked.for_each_leaf(|leaf| {
+            unmapping.gather.take_devices::<M>(leaf, old, |_, _| true);
             for (page, _, frame) in leaf.present_in::<M::Format>(old) {
                 let meta = self.machine.frame_meta(frame);
                 if !meta.is_object() {

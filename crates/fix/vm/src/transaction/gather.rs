@@ -100,6 +100,7 @@ impl<'t> TlbGather<'t> {
         pages: Pages,
         wanted: impl Fn(Page, Frame) -> bool,
     ) {
+        self.take_devices::<M>(leaf, pages, &wanted);
         for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
             if !wanted(page, frame) {
                 continue;
@@ -140,9 +141,31 @@ impl<'t> TlbGather<'t> {
         }
     }
 
+    /// Removes the present pages of device memory among `pages` for which `wanted` returns true. The next
+    /// fault makes such a page present again. The leaf must be locked as for [`take`](TlbGather::take).
+    #[inline]
+    pub(crate) fn take_devices<M: Machine>(
+        &mut self,
+        leaf: &Leaf,
+        pages: Pages,
+        wanted: impl Fn(Page, Frame) -> bool,
+    ) {
+        for (page, entry, _) in
+            leaf.devices_in::<M::Format>(pages).filter(|&(page, _, frame)| wanted(page, frame))
+        {
+            if !is_mutant!("devices_no_flush") {
+                self.flush(leaf, page);
+            }
+            entry.store(ABSENT, Relaxed);
+            leaf.devices().set(leaf.devices().get() - 1);
+            leaf.present().set(leaf.present().get() - 1);
+            self.objects += 1;
+        }
+    }
+
     /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked,
     /// and no other operation may be flushing them. The frame must not be shared, unless it belongs to an
-    /// object. The gather must contain only moves.
+    /// object. The gather must contain only moves and removed pages of device memory.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, Page),
@@ -260,9 +283,9 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Restricts the present pages among `pages`. `allowed` gets a page, its frame and its current
-    /// protection, and returns the protection that is still permitted. The leaf must be locked, and no other
-    /// operation may be flushing it.
+    /// Restricts the present pages among `pages`, and removes those of device memory. `allowed` gets a page,
+    /// its frame and its current protection, and returns the protection that is still permitted. The leaf
+    /// must be locked, and no other operation may be flushing it.
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -270,6 +293,7 @@ impl<'t> TlbGather<'t> {
         pages: Pages,
         allowed: impl Fn(Page, Frame, Protection) -> Protection,
     ) {
+        self.take_devices::<M>(leaf, pages, |_, _| true);
         for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
             let Entry::Page { protection: old, .. } = M::Format::read(entry.load(Relaxed), 0)
             else {

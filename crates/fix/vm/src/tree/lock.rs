@@ -41,13 +41,22 @@ impl Locked<'_> {
         }
     }
 
-    /// The frame of a page, if it is present.
+    /// The frame of a page, if it is present and not device memory.
     pub(crate) fn frame<M: Machine>(&self, page: Page) -> Option<Frame> {
         let mut found = None;
         self.for_each_leaf(|leaf| {
             for (_, _, frame) in leaf.present_in::<M::Format>(Pages::new(page, 1)) {
                 found = Some(frame);
             }
+        });
+        found
+    }
+
+    /// Whether a page of device memory is present.
+    pub(crate) fn has_device<M: Machine>(&self, page: Page) -> bool {
+        let mut found = false;
+        self.for_each_leaf(|leaf| {
+            found |= leaf.devices_in::<M::Format>(Pages::new(page, 1)).next().is_some();
         });
         found
     }

@@ -58,6 +58,8 @@ pub(crate) struct Leaf {
     flushing: AtomicBool,
     /// Number of flush-pending entries. Protected by the lock.
     flush_pending: Cell<u32>,
+    /// Number of entries of device memory. Protected by the lock.
+    devices: Cell<u32>,
     /// Link in a TLB gather's list of leaves, used only by the operation that owns the gather.
     next: Cell<Option<NonNull<Leaf>>>,
 }
@@ -282,6 +284,7 @@ impl Leaf {
             present: Cell::new(0),
             flushing: AtomicBool::new(false),
             flush_pending: Cell::new(0),
+            devices: Cell::new(0),
             next: Cell::new(None),
         }
     }
@@ -304,7 +307,8 @@ impl Leaf {
         own.or_else(|| self.find_above(page))
     }
 
-    /// The present pages among `pages`, with their entries and frames. The caller must have the lock.
+    /// The present pages among `pages`, except for device memory, with their entries and frames. The caller
+    /// must have the lock.
     #[inline]
     pub(crate) fn present_in<F: Format>(
         &self,
@@ -318,6 +322,24 @@ impl Leaf {
                 format::Entry::Page { frame, .. } | format::Entry::ProtNone(frame) => {
                     Some((page, entry, frame))
                 }
+                _ => None,
+            }
+        })
+    }
+
+    /// The present pages of device memory among `pages`, with their entries and frames. The caller must have
+    /// the lock.
+    #[inline]
+    pub(crate) fn devices_in<F: Format>(
+        &self,
+        pages: Pages,
+    ) -> impl Iterator<Item = (Page, &AtomicU64, Frame)> {
+        let pages = pages.and(self.span());
+        let entries = self.table().filter(|_| self.devices.get() > 0 && !pages.is_empty());
+        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
+        pages.iter().zip(entries).filter_map(|(page, entry)| {
+            match F::read(entry.load(Relaxed), 0) {
+                format::Entry::Device { frame, .. } => Some((page, entry, frame)),
                 _ => None,
             }
         })
@@ -390,6 +412,11 @@ impl Leaf {
                 _ => None,
             }
         })
+    }
+
+    /// Number of entries of device memory. The caller must have the lock.
+    pub(crate) fn devices(&self) -> &Cell<u32> {
+        &self.devices
     }
 
     /// Number of entries that are not absent. The caller must have the lock.

@@ -13,6 +13,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("unshare_no_flush", Integration("stepped", "all_cpus_of_a_space_see_a_store_that_breaks_sharing::x86_64")),
     ("unshare_flush_last", Integration("stepped", "no_cpu_has_the_new_page_while_another_has_the_old_one::x86_64")),
     ("usage_no_flush", Integration("usage", "a_store_after_the_page_was_cleaned_is_noticed::x86_64")),
+    ("devices_no_flush", Integration("device", "a_revoked_device_is_out_of_reach_for_all_cpus::x86_64")),
     ("flush_first", Integration("stepped", "unmap_flushes_a_cpu_that_keeps_loading_the_page::x86_64")),
     ("flush_last", Integration("stepped", "frames_are_not_reused_before_all_cpus_have_flushed::x86_64")),
     ("flush_after_leaves", Integration("stepped", "shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed::x86_64")),
