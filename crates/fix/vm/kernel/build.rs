@@ -16,7 +16,7 @@ fn main() {
     let script = here.join(format!("src/arch/{architecture}.ld"));
     println!("cargo::rustc-link-arg=-T{}", script.display());
     println!("cargo::rustc-link-arg=--no-pie");
-    for program in ["calls", "processes", "threads"] {
+    for program in ["calls", "devices", "processes", "threads"] {
         compile(&here, program, &variable("TARGET"), &variable("OUT_DIR"));
     }
 }

@@ -13,7 +13,7 @@ use crate::lock::Lock;
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
 /// The words of a frame that contain the pattern. Checking all words would be slow.
-const CHECKED: [usize; 4] = [1, 2, 256, 511];
+const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
 
 /// A CPU takes at least this many frames from the common list at a time, and returns twice as many.
 const BATCH: usize = 64;

@@ -81,6 +81,8 @@ extern "C" fn cpu_main(number: usize) -> ! {
     }
     let Parameters { run, seed, rounds, .. } = parameters::parameters();
     access::init();
+    // SAFETY: the first CPU comes here once.
+    unsafe { system_call::init() };
     programs::run(run);
     storms::run(run, &storms::Options { seed, rounds });
     println!("passed");

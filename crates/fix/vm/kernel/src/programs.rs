@@ -9,7 +9,8 @@ macro_rules! program {
     };
 }
 
-const PROGRAMS: &[(&str, &[u8])] = &[program!("calls"), program!("processes"), program!("threads")];
+const PROGRAMS: &[(&str, &[u8])] =
+    &[program!("calls"), program!("devices"), program!("processes"), program!("threads")];
 
 /// Runs the programs that `names`, a list separated by commas, contains. Runs all programs if it is empty.
 ///

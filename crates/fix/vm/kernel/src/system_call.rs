@@ -3,10 +3,12 @@
 
 use alloc::boxed::Box;
 
-use knee_vm::{Fault, MapError, PAGE, Page, Pages, Protection};
+use knee_vm::{Fault, MapError, MemoryType, Object, PAGE, Page, Pages, Protection, Sharing};
 
-use crate::arch::Registers;
+use crate::arch::{self, Registers};
 use crate::cpu::current;
+use crate::late::Late;
+use crate::machine::Board;
 use crate::process::{self, Next, Thread};
 
 // Errors, as on Linux.
@@ -46,6 +48,7 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
             thread.catch = first;
             0
         }
+        10 => mmap_registers(thread, first, second),
         _ => ENOSYS,
     };
     thread.registers.set_result(result as u64);
@@ -98,6 +101,32 @@ fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
         _ => return EINVAL,
     };
     result.map_or_else(error, address)
+}
+
+/// The registers of a device, which programs can map.
+static REGISTERS: Late<Object<'static, Board>> = Late::new();
+
+/// Creates the object of the device registers.
+///
+/// # Safety
+/// Must be called once, by the first CPU.
+pub(crate) unsafe fn init() {
+    // SAFETY: these registers exist on each machine that this kernel supports. Reading them has no effect on
+    // the kernel's memory.
+    let object = unsafe {
+        Object::of_device(current(), arch::REGISTERS, 1, MemoryType::Device, Protection::READ)
+    };
+    // SAFETY: the caller guarantees that this is the only call.
+    unsafe { REGISTERS.set(object.expect("there is memory")) };
+}
+
+/// Maps the device registers at this address.
+fn mmap_registers(thread: &Thread, at: u64, bits: u64) -> i64 {
+    let Some(pages) = pages(at, PAGE as u64) else { return EINVAL };
+    let object = REGISTERS.get().expect("`init` was called");
+    let space = &thread.process.space;
+    let result = space.map_object(current(), pages, object, 0, protection(bits), Sharing::Shared);
+    result.map_or_else(error, |()| address(pages))
 }
 
 /// Changes the size of a mapping, which may move.

@@ -203,6 +203,7 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
     ("unshare_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
     ("usage_no_flush", &[&X86_64, &AARCH64, &RISCV64], "usage", 3000),
+    ("devices_no_flush", &[&X86_64, &AARCH64, &RISCV64], "devices", 200),
     ("frames_stay", &[&X86_64, &AARCH64, &RISCV64], "churn", 100),
 ];
 

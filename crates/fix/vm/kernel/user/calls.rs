@@ -53,4 +53,8 @@ fn main() {
     // The program cannot write its code, or read an address that was never mapped.
     check(!store(main as *const () as u64, 0), 50);
     check(load(0).is_none(), 51);
+
+    // Data cannot be executed.
+    check(mmap_at(AT, PAGE, READ | WRITE) == AT as i64 && store(AT, 0), 60);
+    check(cannot_execute(AT), 61);
 }

@@ -15,6 +15,7 @@ const FORK: u64 = 6;
 const WAIT: u64 = 7;
 const THREAD: u64 = 8;
 const CATCH: u64 = 9;
+const MMAP_REGISTERS: u64 = 10;
 
 pub const PAGE: u64 = 4096;
 pub const READ: u64 = 1;
@@ -138,6 +139,13 @@ pub fn store(address: u64, value: u64) -> bool {
     unsafe { try_store(address, value) == 0 }
 }
 
+/// Whether an attempt to execute the word at this address faults. The word must not be an instruction.
+pub fn cannot_execute(address: u64) -> bool {
+    // SAFETY: the call faults, and the kernel continues at `caught`, which returns to this function.
+    let function: extern "C" fn() -> u64 = unsafe { core::mem::transmute(address) };
+    function() == 1
+}
+
 /// Maps memory anywhere.
 pub fn mmap(bytes: u64, protection: u64) -> i64 {
     call(MMAP, [0, bytes, protection, 0, 0])
@@ -151,6 +159,11 @@ pub fn mmap_at(address: u64, bytes: u64, protection: u64) -> i64 {
 /// Maps memory at this address, and replaces existing mappings.
 pub fn mmap_fixed(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MMAP, [address, bytes, protection, 2, 0])
+}
+
+/// Maps the registers of a device at this address.
+pub fn mmap_registers(address: u64, protection: u64) -> i64 {
+    call(MMAP_REGISTERS, [address, protection, 0, 0, 0])
 }
 
 pub fn munmap(address: u64, bytes: u64) -> i64 {

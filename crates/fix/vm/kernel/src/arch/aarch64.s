@@ -11,7 +11,7 @@ boot_other:
     mov x19, x0
 
 cpu_start:
-    mov x0, #0xff               // MAIR: attribute 0 is Normal, Write-Back; attribute 1 is Device-nGnRnE
+    ldr x0, =0x4404ff           // MAIR: Normal Write-Back, Device-nGnRE, and Normal Non-cacheable
     msr mair_el1, x0
     ldr x0, =0x15b5103510       // TCR: 48 bits and 4 KiB in both halves, inner shareable, write-back, 48-bit
     msr tcr_el1, x0             // physical addresses, 16-bit ASIDs

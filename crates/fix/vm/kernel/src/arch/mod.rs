@@ -1,6 +1,7 @@
 //! The architecture-specific code. The module of each architecture has the same items:
 //!
-//! * `Format`, the page-table format, and `MEMORY`, the first frame of memory.
+//! * `Format`, the page-table format, `MEMORY`, the first frame of memory, and `REGISTERS`, a frame of device
+//!   registers.
 //! * `KEEPS_ENTRIES`: whether the TLB keeps the entries of a space, tagged with an address-space identifier,
 //!   when the CPU loads another space.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.

@@ -12,6 +12,9 @@ pub(crate) type Format = knee_vm::Sv48;
 /// The first frame of memory.
 pub(crate) const MEMORY: u64 = 0x8000_0000 >> 12;
 
+/// A page of device registers: the first virtio device.
+pub(crate) const REGISTERS: Frame = Frame(0x1000_1000 >> 12);
+
 /// The virtual address at which the kernel maps physical memory.
 const HIGH: u64 = 0xffff_8000_0000_0000;
 const UART: u64 = HIGH + 0x1000_0000;

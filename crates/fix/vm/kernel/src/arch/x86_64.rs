@@ -12,6 +12,9 @@ pub(crate) type Format = knee_vm::X86_64;
 /// The first frame of memory.
 pub(crate) const MEMORY: u64 = 0;
 
+/// A page of device registers: the local APIC.
+pub(crate) const REGISTERS: Frame = Frame(APIC >> 12);
+
 /// The virtual address at which the kernel maps physical memory.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 const APIC: u64 = 0xfee0_0000;

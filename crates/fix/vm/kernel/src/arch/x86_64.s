@@ -67,6 +67,10 @@ cpu_start:
     rdmsr
     orl $0x901, %eax
     wrmsr
+    movl $0x277, %ecx           # PAT: entry 1 is write combining, and the others are as after a reset
+    movl $0x00070106, %eax
+    movl $0x00070406, %edx
+    wrmsr
     movl $0x80010001, %eax      # paging, write protection in the kernel, protected mode
     movl %eax, %cr0
     ljmpl $0x08, $long_start

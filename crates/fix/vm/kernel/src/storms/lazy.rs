@@ -15,8 +15,6 @@ const PAGES: u64 = 8;
 pub(super) fn lazy(options: &Options) {
     let space = new_space();
     space.set_lazy(true);
-    // For each page, the number of unmaps that have returned.
-    let unmapped: [AtomicU64; PAGES as usize] = Default::default();
     let locks: [AtomicU64; PAGES as usize] = Default::default();
     on_each_cpu(&|number| {
         let mut random = options.random(number);
@@ -51,7 +49,6 @@ pub(super) fn lazy(options: &Options) {
                 Err(Fault::Unmapped),
                 "the CPU that unmapped the page has not flushed it"
             );
-            unmapped[index as usize].fetch_add(1, SeqCst);
             lock.store(0, SeqCst);
         }
     });

@@ -2,6 +2,7 @@
 //! program.
 
 mod churn;
+mod devices;
 mod faults;
 mod forks;
 mod lazy;
@@ -52,6 +53,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "replace", run: replace::replace },
     Storm { name: "usage", run: usage::usage },
     Storm { name: "objects", run: objects::objects },
+    Storm { name: "devices", run: devices::devices },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
     Storm { name: "memory", run: memory::memory },
