@@ -48,6 +48,8 @@ pub enum MapError {
     NoAddressSpace,
     /// The space's [`Quota`](crate::Quota) would be exceeded.
     QuotaExceeded,
+    /// A private page of the range is [pinned](crate::Space::pin).
+    Pinned,
     /// [Device memory](crate::Object::of_device) cannot be mapped [privately](crate::Sharing::Private),
     /// because a store would copy it.
     Device,
@@ -72,6 +74,7 @@ impl fmt::Display for MapError {
             MapError::Occupied => "a page of the range is already mapped",
             MapError::NoAddressSpace => "no free range is large enough",
             MapError::QuotaExceeded => "the quota would be exceeded",
+            MapError::Pinned => "a page of the range is pinned",
             MapError::Device => "device memory cannot be mapped privately",
         })
     }
@@ -79,20 +82,28 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
-/// The requested size exceeds the capacity of an object. Nothing has changed.
+/// Why an object cannot have the requested size. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BeyondCapacity {
-    /// The maximum size in pages: [`Object::capacity`](crate::Object::capacity).
-    pub capacity: u64,
+#[non_exhaustive]
+pub enum ResizeError {
+    /// The size exceeds [`Object::capacity`](crate::Object::capacity), which is this number of pages.
+    BeyondCapacity(u64),
+    /// A page beyond the new end is [pinned](crate::Space::pin).
+    Pinned,
 }
 
-impl fmt::Display for BeyondCapacity {
+impl fmt::Display for ResizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the capacity of the object is {} pages", self.capacity)
+        match self {
+            ResizeError::BeyondCapacity(capacity) => {
+                write!(f, "the capacity of the object is {capacity} pages")
+            }
+            ResizeError::Pinned => f.write_str("a page beyond the new end is pinned"),
+        }
     }
 }
 
-impl core::error::Error for BeyondCapacity {}
+impl core::error::Error for ResizeError {}
 
 /// Why a page fault was not resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,7 +119,7 @@ pub use backing::Sharing;
 pub use backing::object_core::ObjectId;
 pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;
-pub use error::{BeyondCapacity, Fault, MapError, OutOfMemory};
+pub use error::{Fault, MapError, OutOfMemory, ResizeError};
 pub use machine::cpu_set::CpuSet;
 pub use machine::format::{
     AArch64, ABSENT, Entry, FaultFlush, Format, MemoryType, RiscV, Sv39, Sv48, X86_64,
@@ -135,6 +135,7 @@ pub use space::Space;
 #[doc(hidden)]
 pub use space::audit::Audit;
 pub use space::mappings::{MappedObject, Mapping};
+pub use space::pin::PinnedPage;
 
 /// Runs the code of the guide as a test.
 #[cfg(doctest)]

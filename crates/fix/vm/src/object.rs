@@ -5,6 +5,8 @@ use core::fmt;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use knee_sync::shim::is_mutant;
+
 use crate::allocate::try_box;
 use crate::backing::Backing;
 use crate::backing::attachments::{Attachments, Visit};
@@ -12,7 +14,7 @@ use crate::backing::index::{Index, State};
 use crate::backing::object_core::{Device, ObjectCore, ObjectId, PinnedObject};
 use crate::backing::pager::{Pager, PagerError};
 use crate::cpu::Cpu;
-use crate::error::{BeyondCapacity, Fault, MapError, OutOfMemory};
+use crate::error::{Fault, MapError, OutOfMemory, ResizeError};
 use crate::machine::Machine;
 use crate::machine::format::{Format, MemoryType};
 use crate::page::{Frame, PAGE, Page, Protection};
@@ -125,6 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
+    /// As `Discard`, for pages beyond the end of the object. New pins of these pages end at once.
+    Truncate,
 }
 
 impl<'m, M: Machine> Object<'m, M> {
@@ -277,32 +281,55 @@ impl<'m, M: Machine> Object<'m, M> {
     /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
     ///
     /// # Errors
-    /// [`BeyondCapacity`] if `pages` exceeds the capacity; then the object is unchanged.
-    pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), BeyondCapacity> {
+    /// See [`ResizeError`]; the object is unchanged then. If another CPU pins a page during the call,
+    /// accesses beyond the new end may fail during the call.
+    pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), ResizeError> {
         let capacity = self.capacity();
         if pages > capacity {
-            return Err(BeyondCapacity { capacity });
+            return Err(ResizeError::BeyondCapacity(capacity));
         }
         self.check(cpu);
         let busy = Busy::new(self.get(), cpu);
+        if self.has_pinned(pages..self.pages()) {
+            return Err(ResizeError::Pinned);
+        }
         let before = self.get().set_len(pages);
         if pages < before {
-            // `Discard` does not call the pager, so it cannot fail.
-            let _ = self.take_out(cpu, &busy, pages..before, EvictMode::Discard);
+            // From here on, a pin finds that the page is beyond the end, and ends at once.
+            if self.has_pinned(pages..before) {
+                self.get().set_len(before);
+                return Err(ResizeError::Pinned);
+            }
+            // `Truncate` does not call the pager, so it cannot fail.
+            let _ = self.take_out(cpu, &busy, pages..before, EvictMode::Truncate);
         }
         Ok(())
     }
 
+    fn is_pinned(&self, frame: Frame) -> bool {
+        self.machine.frame_meta(frame).is_pinned() && !is_mutant!("takes_pinned")
+    }
+
+    fn has_pinned(&self, pages: Range<u64>) -> bool {
+        let mut found = false;
+        self.get().index.for_each(pages, |_, slot| {
+            if let State::Present(frame) = slot.get() {
+                found |= self.is_pinned(frame);
+            }
+        });
+        found
+    }
+
     /// Frees the frames of these pages, wherever they are mapped: `fallocate` with `FALLOC_FL_PUNCH_HOLE`.
     /// The next access to such a page reads it from the pager again, or finds zeros if the object has no
-    /// pager. Returns the number of frames that were freed.
+    /// pager. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were freed.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
     /// Writes the dirty pages of the range to the pager, and frees the frames of all pages of the range.
     /// When it returns, none of these pages is present in any space. An object without a pager keeps its
-    /// pages. Returns the number of frames that were freed.
+    /// pages. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were freed.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
@@ -313,7 +340,8 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// Writes the dirty pages of the range to the pager: `msync`. Returns the number of pages written.
+    /// Writes the dirty pages of the range to the pager: `msync`. Skips [pinned](crate::Space::pin) pages,
+    /// which stay dirty. Returns the number of pages written.
     ///
     /// # Errors
     /// The pager's error.
@@ -392,11 +420,13 @@ impl<'m, M: Machine> Object<'m, M> {
         // after the visit below sees the new states. If a fault locks its leaf earlier, the visit finds the
         // new PTE.
         core.index.for_each(pages.clone(), |_, slot| {
-            if mode == EvictMode::Discard {
+            if matches!(mode, EvictMode::Discard | EvictMode::Truncate) {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
                 unsafe { self.machine.wait_while(cpu.number(), || slot.get() == State::Coming) };
             }
-            if let State::Present(frame) = slot.get() {
+            if let State::Present(frame) = slot.get()
+                && (mode == EvictMode::Truncate || !self.is_pinned(frame))
+            {
                 slot.replace(State::Present(frame), State::Leaving(frame));
             }
         });
@@ -406,6 +436,16 @@ impl<'m, M: Machine> Object<'m, M> {
         let mut result = Ok(0);
         core.index.for_each(pages, |index, slot| {
             let State::Leaving(frame) = slot.get() else { return };
+            // The visit locked each leaf that maps the page, so a pin is visible here, or found that the page
+            // is leaving.
+            let meta = self.machine.frame_meta(frame);
+            if mode == EvictMode::Truncate {
+                // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
+                unsafe { self.machine.wait_while(cpu.number(), || self.is_pinned(frame)) };
+            } else if self.is_pinned(frame) {
+                slot.set(State::Present(frame));
+                return;
+            }
             let gone = match self.finish_page(cpu, index, frame, mode) {
                 Ok(is_counted) => {
                     result = result.map(|count| count + u64::from(is_counted));
@@ -417,7 +457,7 @@ impl<'m, M: Machine> Object<'m, M> {
                 }
             };
             if gone {
-                self.machine.frame_meta(frame).set_object(false);
+                meta.set_object(false);
                 slot.set(State::Absent);
                 // SAFETY: no space has a PTE for the frame any more, and all CPUs have flushed their
                 // translations of it.
@@ -476,7 +516,7 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<bool, PagerError> {
         let meta = cpu.machine().frame_meta(frame);
-        if mode != EvictMode::Discard && meta.is_dirty() {
+        if matches!(mode, EvictMode::Evict | EvictMode::WriteBack) && meta.is_dirty() {
             let pager =
                 self.get().pager.as_ref().expect("`evict` and `write_back` check for a pager");
             // SAFETY: no CPU writes to the frame until its slot is `Present` again.

@@ -12,8 +12,8 @@ use std::thread;
 use each::{ARCHITECTURES, on_architecture, on_each_architecture};
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
-    BeyondCapacity, Fault, MapError, MappedObject, Object, ObjectId, PAGE, Page, Pager, PagerError,
-    Pages, Protection, Sharing, Space,
+    Fault, MapError, MappedObject, Object, ObjectId, PAGE, Page, Pager, PagerError, Pages,
+    Protection, ResizeError, Sharing, Space,
 };
 use proptest::prelude::*;
 
@@ -656,7 +656,7 @@ fn an_object_grows_up_to_its_capacity() {
     let object = Object::new(&cpu, 4).unwrap();
     object.resize(&cpu, 512).unwrap();
     let error = object.resize(&cpu, 513).unwrap_err();
-    assert_eq!((error, object.pages()), (BeyondCapacity { capacity: 512 }, 512));
+    assert_eq!((error, object.pages()), (ResizeError::BeyondCapacity(512), 512));
     assert_eq!(error.to_string(), "the capacity of the object is 512 pages");
 }
 

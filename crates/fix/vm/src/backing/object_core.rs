@@ -140,10 +140,10 @@ impl ObjectCore {
         before
     }
 
-    /// Whether a page is still within the object. Must be called after the page's slot was set to `Coming`.
-    /// A truncation stores the new length, then scans the slots and waits for those that are `Coming`. The
-    /// fences guarantee that the truncation sees the slot as `Coming`, or this call sees the new length, or
-    /// both.
+    /// Whether a page is still within the object. Must be called after the page's slot was set to `Coming`,
+    /// or after the page was pinned. A truncation stores the new length, then scans the slots for pinned
+    /// pages, and waits for those that are `Coming`. The fences guarantee that the truncation sees the slot
+    /// as `Coming` or the pin, or this call sees the new length, or both.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         if !is_mutant!("is_within_no_fence") {
             fence(SeqCst);

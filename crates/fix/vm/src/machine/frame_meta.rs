@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use knee_sync::shim::{AtomicU64, order};
 
+use crate::machine::pins::Pins;
 use crate::page::{Frame, Page};
 
 /// Metadata of a frame, like `struct page` in Linux: a cache line of the embedder's memory. CPUs that use
@@ -26,6 +27,9 @@ pub struct FrameMeta {
     owner: AtomicU8,
     /// For a private frame: no CPU can have written to it since [`set_clean`](FrameMeta::set_clean).
     clean: AtomicBool,
+    /// Changed only by the holder of the lock of an entry that maps the frame, except that any CPU may remove
+    /// its own pin.
+    pub(crate) pins: Pins,
     /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
     /// space. Protected by the lock of an entry that maps the frame.
     origin: Cell<Option<OriginId>>,
@@ -113,6 +117,13 @@ impl FrameMeta {
     /// Returns whether a private frame may have been written since [`set_clean`](FrameMeta::set_clean).
     pub(crate) fn is_written(&self) -> bool {
         !self.clean.load(Relaxed)
+    }
+
+    /// Returns whether the frame is pinned. If the caller holds the locks of all entries that map the frame,
+    /// a result of false stays false.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.count() > 0
     }
 
     /// Returns whether an object owns the frame.

@@ -4,6 +4,7 @@ pub(crate) mod cpu_set;
 pub(crate) mod format;
 pub(crate) mod frame_meta;
 pub(crate) mod frame_pool;
+pub(crate) mod pins;
 pub(crate) mod ticks;
 
 use core::ptr::NonNull;

@@ -121,7 +121,13 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    fn collapse(&self, cpu: &Cpu<'m, M>, page: Page, alone: bool) -> Result<Before, Fault> {
+    /// As [`collapse_to_self`](Space::collapse_to_self), for one page.
+    pub(super) fn collapse(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        alone: bool,
+    ) -> Result<Before, Fault> {
         self.drive_fault(cpu, page, |pool| {
             let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))
             else {
@@ -524,7 +530,7 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
 /// # Safety
 /// Both frames must belong to `machine`, and concurrent writes to them must be atomic.
 #[inline(never)]
-unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
+pub(super) unsafe fn copy_words<M: Machine>(machine: &M, from: Frame, to: Frame) {
     let [from, to] = [from, to].map(|frame| table_at(machine, frame));
     // SAFETY: a table is a frame of atomic words, for which any content is valid. The caller guarantees that
     // both frames belong to the machine and that concurrent writes are atomic.

@@ -10,7 +10,9 @@ use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
 use crate::needed::Nodes;
+use crate::page::Protection;
 use crate::space::Space;
+use crate::space::fault::copy_words;
 use crate::space::lineage::OriginLinks;
 use crate::transaction::gather::TlbGather;
 use crate::tree::extents::Extent;
@@ -76,8 +78,9 @@ enum Forked<'m, M: Machine> {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write;
-    /// shared mappings of objects stay shared. The copy belongs to the same quota, and its pages are charged
-    /// as well.
+    /// shared mappings of objects stay shared. [Pinned](Space::pin) private pages are copied at once, and a
+    /// store to such a page during the call may or may not be in the copy. The copy belongs to the same
+    /// quota, and its pages are charged as well.
     ///
     /// # Errors
     /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. The
@@ -119,6 +122,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             let mut size = Size::default();
             size.count(root);
+            // The copy gets a frame of its own for each of these pages.
+            size.nodes.tables += locked.pinned(self.tree(), self.machine());
             if let Some(object) = size.backings.throttled(self.machine()) {
                 return Ok(Some(Ok(Forked::Throttled(object))));
             }
@@ -230,7 +235,20 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         if from.table().is_some() {
             let entries = add_table(self.machine(), to, to.span().start, pool).expect(COUNTED);
-            gather.share(self.machine(), from, |slot, entry| {
+            let duplicate = |page, frame, protection: Protection| {
+                let own = pool.table().expect(COUNTED);
+                // SAFETY: the new frame is ours, and the other frame is pinned. Whoever writes to a pinned
+                // frame does so with atomics, or from outside the language.
+                unsafe { copy_words(self.machine(), frame, own) };
+                let meta = self.machine().frame_meta(own);
+                meta.set_origin(self.lineage.own(), page);
+                meta.set_written();
+                if protection.contains(Protection::EXECUTE) {
+                    self.machine().prepare_code(own);
+                }
+                own
+            };
+            gather.share(self.machine(), from, duplicate, |slot, entry| {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);
             });

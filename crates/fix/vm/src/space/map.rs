@@ -148,9 +148,12 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let mut gather = TlbGather::new();
         self.tree().locked(cpu, pages, |locked, _| {
+            if locked.pinned(self.tree(), self.machine) > 0 {
+                return Ok(Err(MapError::Pinned));
+            }
             take_below(self.machine, locked.top, pages, &mut gather);
-            Ok(())
-        })?;
+            Ok(Ok(()))
+        })??;
         // SAFETY: the gathered frames are in no table any more.
         unsafe { gather.finish(self.tree(), cpu) };
         Ok(())

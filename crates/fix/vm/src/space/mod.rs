@@ -11,6 +11,7 @@ mod lazy;
 pub(crate) mod lineage;
 mod map;
 pub(crate) mod mappings;
+pub(crate) mod pin;
 mod prune;
 mod remap;
 mod replace;
@@ -280,6 +281,8 @@ impl<M: Machine> Drop for Space<'_, M> {
             panic!("CPU {cpu} is active in a space that is dropped");
         }
         let tree = self.tree();
+        let pins = tree.pins.count();
+        assert!(pins == 0, "a space is dropped, and {pins} of its pages are pinned");
         // Operations on objects may still visit this tree.
         let locked = tree.lock_pages(self.machine, tree.pages());
         if let Some(quota) = tree.account.quota() {

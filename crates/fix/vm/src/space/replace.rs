@@ -75,12 +75,15 @@ impl<'m, M: Machine> Space<'m, M> {
             let charge = tree.account.charge(cpu.number(), wanted.saturating_sub(old), platform)?;
             let mut unmapping = Unmapping::new(TlbGather::new());
             let replaced = tree.locked(cpu, pages, |locked, pool| {
+                if locked.pinned(tree, self.machine()) > 0 {
+                    return Ok(Err(MapError::Pinned));
+                }
                 if has_quota && mapped(locked.top, pages) != old {
-                    return Ok(false);
+                    return Ok(Ok(false));
                 }
                 self.replace_in(locked, attributes, pool, &mut unmapping)?;
-                Ok(true)
-            })?;
+                Ok(Ok(true))
+            })??;
             if replaced {
                 charge.keep();
                 // SAFETY: the gathered frames are in no table any more.

@@ -83,10 +83,14 @@ impl<'m, M: Machine> Space<'m, M> {
         self.check(cpu, pages)?;
         let gather = self.lazy_ticks(cpu, pages).map_or_else(TlbGather::new, TlbGather::lazy);
         let mut unmapping = Unmapping::new(gather);
-        let Unmapped { count, has_guards } = self.tree().locked(cpu, pages, |locked, pool| {
+        let unmapped = self.tree().locked(cpu, pages, |locked, pool| {
+            if locked.pinned(self.tree(), self.machine) > 0 && !is_mutant!("unmaps_pinned") {
+                return Ok(None);
+            }
             prepare(self.machine, locked, &mut pool.tree)?;
-            self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping)
+            self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping).map(Some)
         })?;
+        let Unmapped { count, has_guards } = unmapped.ok_or(MapError::Pinned)?;
         // Guards are not counted, but their addresses can be reused.
         let found = if count > 0 { count } else { has_guards.into() };
         let platform = self.machine.epoch().platform();

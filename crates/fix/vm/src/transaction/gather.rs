@@ -12,6 +12,7 @@ use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
+use crate::tree::lock::is_pinned;
 use crate::tree::node::Leaf;
 
 /// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more pages are
@@ -241,18 +242,32 @@ impl<'t> TlbGather<'t> {
         count
     }
 
-    /// Write-protects the present pages of a leaf for a fork, and shares their frames. Calls `share` with
-    /// the slot of each page and the entry that the copy gets. The leaf must be locked, and no other
-    /// operation may be flushing it.
+    /// Write-protects the present pages of a leaf for a fork, and shares their frames. Calls `share` with the
+    /// slot of each page and the entry that the copy gets. A pinned private frame is not shared: `duplicate`
+    /// gets the page, the frame and the protection, and returns a new frame with the same content. The leaf
+    /// must be locked, and no other operation may be flushing it.
     pub(crate) fn share<M: Machine>(
         &mut self,
         machine: &M,
         leaf: &Leaf,
+        mut duplicate: impl FnMut(Page, Frame, Protection) -> Frame,
         share: impl Fn(usize, u64),
     ) {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         for (slot, entry) in entries.iter().enumerate() {
-            let new = match M::Format::read(entry.load(Relaxed), 0) {
+            let old = M::Format::read(entry.load(Relaxed), 0);
+            let (frame, protection) = match old {
+                Entry::Page { frame, protection, .. } => (frame, protection),
+                Entry::ProtNone(frame) => (frame, Protection::NONE),
+                _ => continue,
+            };
+            if is_pinned(machine.frame_meta(frame)) && !is_mutant!("shares_pinned") {
+                let page = leaf.span().start + slot as u64;
+                let own = duplicate(page, frame, protection);
+                share(slot, M::Format::page_or_prot_none(own, protection));
+                continue;
+            }
+            let new = match old {
                 // An object's frame stays writable in both spaces if the mapping is shared.
                 Entry::Page { frame, protection, .. } if machine.frame_meta(frame).is_object() => {
                     M::Format::page(frame, protection)
@@ -273,11 +288,10 @@ impl<'t> TlbGather<'t> {
                     }
                     new
                 }
-                Entry::ProtNone(frame) => {
+                _ => {
                     machine.frame_meta(frame).share();
                     M::Format::prot_none(frame)
                 }
-                _ => continue,
             };
             share(slot, new);
         }
@@ -336,9 +350,15 @@ impl<'t> TlbGather<'t> {
             // No entry allows writes to a frame that several spaces share.
             let is_writable = allowed.contains(Protection::WRITE);
             let is_private = !meta.is_object();
-            usage.set(Usage::DIRTY, is_writable || is_private && meta.is_written());
+            let is_pinned = meta.is_pinned();
+            let is_dirty = is_writable || is_pinned || is_private && meta.is_written();
+            usage.set(Usage::DIRTY, is_dirty);
             with(page, usage);
-            let cleared = usage & clear;
+            let mut cleared = usage & clear;
+            if is_pinned {
+                // A device may write at any time.
+                cleared.remove(Usage::DIRTY);
+            }
             if cleared.contains(Usage::DIRTY) {
                 allowed = allowed.difference(Protection::WRITE);
                 if is_private {

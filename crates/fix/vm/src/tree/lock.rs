@@ -3,6 +3,7 @@
 use knee_sync::shim::{is_mutant, yield_in_model};
 
 use crate::machine::Machine;
+use crate::machine::frame_meta::FrameMeta;
 use crate::page::{Frame, Page, Pages};
 use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
@@ -52,6 +53,19 @@ impl Locked<'_> {
         found
     }
 
+    /// The number of private pages that are pinned.
+    #[inline]
+    pub(crate) fn pinned<M: Machine>(&self, tree: &Tree, machine: &M) -> usize {
+        let mut count = 0;
+        if tree.pins.count() > 0 {
+            self.for_each_leaf(|leaf| {
+                let frames = leaf.present_in::<M::Format>(self.pages).map(|(_, _, frame)| frame);
+                count += frames.filter(|&frame| is_pinned(machine.frame_meta(frame))).count();
+            });
+        }
+        count
+    }
+
     /// Whether a page of device memory is present.
     pub(crate) fn has_device<M: Machine>(&self, page: Page) -> bool {
         let mut found = false;
@@ -60,6 +74,12 @@ impl Locked<'_> {
         });
         found
     }
+}
+
+/// Whether a frame is private and pinned.
+#[inline]
+pub(crate) fn is_pinned(meta: &FrameMeta) -> bool {
+    !meta.is_object() && meta.is_pinned()
 }
 
 impl Drop for Locked<'_> {

@@ -23,6 +23,7 @@ use knee_sync::shim::{
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{Entry, Format};
+use crate::machine::pins::Pins;
 use crate::machine::ticks::Ticks;
 use crate::page::Pages;
 use crate::quota::Account;
@@ -44,6 +45,9 @@ pub(crate) struct Tree {
     moving: Padded<AtomicBool>,
     /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
+    /// Pins of private pages. A pin is counted here before it locks the page's leaf, so an operation that
+    /// locks the leaf later finds the count.
+    pub(crate) pins: Pins,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a cache
@@ -63,6 +67,7 @@ impl Tree {
             fork_lock: ForkLock::new(),
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
+            pins: Pins::default(),
             settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),
         }

@@ -48,6 +48,11 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("objects_linger", Integration("stepped", "lazy::unmapping_object_pages_or_many_pages_is_not_lazy::x86_64")),
     ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_flushes_only_the_calling_cpu::x86_64")),
 
+    // Pinned pages.
+    ("unmaps_pinned", Integration("pin", "every_write_of_a_device_arrives::x86_64")),
+    ("shares_pinned", Integration("pin", "a_fork_copies_pinned_pages::x86_64")),
+    ("takes_pinned", Integration("pin", "an_object_keeps_pinned_pages::x86_64")),
+
     // Concurrent operations.
     ("visits_once", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
     ("copy_not_locked", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
@@ -141,6 +146,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("index_make", Miri("backing::index::tests::a_page_is_brought_in_again_only_after_the_last_use_of_its_frame")),
     ("set_len_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
     ("is_within_no_fence", Miri("backing::object_core::tests::a_truncation_waits_for_an_incoming_page_or_keeps_it_out")),
+    ("pins_remove", Miri("machine::pins::tests::a_frame_is_reused_after_the_last_access_through_a_pin")),
+    ("pins_count", Miri("machine::pins::tests::a_frame_is_reused_after_the_last_access_through_a_pin")),
     ("index_walk", Miri("backing::index::tests::a_walk_sees_new_tables_zeroed")),
 
     // Pages that loom cannot model, because their content is written without atomics.

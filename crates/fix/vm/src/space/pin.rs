@@ -1,0 +1,196 @@
+//! Pinning pages for devices: `pin_user_pages`.
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use super::Space;
+use crate::backing::object_core::PinnedObject;
+use crate::backing::{Backing, Sharing};
+use crate::cpu::Cpu;
+use crate::error::Fault;
+use crate::machine::Machine;
+use crate::machine::format::{Entry, Format};
+use crate::page::{Frame, Page, Pages, Protection};
+use crate::tree::Tree;
+use crate::tree::node::{Leaf, NodeRef, first_leaf};
+
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A pinned page, made by [`Space::pin`]. A device or the kernel may access the frame until the value is
+/// dropped, on any CPU.
+pub struct PinnedPage<'m, M: Machine> {
+    machine: &'m M,
+    frame: Frame,
+    owner: Owner<'m, M>,
+}
+
+/// The owner of a pinned frame.
+enum Owner<'m, M: Machine> {
+    /// The space of this tree, which counts the pin. The tree exists while the count is not 0.
+    Space(NonNull<Tree>),
+    /// An object, which the reference keeps alive.
+    #[expect(dead_code, reason = "keeps the object alive")]
+    Object(PinnedObject<'m, M>),
+}
+
+// SAFETY: the machine is `Sync`. The tree and the object are accessed only through atomics.
+unsafe impl<M: Machine> Send for PinnedPage<'_, M> {}
+// SAFETY: shared references give only the frame.
+unsafe impl<M: Machine> Sync for PinnedPage<'_, M> {}
+
+/// The outcome of an attempt to pin a page.
+enum Attempt<'m, M: Machine> {
+    Pinned(PinnedPage<'m, M>),
+    /// The page has changed since it was made present.
+    Retry,
+    /// The page is shared copy-on-write, and the mapping allows writes: break the sharing first.
+    NeedsWrite,
+    /// The page is shared copy-on-write, and the mapping does not allow writes: copy the page first.
+    NeedsCopy,
+    Failed(Fault),
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Makes `page` present for an `access` by a device, and pins it: the page stays in its frame until the
+    /// result is dropped. So a device may read or write the frame meanwhile (DMA). Pinning a page twice is
+    /// allowed.
+    ///
+    /// While a private page is pinned (anonymous memory, or a private copy of a page of an object):
+    /// * `unmap`, `discard` and `replace` of the page fail with
+    ///   [`MapError::Pinned`](crate::MapError::Pinned).
+    /// * `fork` gives the copy a frame of its own at once. So the pinned frame stays the one that this
+    ///   space's program accesses.
+    /// * Dropping the space panics.
+    ///
+    /// While a page of an object is pinned, the object keeps it, even if all spaces unmap it:
+    /// [`evict`](crate::Object::evict), [`write_back`](crate::Object::write_back) and
+    /// [`discard`](crate::Object::discard) skip the page, and [`resize`](crate::Object::resize) does not
+    /// remove it.
+    ///
+    /// `remap` may move a pinned page, and `protect` may take accesses away from the program. The page counts
+    /// as [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
+    ///
+    /// If the mapping is private and allows writes, the sharing with copies of the space is broken first,
+    /// whatever the `access`. So a device that reads sees the later stores of the program.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{MapError, Page, Pages, Protection, Space};
+    ///
+    /// let machine = Hosted::new(1024, 1);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// let pages = Pages::new(Page(0x400), 1);
+    /// space.map(&cpu, pages, Protection::READ_WRITE)?;
+    ///
+    /// let buffer = space.pin(&cpu, Page(0x400), Protection::WRITE).expect("the page is mapped");
+    /// let _address = buffer.frame().0 * 4096; // For the device.
+    /// assert_eq!(space.unmap(&cpu, pages), Err(MapError::Pinned));
+    /// drop(buffer); // The device is done.
+    /// space.unmap(&cpu, pages)?;
+    /// # Ok::<(), MapError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Fault`]. [`Fault::Retry`] also if the object is evicting the page.
+    pub fn pin(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        access: Protection,
+    ) -> Result<PinnedPage<'m, M>, Fault> {
+        let mut access = access | Protection::READ;
+        loop {
+            self.make_present(cpu, page, access)?;
+            match self.pin_once(cpu, page, access) {
+                Attempt::Pinned(pinned) => return Ok(pinned),
+                Attempt::Retry => (),
+                Attempt::NeedsWrite => access |= Protection::WRITE,
+                Attempt::NeedsCopy => _ = self.collapse(cpu, page, true)?,
+                Attempt::Failed(fault) => return Err(fault),
+            }
+        }
+    }
+
+    fn pin_once(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Attempt<'m, M> {
+        let _guard = cpu.pin();
+        let root = NodeRef::Branch(self.tree().root());
+        let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else { return Attempt::Retry };
+        self.tree().pins.add();
+        leaf.lock(cpu.platform());
+        let attempt = self.pin_in(leaf, page, access);
+        leaf.unlock();
+        let is_counted =
+            matches!(&attempt, Attempt::Pinned(PinnedPage { owner: Owner::Space(_), .. }));
+        if !is_counted {
+            self.tree().pins.remove();
+        }
+        attempt
+    }
+
+    /// An attempt to pin a page, in a locked leaf.
+    fn pin_in(&self, leaf: &Leaf, page: Page, access: Protection) -> Attempt<'m, M> {
+        let Some(entries) = leaf.table().filter(|_| !leaf.is_detached()) else {
+            return Attempt::Retry;
+        };
+        let frame = match M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0) {
+            Entry::Page { frame, protection, .. } if protection.contains(access) => frame,
+            Entry::Device { .. } => return Attempt::Failed(Fault::Device),
+            _ => return Attempt::Retry,
+        };
+        let meta = self.machine.frame_meta(frame);
+        let attributes = leaf.attributes(page).expect("a present page is mapped");
+        let is_writable = attributes.protection.contains(Protection::WRITE);
+        let owner = if meta.is_object() {
+            // SAFETY: the leaf is locked, so the page stays mapped by its backing.
+            let backing = unsafe { Backing::of(attributes) }.expect("an object owns the frame");
+            if backing.sharing == Sharing::Private && is_writable {
+                return Attempt::NeedsWrite;
+            }
+            let (object, index) = (backing.object(), backing.index(page));
+            meta.pins.add();
+            // An operation that removes the page from the object sees the pin, or this CPU sees that
+            // operation.
+            if !object.has(index, frame) || !object.is_within(index) {
+                meta.pins.remove();
+                return Attempt::Failed(Fault::Retry);
+            }
+            Owner::Object(PinnedObject::new(object, self.machine))
+        } else if meta.is_shared() {
+            return if is_writable { Attempt::NeedsWrite } else { Attempt::NeedsCopy };
+        } else {
+            meta.pins.add();
+            Owner::Space(self.tree_pointer())
+        };
+        Attempt::Pinned(PinnedPage { machine: self.machine, frame, owner })
+    }
+}
+
+impl<M: Machine> PinnedPage<'_, M> {
+    /// The page's frame.
+    pub fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    /// The address of the frame in the kernel's mapping: [`Machine::address`]. Programs and devices may
+    /// access the frame at the same time, so use atomics or volatile accesses.
+    pub fn address(&self) -> NonNull<u8> {
+        self.machine.address(self.frame)
+    }
+}
+
+impl<M: Machine> Drop for PinnedPage<'_, M> {
+    fn drop(&mut self) {
+        self.machine.frame_meta(self.frame).pins.remove();
+        if let Owner::Space(tree) = self.owner {
+            // SAFETY: the tree exists, because it still counts this pin.
+            unsafe { tree.as_ref().pins.remove() };
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for PinnedPage<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedPage").field("frame", &self.frame).finish_non_exhaustive()
+    }
+}
