@@ -151,3 +151,20 @@ impl fmt::Display for Fault {
 }
 
 impl core::error::Error for Fault {}
+
+/// [`Space::read`](crate::Space::read) or [`write`](crate::Space::write) has copied only a part of the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartialCopy {
+    /// The number of bytes that were copied. They come first in the range.
+    pub copied: usize,
+    /// The fault at the next byte.
+    pub fault: Fault,
+}
+
+impl fmt::Display for PartialCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes were copied; then {}", self.copied, self.fault)
+    }
+}
+
+impl core::error::Error for PartialCopy {}

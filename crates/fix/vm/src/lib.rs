@@ -119,7 +119,7 @@ pub use backing::Sharing;
 pub use backing::object_core::ObjectId;
 pub use backing::pager::{Pager, PagerError};
 pub use cpu::Cpu;
-pub use error::{Fault, MapError, OutOfMemory, ResizeError};
+pub use error::{Fault, MapError, OutOfMemory, PartialCopy, ResizeError};
 pub use machine::cpu_set::CpuSet;
 pub use machine::format::{
     AArch64, ABSENT, Entry, FaultFlush, Format, MemoryType, RiscV, Sv39, Sv48, X86_64,

@@ -260,7 +260,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// The maximum number of pages: the requested capacity, rounded up to a power of 512 and at least 512,
-    /// because the index of the pages is a radix tree with 512 entries per table. For
+    /// because the index of the pages is a radix tree with 512 entries per table. At most `u64::MAX`. For
     /// [device memory](Object::of_device), the number of frames.
     pub fn capacity(&self) -> u64 {
         let core = self.get();
@@ -284,11 +284,11 @@ impl<'m, M: Machine> Object<'m, M> {
     /// See [`ResizeError`]; the object is unchanged then. If another CPU pins a page during the call,
     /// accesses beyond the new end may fail during the call.
     pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), ResizeError> {
+        self.check(cpu);
         let capacity = self.capacity();
         if pages > capacity {
             return Err(ResizeError::BeyondCapacity(capacity));
         }
-        self.check(cpu);
         let busy = Busy::new(self.get(), cpu);
         if self.has_pinned(pages..self.pages()) {
             return Err(ResizeError::Pinned);
@@ -324,6 +324,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// The next access to such a page reads it from the pager again, or finds zeros if the object has no
     /// pager. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were freed.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
+        self.check(cpu);
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
@@ -334,6 +335,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
     pub fn evict(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
+        self.check(cpu);
         match self.get().has_pager() {
             true => self.take_out_alone(cpu, pages, EvictMode::Evict),
             false => Ok(0),
@@ -346,6 +348,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// # Errors
     /// The pager's error.
     pub fn write_back(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> Result<u64, PagerError> {
+        self.check(cpu);
         match self.get().has_pager() {
             true => self.take_out_alone(cpu, pages, EvictMode::WriteBack),
             false => Ok(0),
@@ -354,7 +357,7 @@ impl<'m, M: Machine> Object<'m, M> {
 
     /// The reverse mapping: calls `with` for each place where page `index` is mapped and currently present,
     /// and passes the number of the space and the page of that space. Private copies that spaces have made
-    /// are left out.
+    /// are left out. `with` may call operations, and may drop spaces.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -392,7 +395,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     fn check(&self, cpu: &Cpu<'m, M>) {
-        assert!(core::ptr::eq(self.machine, cpu.machine()), "the CPU belongs to another machine");
+        cpu.check(self.machine);
     }
 
     fn take_out_alone(
@@ -401,7 +404,6 @@ impl<'m, M: Machine> Object<'m, M> {
         pages: Range<u64>,
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
-        self.check(cpu);
         match pages.is_empty() {
             true => Ok(0),
             false => self.take_out(cpu, &Busy::new(self.get(), cpu), pages, mode),

@@ -3,11 +3,14 @@
 #[path = "architectures/each.rs"]
 mod each;
 
+use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
 use each::on_each_architecture;
 use knee_vm::hosted::{Architecture, Hosted};
-use knee_vm::{Fault, Object, PAGE, Page, Pages, Protection, Sharing, Space, VirtAddr};
+use knee_vm::{
+    Fault, Object, PAGE, Page, Pages, PartialCopy, Protection, Sharing, Space, VirtAddr,
+};
 use proptest::prelude::*;
 
 const WRITE: Protection = Protection::READ_WRITE;
@@ -23,6 +26,7 @@ on_each_architecture!(
     bytes_before_the_fault_are_copied,
     shared_writes_reach_other_spaces_and_private_copies_keep_their_content,
     neighbouring_bytes_of_concurrent_writes_are_kept,
+    a_callback_that_panics_leaves_no_lock,
 );
 
 fn the_kernel_and_the_program_see_each_others_stores<A: Architecture>() {
@@ -41,6 +45,27 @@ fn the_kernel_and_the_program_see_each_others_stores<A: Architecture>() {
     assert_eq!(found[11..19], 7_u64.to_ne_bytes());
     assert_eq!((&found[..11], &found[19..]), (&text[..11], &text[19..]));
     space.read(&cpu, address(0), &mut []).unwrap();
+}
+
+fn a_callback_that_panics_leaves_no_lock<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, 1);
+    space.map(&cpu, pages, WRITE).unwrap();
+    let failed = panic::catch_unwind(AssertUnwindSafe(|| {
+        space.with_page(&cpu, START, WRITE, |_| {
+            if cfg!(debug_assertions) { space.unmap(&cpu, pages) } else { panic!() }
+        })
+    }));
+    // Release builds do not check this.
+    if cfg!(debug_assertions) {
+        assert_eq!(
+            failed.unwrap_err().downcast_ref(),
+            Some(&"an operation's callback calls another operation")
+        );
+    }
+    space.unmap(&cpu, pages).unwrap();
 }
 
 fn a_copy_does_not_see_what_the_kernel_writes<A: Architecture>() {
@@ -63,14 +88,15 @@ fn bytes_before_the_fault_are_copied<A: Architecture>() {
     space.map(&cpu, Pages::new(START, 1), WRITE).unwrap();
     space.map(&cpu, Pages::new(START + 1, 1), Protection::READ).unwrap();
     let bytes = [9; 2 * PAGE];
-    assert_eq!(space.write(&cpu, address(0), &bytes), Err(Fault::AccessDenied));
+    let failed = |copied, fault| Err(PartialCopy { copied, fault });
+    assert_eq!(space.write(&cpu, address(0), &bytes), failed(PAGE, Fault::AccessDenied));
     let mut found = [1; 3 * PAGE];
-    assert_eq!(space.read(&cpu, address(0), &mut found), Err(Fault::Unmapped));
+    assert_eq!(space.read(&cpu, address(0), &mut found), failed(2 * PAGE, Fault::Unmapped));
     assert_eq!(found[PAGE - 1..=PAGE], [9, 0]);
     assert_eq!(found[2 * PAGE], 1);
     let end = space.pages().end.address();
-    assert_eq!(space.read(&cpu, VirtAddr(end.0 - 1), &mut found[..2]), Err(Fault::Unmapped));
-    assert_eq!(space.read(&cpu, VirtAddr(u64::MAX), &mut found[..2]), Err(Fault::Unmapped));
+    assert_eq!(space.read(&cpu, VirtAddr(end.0 - 1), &mut found[..2]), failed(0, Fault::Unmapped));
+    assert_eq!(space.read(&cpu, VirtAddr(u64::MAX), &mut found[..2]), failed(0, Fault::Unmapped));
 }
 
 fn shared_writes_reach_other_spaces_and_private_copies_keep_their_content<A: Architecture>() {

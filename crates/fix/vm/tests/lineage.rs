@@ -195,3 +195,29 @@ fn the_sixth_generation_has_its_own_pages() {
         assert_eq!(cpu.load(newest, page.address()), Ok(word));
     }
 }
+
+/// A chain of forks, as of `init`, a shell, `make` and its children, copies only the pages that are written.
+#[test]
+fn a_chain_of_forks_copies_no_page_that_nobody_writes() {
+    const PAGES: u64 = 64;
+    let machine = Hosted::new(4096, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(Page(16), PAGES);
+    let first = Space::new(&cpu).unwrap();
+    first.map(&cpu, pages, Protection::READ_WRITE).unwrap();
+    pages.iter().for_each(|page| cpu.store(&first, page.address(), page.0).unwrap());
+    let mut all = vec![first];
+    for _ in 0..if cfg!(miri) { 6 } else { 20 } {
+        all.push(all.last().unwrap().fork(&cpu).unwrap());
+    }
+    for space in &all {
+        let mut count = 0;
+        space.sharers(&cpu, pages.start, |_, _| count += 1);
+        assert_eq!(count, all.len());
+        assert_eq!(space.frame(&cpu, pages.start), all[0].frame(&cpu, pages.start));
+    }
+    let newest = all.last().unwrap();
+    cpu.store(newest, pages.start.address(), 1).unwrap();
+    let words = all.iter().map(|space| cpu.load(space, pages.start.address()).unwrap());
+    assert!(words.eq((1..all.len()).map(|_| pages.start.0).chain([1])));
+}

@@ -90,7 +90,22 @@ fn a_loop_over_mappings_may_unmap_them<A: Architecture>() {
     assert_eq!((count, space.mappings(&cpu).count(), space.resident()), (20, 0, 0));
 }
 
+/// A mapping that appears after the end of the iteration is not listed.
+fn the_end_of_the_list_stays_its_end<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    space.map(&cpu, Pages::new(Page(1), 1), READ).unwrap();
+    let mut mappings = space.mappings(&cpu);
+    assert!(mappings.next().is_some());
+    space.map(&cpu, Pages::new(Page(9), 1), READ).unwrap();
+    if mappings.next().is_none() {
+        assert_eq!(mappings.next(), None);
+    }
+}
+
 on_each_architecture!(
+    the_end_of_the_list_stays_its_end,
     unchanged_mappings_are_listed_exactly_during_other_changes,
     a_loop_over_mappings_may_unmap_them,
 );

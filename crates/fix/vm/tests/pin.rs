@@ -4,8 +4,8 @@
 mod each;
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use each::on_each_architecture;
@@ -197,9 +197,9 @@ fn pinned_pages_are_dirty<A: Architecture>() {
 }
 
 /// Keeps what it is given, and reads zeros.
-struct Store<'a>(&'a Mutex<Vec<(u64, u8)>>);
+struct Store(Arc<Mutex<Vec<(u64, u8)>>>);
 
-impl Pager for Store<'static> {
+impl Pager for Store {
     fn page_in(&self, _index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
         page.fill(0);
         Ok(())
@@ -215,8 +215,8 @@ fn an_object_keeps_pinned_pages<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(128, 1);
     let free = machine.free_frames();
     let cpu = machine.cpu(0);
-    let stored: &'static Mutex<Vec<_>> = Box::leak(Box::default());
-    let object = Object::with_pager(&cpu, 4, 4, Box::new(Store(stored))).unwrap();
+    let stored = Arc::default();
+    let object = Object::with_pager(&cpu, 4, 4, Box::new(Store(Arc::clone(&stored)))).unwrap();
     let space = Space::new(&cpu).unwrap();
     let all = Pages::new(START, 4);
     space.map_object(&cpu, all, &object, 0, WRITE, Sharing::Shared).unwrap();
@@ -361,9 +361,10 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1500 };
     const PAGES: u64 = 4;
     let machine = Hosted::<A>::with_architecture(1024, 2);
-    let stored: &'static Mutex<Vec<_>> = Box::leak(Box::default());
+    let stored = Arc::default();
     let object =
-        Object::with_pager(&machine.cpu(0), PAGES, PAGES, Box::new(Store(stored))).unwrap();
+        Object::with_pager(&machine.cpu(0), PAGES, PAGES, Box::new(Store(Arc::clone(&stored))))
+            .unwrap();
     let space = Space::new(&machine.cpu(0)).unwrap();
     let all = Pages::new(START, PAGES);
     space.map_object(&machine.cpu(0), all, &object, 0, WRITE, Sharing::Shared).unwrap();

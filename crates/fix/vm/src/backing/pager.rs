@@ -1,14 +1,26 @@
 //! The interface to the backing store of an object.
 
+use core::fmt;
+
 use crate::page::PAGE;
 
 /// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
 /// swap device, a network.
 ///
-/// This crate calls the methods on the CPU that faults or evicts, with no locks held and outside of
-/// read-side critical sections. A method may sleep if the embedder supports that, or may return
-/// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write
-/// back the object's pages, and must not panic.
+/// This crate calls the methods on the CPU that faults or evicts, with no locks held and outside of read-side
+/// critical sections. A method may sleep if the embedder supports that, or may return
+/// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
+/// the object's pages, and must not panic. Other operations on the same CPU are allowed, even faults on pages
+/// of other objects.
+///
+/// Nothing is stored implicitly. When the object's last mapping is gone and the [`Object`](crate::Object) is
+/// dropped, or when pages are [discarded](crate::Object::discard) or cut off by
+/// [`resize`](crate::Object::resize), dirty pages are lost, without a call of [`page_out`](Pager::page_out).
+/// So a file system calls [`write_back`](crate::Object::write_back) before it drops the object. To truncate a
+/// file, it first resizes the object and then its backing store: the object asks the pager again when it
+/// grows later.
+///
+/// The pager is dropped together with the object, possibly within the `unmap` that removes the last mapping.
 pub trait Pager: Send + Sync {
     /// Fills `page`, which is zeroed, with the content of page `index` of the object. No other call for
     /// this page runs at the same time.
@@ -33,3 +45,14 @@ pub enum PagerError {
     /// The transfer failed with a device error.
     Failed,
 }
+
+impl fmt::Display for PagerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PagerError::Retry => "the transfer is in progress; retry the access",
+            PagerError::Failed => "the transfer failed",
+        })
+    }
+}
+
+impl core::error::Error for PagerError {}

@@ -1,6 +1,6 @@
 //! Per-CPU state: the epoch handle, and pools of preallocated memory.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -29,6 +29,8 @@ pub struct Cpu<'m, M: Machine> {
     number: usize,
     epoch: Handle<'m, M::Platform>,
     pool: RefCell<PerCpuPool>,
+    /// A callback of an operation is running, which must not call another operation.
+    in_callback: Cell<bool>,
     /// Neither `Send` nor `Sync`.
     stays_on_its_thread: PhantomData<*const ()>,
 }
@@ -55,7 +57,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
         assert!(number < machine.cpus(), "the machine has {} CPUs", machine.cpus());
         let epoch = machine.epoch().register();
         let pool = RefCell::new(PerCpuPool::default());
-        Cpu { machine, number, epoch, pool, stays_on_its_thread: PhantomData }
+        let in_callback = Cell::new(false);
+        Cpu { machine, number, epoch, pool, in_callback, stays_on_its_thread: PhantomData }
     }
 
     /// Returns the CPU number.
@@ -85,6 +88,29 @@ impl<'m, M: Machine> Cpu<'m, M> {
     #[inline]
     pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())
+    }
+
+    /// Runs a callback of an operation, within which [`check`](Cpu::check) fails in debug builds.
+    pub(crate) fn callback<R>(&self, with: impl FnOnce() -> R) -> R {
+        struct End<'a>(&'a Cell<bool>);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        self.in_callback.set(true);
+        let _end = End(&self.in_callback);
+        with()
+    }
+
+    /// # Panics
+    /// If the CPU does not belong to `machine`: the epoch of its own machine does not protect the nodes. In
+    /// debug builds, also if a callback of another operation is running on the CPU, because that operation
+    /// has locks.
+    #[inline]
+    pub(crate) fn check(&self, machine: &M) {
+        assert!(core::ptr::eq(self.machine, machine), "the CPU belongs to another machine");
+        debug_assert!(!self.in_callback.get(), "an operation's callback calls another operation");
     }
 
     /// Allocates what an operation needs. The caller must hold no locks and no epoch guard.

@@ -32,7 +32,8 @@ use crate::page::{Frame, Pages};
 /// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads `on`, its set of CPUs.
 /// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, because this crate
-///   writes them as atomics.
+///   writes them as atomics. If it sets accessed or dirty bits, it must use a compare-exchange with the entry
+///   that it has read: another CPU may have cleared the entry meanwhile.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
 /// * [`wait_while`](Machine::wait_while) must return only after a call of `condition` has returned false,
@@ -140,7 +141,8 @@ pub unsafe trait Machine: Sync + Sized {
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
     /// Called when this crate puts a frame that is no longer used into a per-CPU pool, for reuse, instead
-    /// of freeing it. From then on no CPU can access the frame's old content.
+    /// of freeing it. From then on no CPU can access the frame's old content. The machine may overwrite the
+    /// content, for example with a pattern that exposes accesses through stale translations.
     fn frame_recycled(&self, _frame: Frame) {}
 }
 

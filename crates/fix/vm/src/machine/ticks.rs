@@ -57,12 +57,12 @@ impl Ticks {
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));
     }
 
-    /// Records a tick of `cpu`. `forget` must flush the CPU's whole TLB. Call `tick` from each timer
+    /// Records a tick of `cpu`. `flush` must flush the CPU's whole TLB. Call `tick` from each timer
     /// interrupt, and whenever the CPU flushes its whole TLB anyway. Until the next tick, the CPU may use
     /// pages that lazy spaces have unmapped.
-    pub fn tick(&self, cpu: usize, forget: impl FnOnce()) {
+    pub fn tick(&self, cpu: usize, flush: impl FnOnce()) {
         if is_mutant!("ticks_late") {
-            forget();
+            flush();
             self.last[cpu].0.store(self.clock.0.fetch_add(1, Relaxed) + 1, Release);
             return;
         }
@@ -70,9 +70,14 @@ impl Ticks {
         // its change and its read of the clock: if the ticket is earlier than this time, this CPU observes
         // the change.
         let time = self.now();
-        forget();
+        flush();
         // Release: the CPU's accesses through flushed entries happen before this store.
         self.last[cpu].0.store(time, order!(Release, "ticks_end"));
+    }
+
+    /// Returns whether `cpu` is online.
+    pub(crate) fn is_online(&self, cpu: usize) -> bool {
+        self.last[cpu].0.load(Relaxed) != AWAY
     }
 
     /// Returns a ticket for table changes that the caller has made.

@@ -1,6 +1,7 @@
 //! Access to the memory of a space by the kernel: `copy_from_user`, `copy_to_user`, `process_vm_readv`,
 //! `ptrace`.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -8,11 +9,11 @@ use knee_sync::shim::AtomicU64;
 
 use super::Space;
 use crate::cpu::Cpu;
-use crate::error::Fault;
+use crate::error::{Fault, PartialCopy};
 use crate::machine::Machine;
 use crate::machine::format::{Entry, Format};
 use crate::page::{PAGE, Page, Pages, Protection, VirtAddr};
-use crate::tree::node::{NodeRef, first_leaf};
+use crate::tree::node::{Leaf, NodeRef, first_leaf};
 
 /// Bytes in a word, in which memory is read and written.
 const WORD: usize = 8;
@@ -22,19 +23,17 @@ impl<'m, M: Machine> Space<'m, M> {
     /// loaded. Pages are made present as by faults. No word of 8 aligned bytes is torn.
     ///
     /// # Errors
-    /// The fault at the first byte that cannot be read. The bytes before that byte are copied. The fault
-    /// at the first byte beyond the space is [`Fault::Unmapped`].
-    pub fn read(&self, cpu: &Cpu<'m, M>, from: VirtAddr, bytes: &mut [u8]) -> Result<(), Fault> {
-        let mut done = 0;
-        while let Some((at, count)) = part(from, done, bytes.len())? {
-            let part = &mut bytes[done..done + count];
-            self.with_page(cpu, at.page(), Protection::READ, |frame| {
-                // SAFETY: `with_page` passes a frame of the space, which other CPUs access with atomics.
-                unsafe { read_words(frame, at.offset(), part) };
-            })?;
-            done += count;
-        }
-        Ok(())
+    /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
+    pub fn read(
+        &self,
+        cpu: &Cpu<'m, M>,
+        from: VirtAddr,
+        bytes: &mut [u8],
+    ) -> Result<(), PartialCopy> {
+        self.copy(cpu, from, bytes.len(), Protection::READ, |frame, offset, range| {
+            // SAFETY: `copy` passes a frame of the space, which other CPUs access with atomics.
+            unsafe { read_words(frame, offset, &mut bytes[range]) };
+        })
     }
 
     /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not
@@ -42,26 +41,45 @@ impl<'m, M: Machine> Space<'m, M> {
     /// other bytes of the same 8-byte word is not lost.
     ///
     /// # Errors
-    /// The fault at the first byte that cannot be written. The bytes before that byte are copied. The fault
-    /// at the first byte beyond the space is [`Fault::Unmapped`].
-    pub fn write(&self, cpu: &Cpu<'m, M>, to: VirtAddr, bytes: &[u8]) -> Result<(), Fault> {
-        let mut done = 0;
-        while let Some((at, count)) = part(to, done, bytes.len())? {
-            let part = &bytes[done..done + count];
-            self.with_page(cpu, at.page(), Protection::WRITE, |frame| {
-                // SAFETY: `with_page` passes a frame of the space, which other CPUs access with atomics.
-                unsafe { write_words(frame, at.offset(), part) };
-            })?;
-            done += count;
+    /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
+    pub fn write(&self, cpu: &Cpu<'m, M>, to: VirtAddr, bytes: &[u8]) -> Result<(), PartialCopy> {
+        self.copy(cpu, to, bytes.len(), Protection::WRITE, |frame, offset, range| {
+            // SAFETY: `copy` passes a frame of the space, which other CPUs access with atomics.
+            unsafe { write_words(frame, offset, &bytes[range]) };
+        })
+    }
+
+    /// Calls `with` for each page of a range of `count` bytes, with the page's frame, the offset of the
+    /// range's first byte in the page, and the bytes of the range that are in the page.
+    fn copy(
+        &self,
+        cpu: &Cpu<'m, M>,
+        start: VirtAddr,
+        count: usize,
+        access: Protection,
+        mut with: impl FnMut(NonNull<u8>, usize, Range<usize>),
+    ) -> Result<(), PartialCopy> {
+        self.check_cpu(cpu);
+        let mut copied = 0;
+        while copied < count {
+            let failed = |fault| PartialCopy { copied, fault };
+            let at = start.0.checked_add(copied as u64).ok_or(failed(Fault::Unmapped))?;
+            let at = VirtAddr(at);
+            let end = copied + (count - copied).min(PAGE - at.offset());
+            self.with_page(cpu, at.page(), access, |frame| with(frame, at.offset(), copied..end))
+                .map_err(failed)?;
+            copied = end;
         }
         Ok(())
     }
 
     /// Makes `page` present for `access`, and calls `with` with the address of the page's frame while the
     /// page is locked: the page stays in this frame, and this access stays allowed. Programs and other CPUs
-    /// may access the frame meanwhile.
+    /// may access the frame meanwhile, so `with` must use atomics or volatile accesses.
     ///
-    /// `with` must be short. It must not panic, nor call an operation of this machine.
+    /// `with` must be short, because other CPUs may wait for the page. It must not call an operation of a
+    /// space or an object, which may panic or wait forever. To access a page for longer, [`pin`](Space::pin)
+    /// it.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -81,6 +99,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 continue;
             };
             leaf.lock(self.machine().epoch().platform());
+            let locked = Unlock(leaf);
             // Another CPU may have unmapped or protected the page since.
             let entry = leaf
                 .table()
@@ -89,12 +108,12 @@ impl<'m, M: Machine> Space<'m, M> {
             let result = match entry {
                 Some(Entry::Page { frame, protection, .. }) if protection.contains(access) => {
                     let with = with.take().expect("it is called once");
-                    Some(Ok(with(self.machine().address(frame))))
+                    Some(Ok(cpu.callback(|| with(self.machine().address(frame)))))
                 }
                 Some(Entry::Device { .. }) => Some(Err(Fault::Device)),
                 _ => None,
             };
-            leaf.unlock();
+            drop(locked);
             if let Some(result) = result {
                 return result;
             }
@@ -102,14 +121,13 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The part of a range that begins after `done` bytes, and ends at the next page boundary or at the end of
-/// the range. `None` if no bytes are left.
-fn part(start: VirtAddr, done: usize, bytes: usize) -> Result<Option<(VirtAddr, usize)>, Fault> {
-    if done == bytes {
-        return Ok(None);
+/// Unlocks a leaf, also if a callback panics.
+struct Unlock<'a>(&'a Leaf);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
     }
-    let at = VirtAddr(start.0.checked_add(done as u64).ok_or(Fault::Unmapped)?);
-    Ok(Some((at, (bytes - done).min(PAGE - at.offset()))))
 }
 
 /// The words of a frame that contain `count` bytes from `offset` on. Each word comes with the range of these
@@ -122,7 +140,7 @@ unsafe fn words<'a>(
     frame: NonNull<u8>,
     offset: usize,
     count: usize,
-) -> impl Iterator<Item = (&'a AtomicU64, core::ops::Range<usize>)> {
+) -> impl Iterator<Item = (&'a AtomicU64, Range<usize>)> {
     let (first, end) = (offset / WORD, (offset + count).div_ceil(WORD));
     (first..end).map(move |index| {
         // SAFETY: the word is within the frame and aligned, and the caller guarantees that the frame is

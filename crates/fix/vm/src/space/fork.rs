@@ -9,6 +9,7 @@ use crate::backing::{Backing, Marked, copied};
 use crate::cpu::Cpu;
 use crate::error::MapError;
 use crate::machine::Machine;
+use crate::machine::frame_meta::OriginId;
 use crate::needed::Nodes;
 use crate::page::Protection;
 use crate::space::Space;
@@ -17,6 +18,7 @@ use crate::space::lineage::OriginLinks;
 use crate::transaction::gather::TlbGather;
 use crate::tree::extents::Extent;
 use crate::tree::latch::BLOCK;
+use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::query::mapped;
@@ -86,6 +88,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. The
     /// space is unchanged then.
     pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, MapError> {
+        self.check_cpu(cpu);
         let mut is_own = false;
         loop {
             match self.fork_once(cpu, is_own)? {
@@ -117,6 +120,9 @@ impl<'m, M: Machine> Space<'m, M> {
                 if is_own {
                     self.lineage.forget_others(platform);
                 } else if self.lineage.is_full() {
+                    self.lineage.forget_unused(|with| self.for_each_origin(locked, with), platform);
+                }
+                if self.lineage.is_full() {
                     return Ok(Some(Ok(Forked::Full)));
                 }
             }
@@ -173,6 +179,18 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { gather.finish(self.tree(), cpu) };
         drop(alone);
         failed.unwrap_or(Ok(Forked::Copy(copy)))
+    }
+
+    /// Calls `with` with the origin of each private page of the locked nodes.
+    fn for_each_origin(&self, locked: &Locked<'_>, with: &mut dyn FnMut(OriginId)) {
+        locked.for_each_leaf(|leaf| {
+            for (_, _, frame) in leaf.present_in::<M::Format>(leaf.span()) {
+                let meta = self.machine().frame_meta(frame);
+                if !meta.is_object() {
+                    with(meta.origin().0);
+                }
+            }
+        });
     }
 
     /// Copies everything below the locked branch `from` to the branch `to` of this space, which no other

@@ -8,9 +8,9 @@
 //! space is one backing).
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
-//! copy. To bound such chains, a space that has reached the limit collapses its chain before it is forked
-//! again: it copies shared pages of other origins, and becomes the origin of all other pages
-//! (`vm_fault_collapse`).
+//! copy. To bound such chains, a space that has reached the limit leaves the origins of which it has no page
+//! any more before it is forked again. If it has pages of each origin, it collapses its chain: it copies
+//! shared pages of other origins, and becomes the origin of all other pages (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -174,6 +174,35 @@ impl Lineage {
                 let new = new.begin(link.as_ref().origin, tree, cpu);
                 (*copy.links.get())[place + 1] = Some(new);
             }
+        }
+    }
+
+    /// Detaches the space from the origins of which it has no pages, except from its own. `origins` calls its
+    /// argument with the origin of each private page.
+    ///
+    /// # Safety
+    /// `origins` must not leave out a private page of the space, and all nodes must be locked.
+    pub(crate) unsafe fn forget_unused(
+        &self,
+        origins: impl FnOnce(&mut dyn FnMut(OriginId)),
+        platform: &impl Platform,
+    ) {
+        // SAFETY: the caller guarantees that the root is locked.
+        let links = unsafe { &mut *self.links.get() };
+        let mut used = [false; MOST];
+        origins(&mut |origin| {
+            let is_it = |link: &Option<NonNull<OriginLink>>| {
+                // SAFETY: links in the lineage have begun, and have not ended.
+                link.is_some_and(|link| unsafe { link.as_ref() }.origin.cast() == origin.pointer())
+            };
+            if let Some(place) = links.iter().position(is_it) {
+                used[place] = true;
+            }
+        });
+        let unused = links.iter_mut().zip(used).skip(1).filter(|(_, is_used)| !is_used);
+        for link in unused.filter_map(|(link, _)| link.take()) {
+            // SAFETY: the link has begun, and the space has no pages of its origin.
+            unsafe { OriginLink::end(link, platform) };
         }
     }
 

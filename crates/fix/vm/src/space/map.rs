@@ -169,6 +169,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`), [`Fault::OutOfMemory`],
     /// [`Fault::PagerFailed`] and [`Fault::Retry`].
     pub fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
+        self.check_cpu(cpu);
         // No flush is needed here: a CPU that has cached the absent PTE faults once, and flushes then.
         let read = |page| self.make_present(cpu, page, Protection::READ).map(drop);
         pages.iter().try_for_each(read)

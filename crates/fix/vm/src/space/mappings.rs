@@ -100,6 +100,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             Some(mapping)
         })
+        .fuse()
     }
 
     /// The first mapped pages in `rest` that one node stores with the same attributes. Advances `rest` past

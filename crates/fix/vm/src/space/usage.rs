@@ -37,7 +37,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut gather = TlbGather::new();
         self.tree().locked(cpu, pages, |locked, _| {
             locked.for_each_leaf(|leaf| {
-                gather.take_usage(self.machine(), leaf, pages, clear, &mut with);
+                cpu.callback(|| gather.take_usage(self.machine(), leaf, pages, clear, &mut with));
             });
             Ok(())
         })?;
