@@ -14,7 +14,7 @@ const STORES: usize = 40;
 /// The number of lines in a table that is too large for any cache.
 const LINES: usize = 1 << 20;
 
-/// Two threads that run until one of them detects an error or the time has passed.
+/// Two threads that run until one of them detects an error or the time is up.
 pub struct Duel {
     end: Instant,
     over: AtomicBool,
@@ -55,7 +55,7 @@ impl Duel {
         });
     }
 
-    /// Returns whether a thread has detected an error or the time has passed.
+    /// Returns whether a thread has detected an error or the time is up.
     pub fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }

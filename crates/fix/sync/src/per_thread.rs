@@ -20,7 +20,7 @@ pub(crate) trait Part: Copy {
 /// Where a thread keeps its registration.
 pub(crate) type Slot<T> = LocalKey<Cell<Option<T>>>;
 
-/// Calls `with` with `part`. A thread that has unregistered passes `None`, and `with` then gets a
+/// Passes `part` to the closure. A thread that has unregistered passes `None`, and the closure then gets a
 /// registration that ends with this call.
 #[inline]
 pub(crate) fn with<T: Part, R>(

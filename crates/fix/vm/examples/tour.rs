@@ -163,7 +163,8 @@ fn shoot_down<'m>(
             let other = machine.cpu(1);
             let mut reads = 0_u64;
             loop {
-                // All loads except the first use the TLB. Between two loads, CPU 1 handles shootdowns.
+                // After the first load, every load hits the TLB until CPU 1 has handled the shootdown.
+                // Between two loads, CPU 1 handles shootdowns.
                 match other.load(space, pages.start.address()) {
                     Ok(_) => reads += 1,
                     Err(fault) => return (reads, fault),

@@ -4,7 +4,7 @@
 //! situation, which is a path through the model, has a test for every pattern of equal and different
 //! values, up to isomorphism. Patterns vary names in arguments and in the state, and integers in
 //! arguments. For example, calls on two descriptors of one file and calls on descriptors of two
-//! files may touch different cache lines, even if the model makes no difference between these cases.
+//! files may touch different cache lines, even if the model makes no distinction between these cases.
 //! Integers of the state (lengths, counts, times, offsets) are as small as possible. Patterns do not
 //! vary them, because the calls touch the same cache lines whether two such integers are equal or
 //! not.

@@ -2,10 +2,11 @@
 //!
 //! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link
 //! is a pair: a number, and the next link. A section has finished if its number is not greater than the
-//! head's number. Numbers grow along the list, so a pair never recurs. The lowest bit of `next` is set while
-//! a link is not in the list, or is being inserted or removed. A thread that finds this bit set restarts at
-//! the head. A section that ends moves its own number and `next` into the link before it, in one
-//! compare-exchange.
+//! head's number. Numbers increase along the list, and a new section gets the largest. So once another pair
+//! has replaced the pair of a link, the link never holds the old pair again: there is no ABA problem. The
+//! lowest bit of `next` is set while a link is not in the list, or is being inserted or removed. A thread
+//! that finds this bit set restarts at the head. A section that ends moves its own number and `next` into the
+//! link before it, in one compare-exchange.
 //!
 //! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
 //! retries until the change is complete, which has the same effect. FreeBSD disables preemption of the owner
@@ -67,9 +68,9 @@ impl Link {
         Pair::unpack(self.0.load(order!(Acquire, "link_load")))
     }
 
-    /// Called by the owner while no other thread changes the pair. Relaxed: other threads reach the link through
-    /// a pair that enters the list after this store, and [`close`](Link::close) has acquired what other threads
-    /// stored here before.
+    /// Called by the owner while no other thread changes the pair. Relaxed: other threads reach the link
+    /// through a pair that enters the list after this store, and [`close`](Link::close) has acquired what
+    /// other threads stored here before.
     fn store(&self, pair: Pair) {
         self.0.store(pair.pack(), Relaxed);
     }
@@ -162,8 +163,8 @@ unsafe impl Invalidation for LockFree {
         let mut round = 0;
         loop {
             if let Some((before, pair)) = self.find(place.name()) {
-                // From here on no thread appends to this link or moves a number here, so the pair that goes to the
-                // previous link is final.
+                // From here on no thread appends to this link or moves a number here, so the pair that goes
+                // to the previous link is final.
                 let mine = if is_mutant!("link_stays_open") { place.load() } else { place.close() };
                 if before.replace(pair, mine) {
                     return;

@@ -57,8 +57,8 @@
 //! ```
 //!
 //! The write side pays: a heavy fence interrupts every CPU that runs a thread of the process. So a thread
-//! collects garbage until the cost of a heavy fence per object is small, and threads that need a heavy fence
-//! at the same time share a fence.
+//! lets its garbage accumulate until the cost of a heavy fence per object is small, and threads that need a
+//! heavy fence at the same time share one.
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in

@@ -114,10 +114,10 @@ impl Record {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-        // Acquire, with the Release in `begin`: if the record has a new owner, the next load of the word
-        // sees that the last owner's section has ended. So `thread` is the thread of the section that the
-        // first load saw, or of the section that the second load sees. If both sections have this epoch, the
-        // argument at `Watch::observe` covers either of them.
+        // Acquire, with the Release in `begin`: if the record has a new owner, the next load of the word sees
+        // that the last owner's section has ended. So `thread` belongs either to the section that the load of
+        // the word above saw, or to the section that the load of the word below sees. If both sections have
+        // this epoch, the argument at `Watch::observe` covers either of them.
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
         (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }

@@ -102,9 +102,9 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // Record the contradiction in the certificate. The assumption can succeed only if the
-            // label of `same` has changed since the entry was added, because the new label belongs
-            // to another flag. The path is infeasible in either case.
+            // Record the contradiction in the certificate. The assumption normally fails. It succeeds only if
+            // the label of `same` has changed since the entry was added, so that the question is about
+            // another flag. The path is infeasible in either case.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

@@ -21,8 +21,8 @@ use crate::block::{BlockStart, Ends};
 
 /// The maximum number of callers in a chain. Only the innermost callers are recorded.
 pub(crate) const MAX_CALLERS: usize = 6;
-/// The maximum number of frames that are kept. The outermost frames are dropped first. System calls
-/// of Linux nest about twenty functions deep.
+/// The maximum number of frames that are kept. The outermost frames are dropped first. Within a Linux system
+/// call, functions nest about twenty deep.
 const MAX_FRAMES: usize = 64;
 /// The maximum number of chains. Beyond this number, code is recorded without callers. Only an
 /// operation that touches lines at random has more chains.

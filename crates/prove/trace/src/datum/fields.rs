@@ -79,7 +79,8 @@ const WHOLES: &[&str] = &[
     "uuid_t",
     "kernel_cap_t",
 ];
-/// Maximum nesting of structs; deeper nesting must be a cycle.
+/// Maximum nesting of structs and arrays. No valid type nests this deeply, so deeper nesting can only be a
+/// cycle in malformed BTF.
 const MAX_DEPTH: usize = 16;
 
 /// Whether a type is named as a whole, without its fields.

@@ -17,7 +17,8 @@ use super::slab::{Cache, Caches};
 /// Maximum length, in pointers, of a path that starts at an object of a dedicated cache and leads
 /// through objects of general caches.
 const MAX_STEPS: usize = 4;
-/// Maximum nesting of structs; deeper nesting must be a cycle.
+/// Maximum nesting of embedded structs and unions. Members below this depth are ignored, so that the search
+/// also ends if malformed BTF has a cycle.
 const MAX_DEPTH: usize = 8;
 /// Maximum number of pointers that are followed in one struct.
 const MAX_POINTERS: usize = 1024;
@@ -279,7 +280,8 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
         let offset = at + member.offset();
         match btf.kind(btf.resolve(member.of)) {
             Kind::Composite { .. } => {
-                // In every file system, fields of an embedded inode are named as fields of `inode`.
+                // The path of a field of an embedded inode begins at `inode`, so that the field has the same
+                // name in every file system.
                 let name = btf.name(btf.resolve(member.of));
                 let path = if name == "inode" { name } else { &path };
                 pointers(btf, member.of, offset, path, depth - 1, found);
