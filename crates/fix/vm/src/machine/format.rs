@@ -132,17 +132,20 @@ pub unsafe trait Format: Sync + 'static {
 
     /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
     /// entry as not present and ignores the other bits.
+    #[inline]
     fn prot_none(frame: Frame) -> u64 {
         frame.0 << 12 | PROT_NONE
     }
 
     /// Encodes a page whose shootdown is in progress.
+    #[inline]
     fn flush_pending(frame: Frame) -> u64 {
         Self::prot_none(frame) | FLUSH_PENDING
     }
 
     /// Encodes a page as [`page`](Format::page) if `protection` allows reads, and otherwise as
     /// [`prot_none`](Format::prot_none).
+    #[inline]
     fn page_or_prot_none(frame: Frame, protection: Protection) -> u64 {
         match protection.contains(Protection::READ) {
             true => Self::page(frame, protection),
@@ -162,6 +165,7 @@ const PROT_NONE: u64 = 1 << 1;
 const FLUSH_PENDING: u64 = 1 << 2;
 
 /// Decodes an entry that is not present to the hardware.
+#[inline]
 fn read_absent(entry: u64) -> Entry {
     let frame = Frame(entry >> 12);
     match entry {
@@ -204,11 +208,13 @@ unsafe impl Format for X86_64 {
     const FAULT_FLUSH: FaultFlush = FaultFlush::Never;
     const FRAMES: u64 = 1 << 40;
 
+    #[inline]
     fn table(frame: Frame) -> u64 {
         use x86_64::{PRESENT, USER, WRITE};
         frame.0 << 12 | PRESENT | WRITE | USER
     }
 
+    #[inline]
     fn page(frame: Frame, protection: Protection) -> u64 {
         use x86_64::{ACCESSED, DIRTY, NO_EXECUTE, PRESENT, USER, WRITE};
         let mut entry = frame.0 << 12 | PRESENT | USER | ACCESSED;
@@ -221,6 +227,7 @@ unsafe impl Format for X86_64 {
         entry
     }
 
+    #[inline]
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
         use x86_64::{CACHE_DISABLE, DEVICE, DIRTY, WRITE_THROUGH};
         let index = match memory {
@@ -231,10 +238,12 @@ unsafe impl Format for X86_64 {
         Self::page(frame, protection.difference(Protection::EXECUTE)) | index | DEVICE | DIRTY
     }
 
+    #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !x86_64::ACCESSED
     }
 
+    #[inline(always)]
     fn read(entry: u64, level: u8) -> Entry {
         use x86_64::{ACCESSED, DEVICE, DIRTY, NO_EXECUTE, PRESENT, WRITE};
         let frame = Frame((entry & ADDRESS) >> 12);
@@ -299,10 +308,12 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
     const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
     const FRAMES: u64 = 1 << 44;
 
+    #[inline]
     fn table(frame: Frame) -> u64 {
         frame.0 << riscv::FRAME | riscv::VALID
     }
 
+    #[inline]
     fn page(frame: Frame, protection: Protection) -> u64 {
         use riscv::{ACCESSED, DIRTY, EXECUTE, FRAME, READ, USER, VALID, WRITE};
         let mut entry = frame.0 << FRAME | VALID | USER | READ | ACCESSED;
@@ -315,6 +326,7 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
         entry
     }
 
+    #[inline]
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
         use riscv::{DEVICE, DIRTY, IO, NOT_CACHED};
         let attribute = match memory {
@@ -326,10 +338,12 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
         Self::page(frame, protection.difference(Protection::EXECUTE)) | attribute | DEVICE | DIRTY
     }
 
+    #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !riscv::ACCESSED
     }
 
+    #[inline(always)]
     fn read(entry: u64, _: u8) -> Entry {
         use riscv::{ACCESSED, DEVICE, DIRTY, EXECUTE, FRAME, FRAMES, READ, VALID, WRITE};
         let frame = Frame(entry >> FRAME & FRAMES);
@@ -395,10 +409,12 @@ unsafe impl Format for AArch64 {
     const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
     const FRAMES: u64 = 1 << 36;
 
+    #[inline]
     fn table(frame: Frame) -> u64 {
         frame.0 << 12 | aarch64::VALID
     }
 
+    #[inline]
     fn page(frame: Frame, protection: Protection) -> u64 {
         use aarch64::{
             ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
@@ -418,6 +434,7 @@ unsafe impl Format for AArch64 {
         entry
     }
 
+    #[inline]
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64 {
         use aarch64::{ATTRIBUTES, DEVICE};
         let index: u64 = match memory {
@@ -429,10 +446,12 @@ unsafe impl Format for AArch64 {
         page | index << ATTRIBUTES | DEVICE
     }
 
+    #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !aarch64::ACCESSED
     }
 
+    #[inline(always)]
     fn read(entry: u64, level: u8) -> Entry {
         use aarch64::{ACCESSED, ADDRESS, DEVICE, READ_ONLY, USER_NO_EXECUTE, VALID};
         let frame = Frame((entry & ADDRESS) >> 12);

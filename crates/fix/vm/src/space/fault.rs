@@ -400,7 +400,11 @@ impl<'m, M: Machine> Space<'m, M> {
             Entry::FlushPending(_) if !is_mutant!("fault_while_leaving") => {
                 return Ok(Step::Wait(leaf));
             }
-            // Another CPU has handled this fault, or the protection has changed since.
+            // Another CPU has handled this fault, or this CPU has a stale TLB entry.
+            Entry::Page { protection, accessed: true, .. } if protection.contains(access) => {
+                let is_spurious = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
+                return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
+            }
             Entry::Page { frame, protection, .. } => {
                 old = protection;
                 (frame, true)
@@ -413,7 +417,9 @@ impl<'m, M: Machine> Space<'m, M> {
                     meta.set_origin(self.lineage.own(), page);
                     // A new page counts as dirty: no backing store has its zeros.
                     meta.set_written();
-                    (frame, false)
+                    self.publish(entry, frame, protection, Protection::NONE);
+                    leaf.present().set(leaf.present().get() + 1);
+                    return Ok(Step::MadePresent);
                 }
                 Some(backing) => {
                     let (object, index) = (backing.object(), backing.index(page));
@@ -432,7 +438,7 @@ impl<'m, M: Machine> Space<'m, M> {
             },
         };
         // A page that is readable but not writable may be clean, and stays so until a store.
-        if !is_write && old.contains(Protection::READ) && !old.contains(Protection::WRITE) {
+        if !is_write && old & Protection::READ_WRITE == Protection::READ {
             protection = protection.difference(Protection::WRITE);
         }
         let meta = self.machine.frame_meta(frame);
@@ -464,17 +470,10 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             protection = protection.difference(Protection::WRITE);
         }
-        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
-            self.machine.prepare_code(frame);
-        }
         if protection.contains(Protection::WRITE) {
             meta.set_written();
         }
-        // Release: a CPU that finds the frame sees the zeros in it.
-        entry.store(
-            M::Format::page_or_prot_none(frame, protection),
-            order!(Release, "page_publish"),
-        );
+        self.publish(entry, frame, protection, old);
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
             let is_spurious = flushes && old.contains(access);
@@ -483,9 +482,23 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::MadePresent)
     }
+
+    /// Stores the entry of a page whose entry has allowed `old` so far.
+    #[inline]
+    fn publish(&self, entry: &AtomicU64, frame: Frame, protection: Protection, old: Protection) {
+        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(frame);
+        }
+        // Release: a CPU that finds the frame sees its content.
+        entry.store(
+            M::Format::page_or_prot_none(frame, protection),
+            order!(Release, "page_publish"),
+        );
+    }
 }
 
 /// Makes a page of device memory present in a locked leaf.
+#[cold]
 fn map_device<'a, 'm, M: Machine>(
     leaf: &'a Leaf,
     entry: &AtomicU64,

@@ -19,7 +19,7 @@ use crate::transaction::gather::TlbGather;
 use crate::tree::extents::Extent;
 use crate::tree::latch::BLOCK;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Branch, Leaf, NodeRef};
+use crate::tree::node::{Branch, Leaf, NodeRef, Present};
 use crate::tree::pool::TreePool;
 use crate::tree::query::mapped;
 use crate::tree::update::{add_child, add_table};
@@ -184,7 +184,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Calls `with` with the origin of each private page of the locked nodes.
     fn for_each_origin(&self, locked: &Locked<'_>, with: &mut dyn FnMut(OriginId)) {
         locked.for_each_leaf(|leaf| {
-            for (_, _, frame) in leaf.present_in::<M::Format>(leaf.span()) {
+            for Present { frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
                 let meta = self.machine().frame_meta(frame);
                 if !meta.is_object() {
                     with(meta.origin().0);

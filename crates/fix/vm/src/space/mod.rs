@@ -37,7 +37,7 @@ use crate::quota::{Account, Quota};
 use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
 use crate::tree::Tree;
-use crate::tree::node::{MOST_ABOVE, NodeRef};
+use crate::tree::node::{MOST_ABOVE, NodeRef, Present};
 use crate::tree::query::mapped;
 use alloc::boxed::Box;
 
@@ -306,7 +306,7 @@ impl<M: Machine> Drop for Space<'_, M> {
         // pages out of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
-                for (_, entry, frame) in leaf.present_in::<M::Format>(leaf.span()) {
+                for Present { entry, frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
                     if self.machine.frame_meta(frame).is_object() {
                         entry.store(ABSENT, Relaxed);
                         leaf.present().set(leaf.present().get() - 1);

@@ -14,7 +14,7 @@ use crate::page::{ENTRIES, Page, Pages};
 use crate::transaction::gather::TlbGather;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Leaf, NodeRef};
+use crate::tree::node::{Leaf, NodeRef, Present};
 use crate::tree::pool::TreePool;
 use crate::tree::query::{is_used, mapped, runs_of};
 use crate::tree::update::{Demand, add_child, add_table, change_extents, make_room};
@@ -228,7 +228,7 @@ impl<'m, M: Machine> Space<'m, M> {
         pool.backings.has(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {
-            for (page, _, frame) in leaf.present_in::<M::Format>(old) {
+            for Present { page, frame, .. } in leaf.present_in::<M::Format>(old) {
                 let meta = self.machine.frame_meta(frame);
                 if !meta.is_object() && meta.is_shared() && shared.is_none() {
                     shared = Some(page);
@@ -240,7 +240,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let mut needs = Ok(());
         locked.for_each_leaf(|leaf| {
-            for (page, _, _) in leaf.present_in::<M::Format>(old) {
+            for Present { page, .. } in leaf.present_in::<M::Format>(old) {
                 if needs.is_ok() {
                     needs = self.leaf_in(top, there(page), &mut pool.tree).map(|_| ());
                 }
@@ -263,7 +263,7 @@ impl<'m, M: Machine> Space<'m, M> {
         });
         locked.for_each_leaf(|leaf| {
             unmapping.gather.take_devices::<M>(leaf, old, |_, _| true);
-            for (page, _, frame) in leaf.present_in::<M::Format>(old) {
+            for Present { page, frame, .. } in leaf.present_in::<M::Format>(old) {
                 let meta = self.machine.frame_meta(frame);
                 if !meta.is_object() {
                     meta.set_origin(self.lineage.own(), there(page));

@@ -13,7 +13,7 @@ use crate::machine::{Flush, Machine};
 use crate::page::{Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::lock::is_pinned;
-use crate::tree::node::Leaf;
+use crate::tree::node::{Leaf, Present};
 
 /// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more pages are
 /// present, the unmap sends a shootdown at once.
@@ -102,7 +102,7 @@ impl<'t> TlbGather<'t> {
         wanted: impl Fn(Page, Frame) -> bool,
     ) {
         self.take_devices::<M>(leaf, pages, &wanted);
-        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
+        for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
             if !wanted(page, frame) {
                 continue;
             }
@@ -146,6 +146,18 @@ impl<'t> TlbGather<'t> {
     /// fault makes such a page present again. The leaf must be locked as for [`take`](TlbGather::take).
     #[inline]
     pub(crate) fn take_devices<M: Machine>(
+        &mut self,
+        leaf: &Leaf,
+        pages: Pages,
+        wanted: impl Fn(Page, Frame) -> bool,
+    ) {
+        if leaf.devices().get() > 0 {
+            self.take_some_devices::<M>(leaf, pages, wanted);
+        }
+    }
+
+    #[cold]
+    fn take_some_devices<M: Machine>(
         &mut self,
         leaf: &Leaf,
         pages: Pages,
@@ -308,11 +320,7 @@ impl<'t> TlbGather<'t> {
         allowed: impl Fn(Page, Frame, Protection) -> Protection,
     ) {
         self.take_devices::<M>(leaf, pages, |_, _| true);
-        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
-            let Entry::Page { protection: old, .. } = M::Format::read(entry.load(Relaxed), 0)
-            else {
-                continue;
-            };
+        for Present { page, entry, frame, protection: old } in leaf.present_in::<M::Format>(pages) {
             // Never adds permissions: the next fault does that.
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
@@ -338,7 +346,7 @@ impl<'t> TlbGather<'t> {
         clear: Usage,
         mut with: impl FnMut(Page, Usage),
     ) {
-        for (page, entry, frame) in leaf.present_in::<M::Format>(pages) {
+        for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
             let meta = machine.frame_meta(frame);
             let old = entry.load(Relaxed);
             let mut usage = Usage::empty();

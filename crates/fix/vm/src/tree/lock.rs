@@ -46,9 +46,8 @@ impl Locked<'_> {
     pub(crate) fn frame<M: Machine>(&self, page: Page) -> Option<Frame> {
         let mut found = None;
         self.for_each_leaf(|leaf| {
-            for (_, _, frame) in leaf.present_in::<M::Format>(Pages::new(page, 1)) {
-                found = Some(frame);
-            }
+            let present = leaf.present_in::<M::Format>(Pages::new(page, 1)).next();
+            found = found.or(present.map(|present| present.frame));
         });
         found
     }
@@ -56,13 +55,16 @@ impl Locked<'_> {
     /// The number of private pages that are pinned.
     #[inline]
     pub(crate) fn pinned<M: Machine>(&self, tree: &Tree, machine: &M) -> usize {
+        if tree.pins.count() == 0 { 0 } else { self.count_pinned(machine) }
+    }
+
+    #[cold]
+    fn count_pinned<M: Machine>(&self, machine: &M) -> usize {
         let mut count = 0;
-        if tree.pins.count() > 0 {
-            self.for_each_leaf(|leaf| {
-                let frames = leaf.present_in::<M::Format>(self.pages).map(|(_, _, frame)| frame);
-                count += frames.filter(|&frame| is_pinned(machine.frame_meta(frame))).count();
-            });
-        }
+        self.for_each_leaf(|leaf| {
+            let frames = leaf.present_in::<M::Format>(self.pages).map(|present| present.frame);
+            count += frames.filter(|&frame| is_pinned(machine.frame_meta(frame))).count();
+        });
         count
     }
 

@@ -13,7 +13,7 @@ use knee_sync::shim::{
 };
 
 use crate::machine::format::{self, Format, Table};
-use crate::page::{BITS, ENTRIES, Frame, Page, Pages};
+use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::PageStates;
@@ -114,6 +114,15 @@ pub(crate) fn slot_at(level: u8, page: Page) -> usize {
 /// Number of pages that one entry of a table of level `level` covers.
 pub(crate) const fn entry_span(level: u8) -> u64 {
     1 << (BITS * level as u32)
+}
+
+/// A page that is present in a leaf.
+pub(crate) struct Present<'a> {
+    pub(crate) page: Page,
+    pub(crate) entry: &'a AtomicU64,
+    pub(crate) frame: Frame,
+    /// The accesses that the entry allows.
+    pub(crate) protection: Protection,
 }
 
 impl Node {
@@ -307,20 +316,19 @@ impl Leaf {
         own.or_else(|| self.find_above(page))
     }
 
-    /// The present pages among `pages`, except for device memory, with their entries and frames. The caller
-    /// must have the lock.
+    /// The present pages among `pages`, except for device memory. The caller must have the lock.
     #[inline]
-    pub(crate) fn present_in<F: Format>(
-        &self,
-        pages: Pages,
-    ) -> impl Iterator<Item = (Page, &AtomicU64, Frame)> {
+    pub(crate) fn present_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = Present<'_>> {
         let pages = pages.and(self.span());
         let entries = self.table().filter(|_| self.present.get() > 0 && !pages.is_empty());
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
         pages.iter().zip(entries).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
-                format::Entry::Page { frame, .. } | format::Entry::ProtNone(frame) => {
-                    Some((page, entry, frame))
+                format::Entry::Page { frame, protection, .. } => {
+                    Some(Present { page, entry, frame, protection })
+                }
+                format::Entry::ProtNone(frame) => {
+                    Some(Present { page, entry, frame, protection: Protection::NONE })
                 }
                 _ => None,
             }
