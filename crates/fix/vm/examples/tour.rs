@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
 }
 
 pub(crate) fn tour(out: &mut impl Write) -> Result<(), Error> {
-    // The frames and CPUs of this machine are in this process. The thread that owns `cpu` acts as CPU 0.
+    // This machine simulates its frames and CPUs in this process. The thread that owns `cpu` acts as CPU 0.
     let machine = Hosted::new(4096, 2);
     let cpu = machine.cpu(0);
 
@@ -163,8 +163,8 @@ fn shoot_down<'m>(
             let other = machine.cpu(1);
             let mut reads = 0_u64;
             loop {
-                // After the first load, every load hits the TLB until CPU 1 has handled the shootdown.
-                // Between two loads, CPU 1 handles shootdowns.
+                // After the first load, every load hits the TLB until CPU 1 handles the shootdown, which it
+                // does between two loads.
                 match other.load(space, pages.start.address()) {
                     Ok(_) => reads += 1,
                     Err(fault) => return (reads, fault),

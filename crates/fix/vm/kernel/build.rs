@@ -1,4 +1,4 @@
-//! Links the kernel at its addresses, and compiles the programs that it runs.
+//! Passes the linker script to rustc, and compiles the programs that the kernel runs.
 
 use std::env;
 use std::path::{Path, PathBuf};

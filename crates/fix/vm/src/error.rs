@@ -30,7 +30,8 @@ pub enum MapError {
     OutOfMemory,
     /// The range is empty.
     Empty,
-    /// The range extends beyond the space, or the frames extend beyond what a page-table entry can hold.
+    /// The range extends beyond the space, or the frame numbers of a device do not fit into a page-table
+    /// entry.
     OutOfRange,
     /// The operation requires a fully mapped range, but this range has a hole.
     /// [Guards](crate::Protection::GUARD) count as unmapped.
@@ -152,10 +153,10 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// [`Space::read`](crate::Space::read) or [`write`](crate::Space::write) has copied only a part of the bytes.
+/// [`Space::read`](crate::Space::read) or [`write`](crate::Space::write) has copied only some of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialCopy {
-    /// The number of bytes that were copied. They come first in the range.
+    /// The number of bytes that were copied, from the beginning of the range.
     pub copied: usize,
     /// The fault at the next byte.
     pub fault: Fault,

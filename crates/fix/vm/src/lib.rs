@@ -1,4 +1,5 @@
-//! An embeddable virtual-memory subsystem, in which operations on disjoint ranges share nothing.
+//! An embeddable virtual-memory subsystem. Operations on pages that are far enough apart never write to the
+//! same cache line.
 //!
 //! A kernel, hypervisor or emulator that uses it as its `mm/` describes its frames, CPUs and page tables
 //! ([`Machine`], [`Format`]). This crate maps, unmaps and protects pages and handles page faults, on any
@@ -90,7 +91,7 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Under loom, only the mailboxes of the hosted machine are compiled: its frames would need loom's
+/// Under loom, only the mailboxes of the hosted machine are compiled, because its frames would need loom's
 /// atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "only the complete hosted machine uses the other items")]

@@ -51,7 +51,7 @@ fn an_area_unmapped_in_parts_is_reused_as_a_whole() {
     for page in pages.iter().step_by(2).chain(pages.iter().skip(1).step_by(2)) {
         space.unmap(&cpu, Pages::new(page, 1)).unwrap();
     }
-    // This area has more pages than are left in the CPU's slice.
+    // This area has more pages than the CPU's current slice has left.
     let other = space.map_anywhere(&cpu, 262_144, WRITE).unwrap();
     assert!(!other.overlaps(pages));
     assert_eq!(space.map_anywhere(&cpu, 1000, WRITE), Ok(pages), "adjacent ranges were merged");
@@ -133,7 +133,7 @@ fn unmapping_a_fixed_range_does_not_move_the_cpus_arena() {
     let branch = |pages: Pages| pages.start.0 >> 18;
     let first = branch(space.map_anywhere(&one, 8, WRITE).unwrap());
     space.map_anywhere(&other, 8, WRITE).unwrap();
-    // The caller has chosen this address, not `map_anywhere`.
+    // The caller, not `map_anywhere`, chooses this address.
     let fixed = Pages::new(Page(0x1000), 8);
     space.map(&one, fixed, WRITE).unwrap();
     space.unmap(&one, fixed).unwrap();

@@ -123,7 +123,7 @@ fn shared_writes_reach_other_spaces_and_private_copies_keep_their_content<A: Arc
     assert_eq!((found(3), found(4)), ([1, 2], [3, 0]));
 }
 
-/// Two threads write alternating bytes.
+/// Two threads write to alternate bytes.
 fn neighbouring_bytes_of_concurrent_writes_are_kept<A: Architecture>() {
     const ROUNDS: u8 = if cfg!(miri) { 2 } else { 100 };
     let machine = Hosted::<A>::with_architecture(64, 2);

@@ -179,8 +179,8 @@ fn the_sixth_generation_has_its_own_pages() {
         cpu.store(space, (pages.start + generation).address(), generation + 1).unwrap();
         all.push(space.fork(&cpu).unwrap());
     }
-    // For each space, how many spaces share its frame of the first page. No space writes that page after the
-    // first fork.
+    // For each space, the number of spaces that share its frame of the first page. No space writes to that
+    // page after the first fork.
     let mut shared = Vec::new();
     for space in &all {
         let mut count = 0;
@@ -196,7 +196,8 @@ fn the_sixth_generation_has_its_own_pages() {
     }
 }
 
-/// A chain of forks, as of `init`, a shell, `make` and its children, copies only the pages that are written.
+/// A chain of forks, such as `init`, a shell, `make` and its children, copies only the pages that are
+/// written.
 #[test]
 fn a_chain_of_forks_copies_no_page_that_nobody_writes() {
     const PAGES: u64 = 64;

@@ -4,9 +4,10 @@
 //!
 //! An operation takes effect at one moment between its start and its end. An operation that revokes an access
 //! has two such moments: first its change is *published*, and later it is *flushed*. In between, every other
-//! CPU may still use a translation that it has cached, until it first observes the new state. Hardware does
-//! the same: a CPU that has a page in its TLB does not notice that another CPU's access was denied. Another
-//! operation that changes the same pages takes effect before the publication or after the flush.
+//! CPU may still use a translation that it has cached, until it first observes the new state. Hardware
+//! behaves in the same way: a CPU that has a page in its TLB can still access it when another CPU has already
+//! been denied access. Another operation that changes the same pages takes effect before the publication or
+//! after the flush.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -255,7 +256,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// Publishes a change. Other CPUs may still have the pages of `before` cached.
+    /// Publishes a change. Other CPUs may still have cached the pages of `before`.
     fn leave(mut self, by: usize, before: &State, run: Run, is_as_found: bool) -> Vec<State> {
         let mut views = [None; PAGES];
         views[run.places()].copy_from_slice(&before.views[run.places()]);
@@ -331,7 +332,7 @@ fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u
     }
 }
 
-/// Keeps a thread that panics from blocking the others at the barrier.
+/// Prevents a thread that panics from blocking the others at the barrier.
 struct Meets<'a>(&'a AtomicU64);
 
 impl Drop for Meets<'_> {

@@ -1,4 +1,4 @@
-//! Calls that the types allow and that are wrong.
+//! Incorrect calls that the types do not prevent.
 
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};

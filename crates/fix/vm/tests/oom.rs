@@ -296,7 +296,7 @@ fn apply<'m>(
     }
 }
 
-/// Calls `with` with `count` frames or allocations left, and updates `count`.
+/// Calls `with` while `count` frames or allocations are left, and updates `count`.
 fn limited<R>(
     left: &'static std::thread::LocalKey<Cell<u64>>,
     count: &mut u64,
@@ -363,8 +363,8 @@ fn check<'m>(cpu: &Cpu<'m, Small>, space: &Space<'m, Small>, state: &State, oper
     space.audit(cpu);
 }
 
-/// Runs traces with more and more memory until nothing fails. Checks that each kind of operation that may
-/// need memory has failed at least once.
+/// Runs each trace repeatedly, each time with more memory, until nothing fails. Checks that each kind of
+/// operation that may need memory has failed at least once.
 fn every_place(left: &'static std::thread::LocalKey<Cell<u64>>) {
     let mut kinds = [false; 8];
     for seed in 1..12 {

@@ -137,7 +137,7 @@ fn a_fork_copies_pinned_pages<A: Architecture>() {
         assert_eq!(cpu.load(&copy, page.address()), Ok(page.0));
     }
     assert_eq!(pinned.each_ref().map(|pinned| word(pinned).load(SeqCst)), [2, 2]);
-    // The copy's pages are not pinned, and are its own.
+    // The copy has its own pages, which are not pinned.
     copy.unmap(&cpu, all).unwrap();
     drop(pinned);
     let grandchild = copy.fork(&cpu).unwrap().fork(&cpu).unwrap();
@@ -196,7 +196,7 @@ fn pinned_pages_are_dirty<A: Architecture>() {
     assert!(!dirty());
 }
 
-/// Keeps what it is given, and reads zeros.
+/// A pager that records the pages that it stores, and provides pages of zeros.
 struct Store(Arc<Mutex<Vec<(u64, u8)>>>);
 
 impl Pager for Store {
@@ -229,7 +229,7 @@ fn an_object_keeps_pinned_pages<A: Architecture>() {
     assert_eq!((object.pages(), object.resident()), (4, 1));
     assert_eq!(cpu.load(&space, (START + 1).address()), Ok(2));
     word(&pinned).store(9, SeqCst);
-    // The object keeps the page without a mapping, and without the `Object`.
+    // The pinned page outlives its mapping, and later the `Object`.
     space.unmap(&cpu, all).unwrap();
     assert_eq!(object.evict(&cpu, 0..4), Ok(0));
     drop(pinned);
@@ -273,11 +273,11 @@ fn invalid_pins_are_reported<A: Architecture>() {
     let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(space)));
     let message = *dropped.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(message, "a space is dropped, and 1 of its pages are pinned");
-    // The frame is still the device's.
+    // The device may still access the frame.
     word(&pinned).store(1, SeqCst);
 }
 
-/// Ends the other threads, also if this one panics.
+/// Ends the other threads, even if this one panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -286,8 +286,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A thread is a device, which writes to pinned pages. CPUs unmap, replace, discard, move, protect and fork
-/// the space meanwhile. A page that the device has written has the written value as long as it is pinned.
+/// One thread acts as a device that writes to pinned pages. Meanwhile, CPUs unmap, replace, discard and
+/// protect pages, and fork the space. A page that the device has written has the written value as long as it
+/// is pinned.
 fn every_write_of_a_device_arrives<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1500 };
     const PAGES: u64 = 4;

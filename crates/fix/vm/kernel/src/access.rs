@@ -1,4 +1,5 @@
-//! Accesses in user mode, by a few instructions that each space of a storm maps at [`CODE`].
+//! Memory accesses from user mode: runs a few instructions of code that each space of a storm maps at
+//! [`CODE`].
 
 use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
 
@@ -20,14 +21,14 @@ unsafe extern "C" {
 /// The page at which spaces map the code.
 pub(crate) const CODE: Page = Page(1);
 
-/// Brings in the page of the code, from the kernel's image.
+/// The pager of the code, which it copies from the kernel's image.
 struct Image;
 
 impl Pager for Image {
     fn page_in(&self, _index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
         let (start, end) = (&raw const user_code, &raw const user_code_end);
         let bytes = end.addr() - start.addr();
-        // SAFETY: the image has the code between the two symbols.
+        // SAFETY: the code is in the image, between the two symbols.
         page[..bytes].copy_from_slice(unsafe { core::slice::from_raw_parts(start, bytes) });
         Ok(())
     }
@@ -96,7 +97,7 @@ pub(crate) fn watch(space: &Space, address: u64, expected: u64) -> Result<u64, F
     Ok(check(address, word))
 }
 
-/// Stores 5,000 consecutive values, beginning with `value`. Returns the value after the last.
+/// Stores 5,000 consecutive values, beginning with `value`. Returns the next value, which it has not stored.
 pub(crate) fn write(space: &Space, address: u64, value: u64) -> Result<u64, Fault> {
     run(space, &raw const user_write, [address, value])
 }

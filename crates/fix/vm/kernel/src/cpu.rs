@@ -87,8 +87,8 @@ pub(crate) fn leave(space: &Space) {
     unsafe { space.deactivate(current()) };
 }
 
-/// Drops a space that no program uses any more. The space must still be in the box from which CPUs have
-/// loaded it, because they remember its address.
+/// Drops a space that no program uses any more. The space must not have moved to another box since a CPU
+/// loaded it, because CPUs remember its address.
 #[allow(clippy::boxed_local, reason = "the address matters")]
 pub(crate) fn drop_space(space: Box<Space>) {
     leave(&space);

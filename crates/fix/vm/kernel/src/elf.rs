@@ -7,7 +7,7 @@ use knee_vm::{Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing}
 use crate::cpu;
 use crate::machine::Space;
 
-/// A segment of a program. Its pages come from the image, and the rest of the segment is zero.
+/// The pager of a program's segment: provides the bytes from the kernel's image, and zeros after them.
 struct Segment(&'static [u8]);
 
 impl Pager for Segment {

@@ -10,7 +10,7 @@ pub(crate) struct Late<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: after `set`, the value is only shared.
+// SAFETY: after `set`, there are only shared references to the value.
 unsafe impl<T: Sync + Send> Sync for Late<T> {}
 
 impl<T> Late<T> {
@@ -31,7 +31,7 @@ impl<T> Late<T> {
 
     /// Returns the value, if it is set.
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: the flag says that the value is set, and it is only shared from then on.
+        // SAFETY: the flag says that the value is set. From then on, there are only shared references to it.
         self.is_set
             .load(Ordering::Acquire)
             .then(|| unsafe { (*self.value.get()).assume_init_ref() })

@@ -11,7 +11,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one CPU has the lock at a time.
+// SAFETY: one CPU holds the lock at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 pub(crate) struct Guard<'a, T>(&'a Lock<T>);
@@ -35,7 +35,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard has the lock.
+        // SAFETY: the guard holds the lock.
         unsafe { &*self.0.value.get() }
     }
 }

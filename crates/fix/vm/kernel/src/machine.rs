@@ -63,7 +63,7 @@ pub(crate) fn board() -> &'static Board {
     BOARD.get().expect("the first CPU creates the board before it starts other CPUs")
 }
 
-/// Makes the machine, whose free frames are `start..end`.
+/// Creates the machine, whose free frames are `start..end`.
 ///
 /// # Safety
 /// Must be called once, by the first CPU. The frames must be unused memory.

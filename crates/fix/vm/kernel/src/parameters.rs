@@ -25,14 +25,15 @@ pub(crate) struct Parameters {
     pub(crate) rounds: u64,
     /// The time between two timer interrupts, in milliseconds.
     pub(crate) tick: u64,
-    /// Whether shootdowns interrupt CPUs even if the architecture has another way: `shootdown=ipi`.
+    /// Whether shootdowns interrupt CPUs even if the architecture can flush their TLBs in another way:
+    /// `shootdown=ipi`.
     pub(crate) interrupts: bool,
     /// The planted mutant.
     pub(crate) mutant: &'static str,
 }
 
 pub(crate) fn parameters() -> Parameters {
-    // SAFETY: the frame is memory that nothing writes.
+    // SAFETY: the frame is memory that nothing writes to.
     let bytes = unsafe { slice::from_raw_parts(arch::direct(Frame(arch::MEMORY + AT)), PAGE) };
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
     let text = str::from_utf8(&bytes[..end]).expect("the parameters are text");

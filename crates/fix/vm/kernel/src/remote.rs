@@ -120,7 +120,7 @@ pub(crate) fn handle() {
             }
             _ => cpu::flush(space, Flush::All),
         }
-        // Release: the sender sees the flush.
+        // Release: the flush happens before the sender finds `NONE`.
         request.kind.store(NONE, Release);
     }
 }

@@ -1,5 +1,5 @@
-//! The system calls of programs: memory management, with the results of Linux, and a few others that the
-//! programs need.
+//! The system calls of programs: memory management, with the same results as on Linux, and a few others that
+//! the programs need.
 
 use alloc::boxed::Box;
 

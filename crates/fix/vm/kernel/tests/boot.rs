@@ -96,7 +96,8 @@ impl Target {
         let status = cargo.status().expect("start cargo");
         assert!(status.success(), "the kernel does not compile for {}", self.name);
         let image = directory.join(self.rust).join("release/knee-kernel");
-        // The builds with and without mutants take turns in one directory.
+        // Builds with and without mutants overwrite each other's image, so each thread makes a copy of its
+        // own.
         let own = directory.join(format!("{}-{mutants}-{:?}", self.name, thread::current().id()));
         fs::copy(image, &own).expect("copy the kernel");
         Some(Kernel { target: self, image: own })
@@ -181,14 +182,14 @@ fn shootdowns_by_interrupts_work_on_every_architecture() {
     }
 }
 
-/// The rounds are fewer, because each shootdown calls the firmware, which interrupts the other CPUs.
+/// Runs fewer rounds, because each shootdown calls the firmware, which interrupts the other CPUs.
 #[test]
 fn programs_and_storms_pass_on_riscv64() {
     everything_passes(&RISCV64, [300, 400, 30]);
 }
 
-/// Planted mistakes. Each has the architectures that expose it, the storm that must notice it, and the number
-/// of rounds that this takes.
+/// Planted mistakes. Each entry has the architectures that expose the mistake, the storm that must notice it,
+/// and the number of rounds that this takes.
 const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     // All spaces share one address-space identifier. On RISC-V, QEMU flushes its TLB on each load of satp. On
@@ -197,7 +198,7 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
     ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
     ("flush_last", &[&X86_64], "faults", 2000),
-    // On RISC-V, QEMU flushes its whole TLB for each page.
+    // On RISC-V, QEMU flushes its whole TLB even if the kernel flushes one page.
     ("flushes_one_page", &[&X86_64, &AARCH64], "churn", 500),
     ("protect_no_flush", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),

@@ -139,7 +139,7 @@ pub fn store(address: u64, value: u64) -> bool {
     unsafe { try_store(address, value) == 0 }
 }
 
-/// Whether an attempt to execute the word at this address faults. The word must not be an instruction.
+/// Whether an attempt to execute the word at this address faults. The word must be data, not an instruction.
 pub fn cannot_execute(address: u64) -> bool {
     // SAFETY: the call faults, and the kernel continues at `caught`, which returns to this function.
     let function: extern "C" fn() -> u64 = unsafe { core::mem::transmute(address) };

@@ -29,7 +29,7 @@ pub struct Cpu<'m, M: Machine> {
     number: usize,
     epoch: Handle<'m, M::Platform>,
     pool: RefCell<PerCpuPool>,
-    /// A callback of an operation is running, which must not call another operation.
+    /// Whether a callback of an operation is running. A callback must not call another operation.
     in_callback: Cell<bool>,
     /// Neither `Send` nor `Sync`.
     stays_on_its_thread: PhantomData<*const ()>,
@@ -84,7 +84,7 @@ impl<'m, M: Machine> Cpu<'m, M> {
         self.epoch.pin()
     }
 
-    /// Calls `with` with the CPU's pools. `with` must not call another method that borrows the pools.
+    /// Passes the CPU's pools to `with`, which must not call another method that borrows the pools.
     #[inline]
     pub(crate) fn with_pool<R>(&self, with: impl FnOnce(&mut PerCpuPool) -> R) -> R {
         with(&mut self.pool.borrow_mut())
@@ -104,9 +104,9 @@ impl<'m, M: Machine> Cpu<'m, M> {
     }
 
     /// # Panics
-    /// If the CPU does not belong to `machine`: the epoch of its own machine does not protect the nodes. In
-    /// debug builds, also if a callback of another operation is running on the CPU, because that operation
-    /// has locks.
+    /// If the CPU belongs to another machine, whose epoch does not protect the nodes of `machine`. In debug
+    /// builds, also if a callback of another operation is running on the CPU, because that operation may hold
+    /// locks.
     #[inline]
     pub(crate) fn check(&self, machine: &M) {
         assert!(core::ptr::eq(self.machine, machine), "the CPU belongs to another machine");

@@ -27,8 +27,8 @@ pub trait Architecture: Format + sealed::Sealed {
     #[doc(hidden)]
     const CACHES_TABLES: bool;
 
-    /// The accessed bit, if the hardware sets it. Otherwise an access to a page that was not accessed is a
-    /// page fault.
+    /// The accessed bit, if the hardware sets it. If this is `None`, an access to a page whose accessed bit
+    /// is clear raises a page fault.
     #[doc(hidden)]
     const SETS_ACCESSED: Option<u64>;
 

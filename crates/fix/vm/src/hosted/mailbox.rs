@@ -69,8 +69,8 @@ impl Mailbox {
     }
 
     /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
-    /// acknowledges requests that were posted before. A requester that calls [`post`](Mailbox::post) later,
-    /// and checks the set there, adds no request.
+    /// acknowledges requests that were posted before. A requester that calls [`post`](Mailbox::post) later
+    /// finds in `wants` that the CPU has left the set, and so posts no request.
     ///
     /// # Safety
     /// The caller must be the CPU's thread.
@@ -202,7 +202,7 @@ pub(super) unsafe fn shoot_down(
     let answers = AtomicU64::new(0);
     let mut asked = 0;
     for other in on.iter().filter(|&other| other != caller) {
-        // SAFETY: `answers` lives until all CPUs have acknowledged, as the wait below ensures.
+        // SAFETY: the wait below keeps `answers` alive until all CPUs have acknowledged.
         let is_asked = unsafe {
             // The CPU may have left since `iter` read the set.
             mailboxes[other].post(space, pages, &answers, || on.contains(other))

@@ -224,7 +224,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     }
                 }
                 Entry::Page { accessed: false, .. } => {
-                    // An entry without the accessed bit is not cached. Software or the hardware sets the bit.
+                    // An entry without the accessed bit is not cached: either the hardware sets the bit
+                    // first, or the access raises a page fault.
                     let Some(bit) = A::SETS_ACCESSED else { return Err(Source::Tables) };
                     let slot = &entries[index as usize % ENTRIES];
                     // If the entry has changed, the next walk finds the new entry.
@@ -262,15 +263,15 @@ impl<'m, A: Architecture> Processor<'m, A> {
         Err(Source::Tables)
     }
 
-    /// Leaves `space`: flushes and deactivates it. Shootdowns of the space do not wait for this CPU until
-    /// it accesses the space again.
+    /// Leaves `space`: flushes its translations and deactivates it. Shootdowns of the space do not wait for
+    /// this CPU until it accesses the space again.
     pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, and its TLB has no entries of the space when `deactivate` runs.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };
     }
 
-    /// Handles pending shootdowns from other CPUs. A loop that changes spaces and accesses no memory must
-    /// call this, because other CPUs may be waiting.
+    /// Handles pending shootdowns from other CPUs. A loop that accesses no memory must call this, because
+    /// other CPUs may be waiting.
     #[inline]
     pub fn handle_ipis(&self) {
         // SAFETY: this is the CPU's thread.
@@ -342,7 +343,7 @@ mod tests {
     const WRITE: Protection = Protection::READ_WRITE;
 
     /// Two CPUs use a space in which pages 16 and 17 are mapped, and page 16 is present. After `first` has
-    /// run on one CPU, the other CPU loads page 17. Only the page-table entry orders the two CPUs.
+    /// run on one CPU, the other CPU loads page 17. Only the page-table entry synchronizes the two CPUs.
     fn check<'m>(
         machine: &'m Hosted,
         before: impl FnOnce(&Processor<'m>, &Space<'m, Hosted>),

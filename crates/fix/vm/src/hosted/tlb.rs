@@ -104,7 +104,7 @@ impl Tlb {
     /// Looks up a translation.
     ///
     /// # Panics
-    /// If the TLB holds another space's global translation of the page: hardware would use that translation.
+    /// If the TLB holds another space's global translation of the page, which hardware would use.
     #[inline]
     pub(super) fn find(&self, space: u64, page: Page) -> Option<Translation> {
         let cached = self.entry(page).get();

@@ -85,7 +85,7 @@ pub enum FaultFlush {
 /// * `read` decodes an entry made by [`device`](Format::device) to [`Entry::Device`], with the same frame and
 ///   protection.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
-/// * The hardware interprets entries made by `table`, `page` and `device` in the same way, and allows no
+/// * The hardware interprets entries made by `table`, `page` and `device` as `read` does, and allows no
 ///   access to a page beyond the given protection. The hardware treats entries made by `prot_none` and
 ///   `flush_pending` as not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
@@ -117,8 +117,8 @@ pub unsafe trait Format: Sync + 'static {
 
     /// Encodes a page that user programs may at least read. The entry must not be global: the hardware may
     /// use it only for the space whose tables contain it, so that a kernel may keep TLB entries of several
-    /// spaces by PCID or ASID. The accessed bit is set, and if `protection` allows writes, so is the dirty
-    /// bit. This saves the hardware the update on first access.
+    /// spaces, tagged by PCID or ASID. The accessed bit is set, and if `protection` allows writes, so is the
+    /// dirty bit. This saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
     /// Encodes a page of device memory that user programs may at least read and never execute. A bit that the
@@ -271,8 +271,8 @@ unsafe impl Format for X86_64 {
 /// RISC-V with `LEVELS` levels: 3 is Sv39 and 4 is Sv48. "Privileged Architecture", 10.3.
 ///
 /// Without the extension Svpbmt, entries have no memory type: the platform's physical memory attributes
-/// decide how CPUs access device memory. With `SVPBMT`, entries have the requested type. Then `menvcfg.PBMTE`
-/// must be set; otherwise these entries fault.
+/// decide how CPUs access device memory. With `SVPBMT`, entries have the requested type, and the kernel must
+/// set `menvcfg.PBMTE`; otherwise these entries fault.
 #[derive(Debug)]
 pub enum RiscV<const LEVELS: u8, const SVPBMT: bool = false> {}
 
@@ -291,7 +291,7 @@ mod riscv {
     pub(super) const DIRTY: u64 = 1 << 7;
     /// RSW: a bit that the hardware ignores.
     pub(super) const DEVICE: u64 = 1 << 8;
-    /// PBMT of Svpbmt: memory that is not cached, and memory of devices.
+    /// The values NC (not cached) and IO (devices) of the PBMT field of Svpbmt.
     pub(super) const NOT_CACHED: u64 = 1 << 61;
     pub(super) const IO: u64 = 2 << 61;
     /// Bit position of the frame number, which differs from its position in an address.

@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn zeroed_memory_is_the_default() {
-        // SAFETY: integers, and an `Option<NonNull>` in a transparent type, may be zero bytes.
+        // SAFETY: zero bytes are valid for integers, and for an `Option<NonNull>` in a transparent type.
         let zeroed: FrameMeta = unsafe { core::mem::zeroed() };
         assert_eq!(format!("{zeroed:?}"), format!("{:?}", FrameMeta::default()));
     }

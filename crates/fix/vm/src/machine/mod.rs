@@ -61,7 +61,7 @@ pub unsafe trait Machine: Sync + Sized {
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
     /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: an
-    /// active CPU could walk freed tables, so [`Space`](crate::Space) panics.
+    /// active CPU could walk freed tables, so dropping the [`Space`](crate::Space) panics.
     const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
@@ -140,8 +140,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// The caller must be CPU `cpu`.
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
-    /// Called when this crate puts a frame that is no longer used into a per-CPU pool, for reuse, instead
-    /// of freeing it. From then on no CPU can access the frame's old content. The machine may overwrite the
+    /// Called when this crate moves a frame that it no longer uses to a per-CPU pool for reuse, instead of
+    /// freeing it. From then on no CPU can access the frame's old content. The machine may overwrite the
     /// content, for example with a pattern that exposes accesses through stale translations.
     fn frame_recycled(&self, _frame: Frame) {}
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicU64, order};
 
-/// A count of [pins](crate::Space::pin). The default is 0, in which all bytes are zero.
+/// A count of [pins](crate::Space::pin). The default is 0, so zeroed memory is a valid count.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(AtomicU64);
 
@@ -49,7 +49,7 @@ mod tests {
         thread::scope(|scope| {
             let frame = &frame;
             let device = scope.spawn(move || {
-                // SAFETY: this thread has the pin.
+                // SAFETY: this thread holds the pin.
                 unsafe { *frame.content.get() += 1 };
                 frame.pins.remove();
             });

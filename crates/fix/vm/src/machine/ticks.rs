@@ -22,7 +22,7 @@ pub struct Ticks {
     last: Box<[Padded<AtomicU64>]>,
 }
 
-/// The time of an offline CPU's last tick. It is later than any ticket, because the CPU caches nothing.
+/// The time stored for an offline CPU. It is later than any ticket, because the CPU caches nothing.
 const AWAY: u64 = u64::MAX;
 
 impl Ticks {

@@ -57,7 +57,7 @@ impl<B: MappingBackend> MemorySet<B> {
     /// `align` that is not below `hint`. Returns `None` if there is no such address, if `size` is not a
     /// multiple of `align`, or if `align` is 0.
     ///
-    /// The time is linear in the number of areas between `hint` and the result.
+    /// Takes time linear in the number of areas between `hint` and the result.
     pub fn find_free_area(
         &self,
         hint: B::Addr,
@@ -162,8 +162,8 @@ impl<B: MappingBackend> MemorySet<B> {
         })
     }
 
-    /// Calls `with` with the part of each area within the range, in ascending order, and applies the result
-    /// to the part.
+    /// Passes the part of each area within the range to `with`, in ascending order, and applies the result to
+    /// that part.
     fn change(
         &mut self,
         start: B::Addr,

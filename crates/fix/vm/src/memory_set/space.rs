@@ -31,7 +31,7 @@ impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
         &self.space
     }
 
-    /// Calls `with` if the range consists of whole pages. Returns true if it does and `with` succeeds.
+    /// Calls `with` if the range consists of whole pages. Returns true if `with` was called and succeeded.
     fn with_pages(
         &self,
         start: VirtAddr,

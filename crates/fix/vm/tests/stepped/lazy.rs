@@ -8,7 +8,7 @@ use crate::each::on_each_architecture;
 use crate::machine::Stepped;
 use crate::{ALL, FAR, HERE, NEXT, WRITE, only, with_space};
 
-/// A lazy space where `HERE` holds 7 and the first CPU has cached its translation.
+/// Sets up a lazy space in which page `HERE` contains 7, and the first CPU has cached the page's translation.
 fn with_lazy_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -162,7 +162,7 @@ fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
             if machine.interrupts(|| space.unmap(changer, only(page)).unwrap()) {
                 interrupted.push(page - many.start);
                 assert_eq!(machine.load(first, space, page - 1), Err(Fault::Unmapped));
-                // Only the range of this page waits now.
+                // Only the range of this page waits for ticks now.
                 assert_eq!(space.resident(), before + 1);
             }
         }

@@ -18,8 +18,8 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// The panic payload of an operation that would wait for another CPU. After this panic only the test can
-/// continue.
+/// The panic payload that abandons an operation, because it would wait for another CPU. The test continues
+/// after this panic.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.
@@ -74,7 +74,7 @@ enum Source {
 /// The kernel's entry in each root table. It points to a table that only the kernel frees.
 pub(crate) const KERNEL: u64 = 0x7777_7003;
 
-/// A machine whose CPUs run one at a time. Its frames are those of a hosted machine.
+/// A machine whose CPUs run one at a time. Its frames come from a hosted machine.
 pub(crate) struct Stepped<A: Architecture> {
     turns: Arc<Turns>,
     epoch: Domain<InTurns>,
@@ -104,7 +104,7 @@ enum At {
 // takes turns with it.
 unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
-/// Calls `with` with a machine and its three CPUs, and checks that all frames are freed at the end.
+/// Passes a machine and its three CPUs to `with`, and checks that all frames are freed at the end.
 pub(crate) fn with_machine<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, [Cpu<'m, Stepped<A>>; 3]),
 ) {

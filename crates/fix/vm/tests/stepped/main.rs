@@ -28,8 +28,8 @@ fn only(page: Page) -> Pages {
     Pages::new(page, 1)
 }
 
-/// Calls `with` with a machine, its three CPUs, and a space in which `ALL` is mapped writable. The CPU that
-/// changes mappings has the highest number, because a shootdown begins with the CPU of the lowest number.
+/// Passes to `with` a machine, its three CPUs, and a space in which `ALL` is mapped writable. The CPU that
+/// changes mappings has the highest number, because a shootdown begins with the lowest CPU number.
 fn with_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -44,8 +44,8 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// Like [`with_space`], but calls `with` twice: with a space that is not lazy, and with a lazy space. Both
-/// must behave the same.
+/// Like [`with_space`], but calls `with` twice: for a space that is not lazy, and for a lazy space. Both
+/// spaces must behave the same.
 fn with_any_space<A: Architecture>(
     with: impl for<'m> Fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -158,7 +158,7 @@ fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     });
 }
 
-/// If the second operation did not wait, it would end while CPUs can still use the old page. If a new page
+/// If the second operation did not wait, it would end while CPUs could still use the old page. If a new page
 /// were mapped there next, these CPUs would still see the old page's content.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
@@ -240,8 +240,8 @@ fn a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries<A: Archi
         let copy = machine.meanwhile(
             || {
                 machine.store(first, space, HERE, 2).unwrap();
-                // If such a store did not wait, the copy might lack it, and yet contain a later store of
-                // the first CPU.
+                // If the second CPU's store did not wait, the copy might lack that store, and yet contain a
+                // later store of the first CPU.
                 assert!(waits(|| machine.store(second, space, NEXT, 2)));
                 assert!(waits(|| machine.store(second, space, FAR, 2)));
                 assert!(waits(|| space.unmap(second, only(FAR))));
@@ -288,8 +288,8 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// If the copy-on-write break did not wait, its own flush would count as complete as soon as the flush of
-/// the leaf's other pages ended.
+/// If the copy-on-write break did not wait for the unmap of another page of the leaf, its own flush would
+/// count as complete as soon as the flush of the unmap ended.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

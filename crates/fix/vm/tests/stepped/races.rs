@@ -1,4 +1,5 @@
-//! Two concurrent operations: the second begins at each possible point of the first.
+//! Runs two concurrent operations many times, so that the second begins once at each possible point of the
+//! first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -116,7 +117,7 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
     }
 }
 
-/// A CPU that forks in a loop lets other operations run between two forks.
+/// While a CPU forks in a loop, other operations run between two forks.
 fn an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork<A: Architecture>() {
     type Operation<A> = for<'m> fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, &Cpu<'m, Stepped<A>>);
     let map: Operation<A> = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();

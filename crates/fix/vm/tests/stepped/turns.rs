@@ -11,7 +11,7 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use crate::machine::{Stepped, Waits};
 
-/// The operation that runs.
+/// The operation whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Turn {
     /// There is only one operation.
@@ -103,7 +103,7 @@ impl Turns {
     }
 
     /// Called when the running operation must wait. Lets the other operation run, or abandons the running
-    /// one if the other has not begun.
+    /// operation if the other one has not begun.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
         if matches!(state.turn, Turn::Alone | Turn::Before(_)) {
@@ -173,7 +173,7 @@ fn both<A: Architecture>(
     reached
 }
 
-/// The platform of threads that take turns.
+/// The platform whose threads take turns.
 pub(crate) struct InTurns(pub(crate) std::sync::Arc<Turns>);
 
 // SAFETY: the platform is symmetric, and `heavy` executes a full fence.

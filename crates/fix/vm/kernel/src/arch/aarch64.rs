@@ -25,7 +25,7 @@ const GIC_CPU: u64 = HIGH + 0x0801_0000;
 const TIMER: u32 = 27;
 /// The software-generated interrupt by which CPUs wake each other up.
 const IPI: u32 = 0;
-/// The number that stands for no interrupt.
+/// The number that the GIC returns if no interrupt is pending.
 const NONE: u32 = 1023;
 
 global_asm!(
@@ -63,7 +63,7 @@ pub(crate) struct Registers {
 macro_rules! read {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: the registers that this file reads have no side effects.
+        // SAFETY: reading the registers in this file has no side effects.
         unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value) };
         value
     }};
@@ -119,7 +119,7 @@ pub(crate) fn start_cpus(count: usize) {
 /// Calls PSCI.
 fn power(function: u64, first: u64, second: u64, third: u64) -> u64 {
     let mut result = function;
-    // SAFETY: the calls in this file change no memory.
+    // SAFETY: the firmware calls in this file do not write to memory.
     unsafe {
         asm!(
             "hvc #0",
@@ -145,7 +145,7 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
-/// A time, in nanoseconds.
+/// Reads a monotonic clock, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     let ticks = u128::from(read!("cntvct_el0"));
     (ticks * 1_000_000_000 / u128::from(read!("cntfrq_el0"))) as u64
@@ -191,7 +191,7 @@ fn take_interrupt() -> Interrupt {
 }
 
 impl Registers {
-    /// A program that starts at `pc` with these arguments.
+    /// The initial state of a program that starts at `pc` with these arguments.
     pub(crate) fn new(pc: u64, stack: u64, arguments: [u64; 2]) -> Registers {
         let mut registers = Registers { sp: stack, pc, ..Registers::default() };
         registers.x[..2].copy_from_slice(&arguments);
@@ -203,7 +203,8 @@ impl Registers {
         const SYSTEM_CALL: u64 = 0x15;
         const INSTRUCTION_ABORT: u64 = 0x20;
         const DATA_ABORT: u64 = 0x24;
-        // SAFETY: the registers are those of user mode, and a trap stores them here and returns.
+        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
+        // function.
         unsafe { enter_user(self) };
         if self.is_interrupt != 0 {
             return Trap::Interrupt(take_interrupt());

@@ -70,7 +70,7 @@ const RESET: (u64, u64) = (0x5352_5354, 0);
 fn firmware((extension, function): (u64, u64), arguments: [u64; 5]) -> u64 {
     let [first, second, third, fourth, fifth] = arguments;
     let error;
-    // SAFETY: the calls in this file change no memory.
+    // SAFETY: the firmware calls in this file do not write to memory.
     unsafe {
         asm!(
             "ecall",
@@ -133,7 +133,7 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
-/// A time, in nanoseconds.
+/// Reads a monotonic clock, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     time() * NANOSECONDS
 }
@@ -175,7 +175,7 @@ pub(crate) fn interrupt(cpu: usize) {
 }
 
 impl Registers {
-    /// A program that starts at `pc` with these arguments.
+    /// The initial state of a program that starts at `pc` with these arguments.
     pub(crate) fn new(pc: u64, stack: u64, arguments: [u64; 2]) -> Registers {
         let mut registers = Registers { pc, ..Registers::default() };
         registers.x[1] = stack;
@@ -187,7 +187,8 @@ impl Registers {
     pub(crate) fn run(&mut self) -> Trap {
         const INTERRUPT: u64 = 1 << 63;
         // Clear SPP, so that `sret` enters user mode. Set SPIE, so that it enables interrupts there.
-        // SAFETY: the registers are those of user mode, and a trap stores them here and returns.
+        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
+        // function.
         unsafe {
             asm!("csrc sstatus, {0}", "csrs sstatus, {1}", in(reg) 1 << 8, in(reg) 1 << 5);
             enter_user(self);

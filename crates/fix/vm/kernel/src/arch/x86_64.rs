@@ -75,7 +75,7 @@ pub(crate) struct Registers {
     ss: u64,
 }
 
-/// Data of a CPU that the entry code uses, at the base of GS.
+/// Per-CPU data of the entry code, at the base of GS.
 #[repr(C)]
 struct EntryData {
     /// Where a trap pushes the program's registers: the end of its [`Registers`].
@@ -94,7 +94,7 @@ struct TaskState {
     rsp0: u64,
     rest: [u32; 22],
     /// The upper 16 bits are the offset of the I/O bitmap. The offset is beyond the end of the segment, so
-    /// programs may use no port.
+    /// programs cannot access any I/O port.
     io_map: u32,
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn start_cpus(count: usize) {
     if count == 1 {
         return;
     }
-    // "Software Developer's Manual", volume 3, 9.4.4.1. The CPUs of QEMU need no pause in between.
+    // "Software Developer's Manual", volume 3, 9.4.4.1. QEMU's CPUs need no delay between these two IPIs.
     write_apic(APIC_COMMAND, TO_OTHERS | 0x4500);
     write_apic(APIC_COMMAND, TO_OTHERS | 0x4600 | (TRAMPOLINE >> 12) as u32);
 }
@@ -248,7 +248,7 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
-/// A time, in nanoseconds.
+/// Reads a monotonic clock, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     // QEMU's counter runs at about 1 GHz.
     // SAFETY: the instruction has no side effects.
@@ -277,7 +277,7 @@ pub(crate) fn interrupt(cpu: usize) {
 }
 
 impl Registers {
-    /// A program that starts at `pc` with these arguments.
+    /// The initial state of a program that starts at `pc` with these arguments.
     pub(crate) fn new(pc: u64, stack: u64, arguments: [u64; 2]) -> Registers {
         let [rdi, rsi] = arguments;
         let (cs, ss, rflags) = (0x2b, 0x23, 0x202);
@@ -286,7 +286,8 @@ impl Registers {
 
     /// Runs the program until it traps.
     pub(crate) fn run(&mut self) -> Trap {
-        // SAFETY: the registers are those of user mode, and a trap stores them here and returns.
+        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
+        // function.
         unsafe { enter_user(self) };
         match self.vector {
             SYSTEM_CALL => Trap::SystemCall,
@@ -408,7 +409,7 @@ pub(crate) fn flush_all() {
     unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _) };
 }
 
-/// A CPU cannot flush the TLB of another CPU.
+/// This kernel uses no instruction that flushes the TLBs of other CPUs.
 pub(crate) const BROADCAST: Option<Broadcast> = None;
 
 /// Does nothing: instruction fetches always observe earlier stores.

@@ -14,14 +14,14 @@ use crate::{arch, frames as free_frames, remote};
 /// The pages at which the space maps the device, around the end of a leaf table.
 const PAGES: Pages = Pages { start: Page(0xd_0000 - 2), end: Page(0xd_0000 + 2) };
 
-/// Runs the storm. The memory of the device is a frame that nobody else uses.
+/// Runs the storm. The device's memory is a frame that nothing else uses.
 pub(super) fn devices(options: &Options) {
     let space = new_space();
     let mut frames = [Frame(0)];
     assert_eq!(board().allocate(&mut frames), 1);
     let access = Protection::READ_WRITE;
-    // SAFETY: the frame belongs to this function, which frees it at the end. The kernel's mapping of it is also
-    // write-back.
+    // SAFETY: the frame belongs to this function, which frees it at the end. The kernel's mapping of it is
+    // also write-back.
     let object =
         unsafe { Object::of_device(current(), frames[0], 1, MemoryType::WriteBack, access) };
     let object = object.expect("there is memory");

@@ -89,7 +89,7 @@ pub(super) fn forks(options: &Options) {
                 assert_eq!(store(&space, second, value), Ok(()));
                 values[number].store(value, SeqCst);
                 assert_eq!(load(&space, first), Ok(value), "a store was lost");
-                // A store by another CPU is visible, even if it has broken copy-on-write.
+                // A store by another CPU is visible, even if the store broke copy-on-write.
                 let other = random.below(count() as u64) as usize;
                 let value = values[other].load(SeqCst);
                 let found = load(&space, address(pages(other)[0])).expect("the page is mapped");

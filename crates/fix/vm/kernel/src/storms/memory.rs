@@ -76,7 +76,7 @@ pub(super) fn memory(options: &Options) {
                 _ => _ = space.prune(cpu, space.pages()),
             }
         }
-        // All pages that are still mapped have their content.
+        // All pages that are still mapped have kept their content.
         for (pages, value) in own {
             for page in pages.iter() {
                 assert_eq!(load(&space, page.address().0 + 8), Ok(value), "{page:?}");
@@ -89,7 +89,7 @@ pub(super) fn memory(options: &Options) {
     unsafe { board().free(&taken) };
 }
 
-/// Unmaps pages. This may need memory. If memory runs out, tries again until other CPUs have freed some.
+/// Unmaps pages, which may need memory. If memory runs out, tries again until other CPUs have freed some.
 fn unmap(space: &crate::machine::Space, pages: Pages, fails: &dyn Fn() -> u64) {
     while let Err(error) = space.unmap(current(), pages) {
         assert_eq!(error, MapError::OutOfMemory);
