@@ -1,14 +1,13 @@
 //! Names a program's allocated memory after the code that accesses it: `memory that
 //! std::sys::sync::rwlock::futex::RwLock writes`.
 //!
-//! Such memory has no symbol, and its allocation cannot be observed, because an allocator returns
-//! the address in a register, and plugins cannot read registers before QEMU 9. So the memory is
-//! named after the innermost meaningful function on the call path of the first access. A primitive
-//! of `core`, a function that copies bytes, or an allocator is not meaningful, and gives the name
-//! only if no other function is on the path. If the function is a method, the memory is named after
-//! the method's type, because the methods of a type often access the same word, and this word
-//! should have one name in all tests. For example, a lock's `read`, `write` and `write_unlock` all
-//! access the lock's word.
+//! Such memory has no symbol, and its allocation cannot be observed, because an allocator returns the address
+//! in a register, and plugins cannot read registers before QEMU 9. So the memory is named after the innermost
+//! meaningful function on the call path of the first access. Primitives of `core`, functions that copy bytes,
+//! and allocators are not meaningful. The memory is named after one of these only if no other function is on
+//! the path. If the function is a method, the memory is named after the method's type, because the methods of
+//! a type often access the same word, and this word should have one name in all tests. For example, a lock's
+//! `read`, `write` and `write_unlock` all access the lock's word.
 
 use crate::functions::Functions;
 use crate::record::Touch;

@@ -2,8 +2,8 @@
 //! installing them.
 //!
 //! apt handles proxies, signatures, mirrors and dependencies. apt needs no privileges, because it
-//! writes only below the user's cache directory. knee reads the machine's own configuration of apt
-//! to find the mirror. The searches for kernels and for QEMUs use different suites, but share the
+//! writes only below the user's cache directory. knee reads the machine's own apt configuration to
+//! find the mirror. The searches for kernels and for QEMUs use different suites, but share the
 //! package lists. Suites that the mirror no longer has are skipped.
 
 use std::fs::{self, File};
@@ -303,8 +303,9 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
 
 /// apt's configuration. It replaces the machine's directories and preferences, but keeps the
 /// machine's proxies. It disables the machine's update hooks, which concern the machine's own lists.
-/// It also overrides three defaults, by which apt would drop privileges to a user who cannot write
-/// to `dir`, remove the lists of other suites, and only warn about a list that it cannot fetch.
+/// By default, apt drops privileges to a user who cannot write to `dir`, removes the lists of other
+/// suites, and only warns about a list that it cannot fetch. The configuration overrides these three
+/// defaults.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(

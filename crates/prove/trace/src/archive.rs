@@ -46,8 +46,8 @@ impl Archive {
         Ok(packages)
     }
 
-    /// Fetches the package that `wanted` names, unless it has been fetched. If `wanted` names several,
-    /// prefers images for virtual machines, then the newest. Returns the package file that contains
+    /// Fetches the package that `wanted` names, unless it has been fetched. If `wanted` names several
+    /// packages, prefers images for virtual machines, then the newest. Returns the package file that contains
     /// the image, for [`Kernel::open`].
     pub fn fetch(&self, wanted: &str) -> Result<PathBuf, KernelError> {
         self.find(wanted).map(|(file, _)| file)

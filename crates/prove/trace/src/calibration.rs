@@ -25,7 +25,7 @@ pub struct Calibration {
     not_passed: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
-/// Two operations that two sides do on different CPUs, one after the other, with a known result.
+/// Two operations that two sides perform on different CPUs, one after the other, with a known result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Trial {
     /// What the sides do, as a clause for messages.
@@ -44,8 +44,8 @@ enum Shared {
     Nothing,
     /// The sides share at least one byte.
     Something,
-    /// The sides share one line. The masks of the bytes that each side writes are in the order of
-    /// the sides' numbers.
+    /// The sides share one line. Each mask contains the bytes that one side writes. The masks are in
+    /// the order of the sides' numbers.
     Line([u64; 2]),
 }
 

@@ -34,11 +34,11 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 /// * five levels of page tables, which would make walks longer and addresses wider without a benefit;
 /// * fast string instructions (erms, fsrm; model 4 of family 15 makes Linux avoid `rep`, too): TCG
 ///   executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
-/// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slabs use
-///   the instruction, dies of a double fault;
+/// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slab
+///   allocator uses the instruction, dies of a double fault;
 /// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
-/// While a traced guest boots, knee's patience with the guest is this many times as long. A booting
+/// While a traced guest boots, [`GuestOptions::patience`] is multiplied by this number. A booting
 /// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
 const BOOT: u32 = 4;
 /// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
@@ -60,7 +60,7 @@ pub struct GuestOptions {
     /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The `argv` of /init also
     /// contains kernel parameters that the kernel does not know.
     pub arguments: Vec<String>,
-    /// Memory that the guest sees as a device ivshmem-plain. Its size must be a power of two.
+    /// Memory that the guest sees as an ivshmem-plain device. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,
     /// How to trace; `None` to start without the plugin.
     pub tracing: Option<Tracing>,
@@ -132,7 +132,7 @@ pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
-    /// The patience that applies from the first result on; `None` once it applies.
+    /// The patience that will apply from the first result on; `None` after the first result.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
@@ -207,8 +207,8 @@ impl Guest {
         &self.ram
     }
 
-    /// Restarts the patience. Call this when the guest has written to shared memory, which shows that
-    /// it does not hang.
+    /// Restarts the timeout of [`GuestOptions::patience`]. Call this when the guest has written to
+    /// shared memory, which shows that it does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.qemu.reset_patience();
     }

@@ -1,4 +1,4 @@
-//! Splits input that arrives in pieces into lines.
+//! Splits input into lines. The input arrives in pieces of any size.
 
 /// Maximum length of a line in bytes. A longer line is split, which bounds the memory for output
 /// without newlines.

@@ -1,4 +1,4 @@
-//! Anonymous files in memory, as input of child processes. These files need no directory, and the
+//! Anonymous files in memory, as input for child processes. These files need no directory, and the
 //! kernel frees each file when its last user closes it.
 
 use std::fs::File;

@@ -17,7 +17,7 @@ use crate::modinfo::{Needs, module_name};
 use crate::package::files;
 use crate::tool::{ToolError, output};
 
-/// The RAM disk's module, the only driver that is needed.
+/// The RAM disk's module, the only driver that a test's file system needs.
 const RAM_DISK: &str = "brd";
 /// The directories with the modules that file systems need. The other directories are many times
 /// larger.

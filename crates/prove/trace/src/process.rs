@@ -1,4 +1,4 @@
-//! Runs QEMU as a process: starts it with its input, reads its output, and always ends it.
+//! Runs QEMU as a process: starts it with its input, reads its output, and never leaves it running.
 //!
 //! QEMU inherits its input as memory files, so no files have to be removed. Its output comes over
 //! three pipes: standard output, the plugin's results, and standard error. The thread that starts
@@ -248,7 +248,8 @@ impl Qemu {
         self.patience = patience;
     }
 
-    /// Restarts the patience. Call this when QEMU has shown by other means that it does not hang.
+    /// Restarts the timeout after which QEMU counts as hung. Call this when something other than output
+    /// shows that QEMU does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }

@@ -35,7 +35,7 @@ const TESTS_PER_GUEST: usize = 300;
 /// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
 /// crate knee-agent.
 const MSR_DRIVER: &str = "msr";
-/// Maximum number of completed tests that wait for `report`.
+/// Maximum number of completed tests in the channel from the batches to the thread that calls `report`.
 const MAX_WAITING: usize = 1000;
 
 /// Runs `tests`, each a line of JSON, in guests with this kernel. Calls `report` for each test, in

@@ -1,8 +1,8 @@
 //! Decides whether a test runs again.
 //!
-//! If the calls do not share a datum in one run, they need not share it at all. So a run without
-//! conflicts is the last run of a test. A run with the same conflicts as the run before it is also
-//! the last run.
+//! If the calls do not share a datum in one run, that run shows that they do not have to share it. So
+//! a run without conflicts is the last run of a test. A run whose calls share the same data as in the
+//! previous valid run is also the last run.
 
 use crate::datum::Datum;
 use crate::record::TestResult;

@@ -81,7 +81,7 @@ impl<'a> GuestSession<'a> {
         let channel = Channel::new(&plans)?;
         let calibration = Calibration::of(options.guest.cpus);
         let trace = options.trace.then_some(calibration.tests());
-        // Shared data can be named best while they exist, so the guest pauses after conflicts.
+        // Shared data are easiest to name while they still exist, so the guest pauses after conflicts.
         let (pause, without_stack) = (true, !options.trace);
         let tracing = options.guest.tracing;
         let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });

@@ -8,8 +8,8 @@ use super::Cost;
 use crate::datum::Datum;
 use crate::record::{Move, Side, TestResult};
 
-/// The cost of an operation. Occasionally, an operation refills a cache of the kernel and costs more
-/// than the others. This affects the mean, but not the median.
+/// The cost of an operation. Occasionally, an operation refills one of the kernel's caches and costs
+/// more than the others. This affects the mean, but not the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The number of operations that count.
@@ -143,7 +143,7 @@ fn lines(operations: &[&TestResult], data: &BTreeMap<u64, Datum>) -> Vec<HotLine
 }
 
 impl HotLine {
-    /// The average number of times that an operation moves the line to another CPU.
+    /// The average number of times that an operation moves the line to the operation's CPU.
     pub fn moves(&self) -> f64 {
         self.taken + self.fetched
     }

@@ -54,7 +54,8 @@ pub(crate) enum Kind {
     Variable(TypeId),
     /// Variables of a section, with their offsets in it.
     Section(Vec<(u64, TypeId)>),
-    /// A function, a function's type or a forward declaration. No data have such a type.
+    /// A function, a function's type, a forward declaration or a declaration tag. No data have such a
+    /// type.
     Other,
 }
 
@@ -63,7 +64,7 @@ pub(crate) enum Kind {
 pub(crate) struct Member {
     name: u32,
     pub(crate) of: TypeId,
-    /// Offset from the start of the struct.
+    /// Offset from the start of the struct, in bits.
     bits: u32,
 }
 

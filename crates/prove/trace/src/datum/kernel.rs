@@ -9,7 +9,7 @@ pub(super) const DIRECT: u64 = 0xffff_8880_0000_0000;
 pub(super) const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const PAGE: u64 = 4096;
 
-/// This and the other places below are physical addresses.
+/// This and the other addresses below are physical addresses.
 const TYPES: u64 = 0x1_0000;
 const TOP_TABLE: u64 = 0x2_0000;
 const TABLES: [u64; 3] = [0x2_1000, 0x2_2000, 0x2_3000];
@@ -256,7 +256,7 @@ pub(super) fn memory() -> Ram {
         word(at, value);
     }
     ram.write(MODULE_TYPES, &module_types).expect("write types of a module");
-    // The second inode's pipe is the second object of its slab.
+    // The second inode points to a pipe, which is the second object of the slab of kmalloc-192.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
     word(SMALL + 192 + 96, VMEMMAP + PIPE_DATA / PAGE * 64);
     // The first inode's locks are at the start of the fourth object of that slab.

@@ -9,7 +9,7 @@ use super::symbols::Symbols;
 /// Per-CPU variables whose types the kernel does not describe before Linux 6.12.
 const TYPES: &[(&str, &str)] = &[("cpu_tlbstate", "tlb_state"), ("runqueues", "rq")];
 const MAX_CPUS: u64 = 4096;
-/// Maximum size in bytes of the room for allocations in each CPU's area.
+/// Maximum size in bytes of the space for allocations in each CPU's area.
 const MAX_CHUNK: u64 = 2 << 20;
 
 /// The areas of all CPUs.
@@ -20,7 +20,7 @@ pub(crate) struct PerCpu {
     /// Where the kernel's own variables begin and end.
     begin: u64,
     end: u64,
-    /// The end of the room for allocations, which follows the kernel's own variables.
+    /// The end of the space for allocations, which follows the kernel's own variables.
     end_of_first: u64,
     types: BTreeMap<u64, TypeId>,
 }

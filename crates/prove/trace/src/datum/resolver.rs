@@ -19,8 +19,9 @@ const MAX_FIELDS: usize = 4;
 /// A static variable of unknown type counts as a table if it has more bytes than this. The name of a
 /// table contains no offset, because an offset in a table does not identify a field.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that only write page-table entries. A call that executes one of these functions often
-/// frees page tables and also the memory that these page tables map.
+/// Functions that write only page-table entries, so a page that they touch is a page table. Its
+/// `struct page` may no longer show this, because a call that executes one of these functions often
+/// frees page tables.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 

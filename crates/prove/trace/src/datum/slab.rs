@@ -1,4 +1,4 @@
-//! Caches of the slab allocator: the places and the types of their objects.
+//! Caches of the slab allocator: where their objects begin, and which type the objects have.
 
 use std::collections::HashMap;
 

@@ -109,7 +109,7 @@ impl Statics {
     }
 }
 
-/// The start, name and end of a table. The name is without the underscores that mark it as internal.
+/// The start, name and end of a table. The name omits the underscores at the start of the variable's name.
 fn table(
     memory: &Memory,
     symbols: &Symbols,

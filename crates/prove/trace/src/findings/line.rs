@@ -43,7 +43,7 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else. Only the cache lines that the verdict
+        // Naming the code takes longer than everything else here. Only the cache lines that the verdict
         // lists need named code, and most of these lines are from the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! ```json
-//! {"schema":1,"test":"fstat,close/3.1","verdict":"conflict","unexpected":null,"died":null,
+//! {"schema":1,"test":"lseek,close/3.1","verdict":"conflict","unexpected":null,"died":null,
 //!  "conflicts":[{"data":["file.f_count"],"line":"0x3a4b040","same_bytes":true,
 //!    "sides":{"0":{"bytes":[24,31],"wrote":true,"writers":["fget","fput"],"readers":[],
 //!                  "callers":{"fget":[["ksys_lseek"]],"fput":[["ksys_lseek"]]}},

@@ -3,8 +3,9 @@
 //! A test becomes conflict-free when everything that it shares has been fixed. So for each datum,
 //! the ranking contains the number of tests that share it, and the number of tests that would become
 //! conflict-free if only this datum were fixed. Most tests share several data and do not become
-//! conflict-free when one of these is fixed. So a step fixes a *set* of data. For each test, there is
-//! a set of data that must still be fixed; the step chooses the set that frees the most tests per
+//! conflict-free when one of these is fixed. So the ranking also contains a sequence of steps, each
+//! of which fixes a *set* of data. For each test that is not yet conflict-free, there is a set of data
+//! that must still be fixed. The next step fixes the one of these sets that frees the most tests per
 //! datum. The sequence is greedy: each step is the best one after the previous steps, but another
 //! sequence of the same length may be better (maximum coverage is NP-hard).
 
@@ -60,7 +61,7 @@ pub struct Datum {
 pub struct Fix {
     /// The names of the data.
     pub data: Vec<String>,
-    /// The number of additional conflict-free tests after this step.
+    /// The number of tests that this step makes conflict-free.
     #[serde(rename = "frees")]
     pub unlocks_tests: usize,
 }
@@ -164,8 +165,8 @@ impl Seen {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// A bit for each number modulo 64. Most comparisons need only these bits and so are fast,
-    /// because most sets differ in these bits.
+    /// Bit `n % 64` is set for each number `n`. If a set is not a subset of another, these bits
+    /// usually suffice to show it, so most subset tests are fast.
     bits: u64,
 }
 
@@ -200,8 +201,8 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
-        // Take the set that unlocks the most tests per datum. Among equal sets, take the one with
-        // the fewest data, and then the first by name.
+        // Take the set that unlocks the most tests per datum. Among sets with the same ratio,
+        // take the one with the fewest data, and then the first by name.
         let best = left.keys().map(|set| (unlocked(set), set)).max_by(|(a, one), (b, other)| {
             let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
             rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))

@@ -114,7 +114,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         let found = &document["schema"];
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
-    // Parse the text again, because the errors of this parser contain line and column.
+    // Parse the text again, because the errors of this parser contain the line and the column.
     let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match check.shard.is_possible() {
         true => Ok(check),

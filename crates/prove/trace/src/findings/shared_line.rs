@@ -74,8 +74,8 @@ impl SharedLine {
         }
     }
 
-    /// The names of the data in the line. If the data are unknown, returns one name, which is made
-    /// of the functions that write the line.
+    /// The names of the data in the line. If the data are unknown, returns one name, which lists
+    /// the functions that write the line.
     ///
     /// The names are the same in every run and every test in which the kernel does the same.
     pub fn names(&self) -> Vec<String> {

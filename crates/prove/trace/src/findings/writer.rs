@@ -1,4 +1,4 @@
-//! Writes a record so that no result is lost.
+//! Writes a record so that a killed knee loses at most the test in progress.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

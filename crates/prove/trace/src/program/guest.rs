@@ -37,7 +37,7 @@ use crate::ram::Ram;
 
 /// The interval at which the program's output is polled.
 const PERIOD: Duration = Duration::from_millis(2);
-/// Memory of a guest in MiB: the largest memory that a PC has as one physical range. Memory that the
+/// Memory of a guest in MiB: the largest size that a PC maps as one physical range. Memory that the
 /// guest does not use takes no host memory.
 const MEMORY: u32 = 3072;
 

@@ -55,7 +55,7 @@ pub enum ProgramHost<'k> {
     Guest(&'k Kernel, &'k Emulator),
 }
 
-/// Runs `tests`, each a line of JSON, in a program whose `main` is `knee_bind::main`. Calls
+/// Runs `tests`, each a line of JSON, in a program whose `main` calls `knee_bind::main`. Calls
 /// `report` for each test, in the order of the lines, until `report` returns `Break`. A program that
 /// prints nothing for as long as `patience` counts as hung.
 pub fn check_program(
@@ -118,7 +118,7 @@ enum Next {
     End(End),
 }
 
-/// Starts a program, any number of times.
+/// Starts a program, as often as necessary.
 enum Launcher<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
