@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -85,6 +85,10 @@ impl Target {
             return None;
         }
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+        /// Builds with and without mutants overwrite each other's image, so only one thread at a time builds and
+        /// makes a copy of its own.
+        static BUILD: Mutex<()> = Mutex::new(());
+        let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
         cargo.args(["--bin", "knee-kernel", "--target", self.rust, "--target-dir"]).arg(&directory);
@@ -96,8 +100,6 @@ impl Target {
         let status = cargo.status().expect("start cargo");
         assert!(status.success(), "the kernel does not compile for {}", self.name);
         let image = directory.join(self.rust).join("release/knee-kernel");
-        // Builds with and without mutants overwrite each other's image, so each thread makes a copy of its
-        // own.
         let own = directory.join(format!("{}-{mutants}-{:?}", self.name, thread::current().id()));
         fs::copy(image, &own).expect("copy the kernel");
         Some(Kernel { target: self, image: own })

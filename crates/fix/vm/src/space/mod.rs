@@ -43,8 +43,8 @@ use alloc::boxed::Box;
 
 /// An address space of a machine.
 ///
-/// Any CPU may call any operation at any time. Operations on pages that are far enough apart share no
-/// data.
+/// Any CPU may call any operation at any time. Operations on pages that are far enough apart write no
+/// common cache line.
 ///
 /// # Panics
 /// All operations panic if the CPU belongs to another machine. Dropping a space panics, and frees nothing, if

@@ -48,9 +48,9 @@ pub fn check(
 ) -> Result<(), CheckError> {
     let (mut jobs, mut waiting) = (Vec::new(), BTreeMap::new());
     let no_functions = Arc::new(Functions::default());
-    let lines = tests.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    for (nr, line) in lines.enumerate() {
-        let no_test = |source| CheckError::NoTest { line: nr + 1, source };
+    let lines = (1..).zip(tests.split(|byte| *byte == b'\n'));
+    for (nr, (number, line)) in lines.filter(|(_, line)| !line.is_empty()).enumerate() {
+        let no_test = |source| CheckError::NoTest { line: number, source };
         let test: Test = serde_json::from_slice(line).map_err(no_test)?;
         match Plan::of(&test, false) {
             Ok(plan) => jobs.push(Job { nr, test, plan }),
