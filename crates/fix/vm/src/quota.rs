@@ -117,7 +117,7 @@ impl Quota {
     /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that other CPUs move between shares meanwhile may be counted twice, or not at all.
+        // Pages that other CPUs move between shares during the sum may be counted twice, or not at all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }
@@ -127,8 +127,8 @@ impl Quota {
         self.shares.len()
     }
 
-    /// Charges `pages` to the share of `cpu`. Callers charge what the group uses besides mappings; spaces
-    /// charge mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
+    /// Charges `pages` to the share of `cpu`. Use this for what the group uses besides mappings: spaces
+    /// charge their mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
     /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Then
@@ -333,7 +333,7 @@ mod tests {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
-                        // The pages may be given back on another CPU than the one that charged them, as
+                        // The CPU that gives the pages back may differ from the CPU that charged them, as
                         // when memory is freed on another CPU.
                         let (cpu, pages) = ((random >> 8) % THREADS, (random >> 32) % MOST + 1);
                         let give = mine.min(pages);

@@ -63,10 +63,10 @@ impl<'m, M: Machine> Space<'m, M> {
     /// are included. Adjacent pages that continue each other are listed as one mapping, even if several
     /// calls mapped them.
     ///
-    /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space
-    /// meanwhile. Mappings that nobody changes are listed exactly. If a mapping is changed meanwhile, each
-    /// listed page was mapped as reported at some moment during the iteration, but this moment may differ
-    /// from page to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
+    /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space during
+    /// the iteration. Mappings that nobody changes are listed exactly. If a mapping is changed, each listed
+    /// page was mapped as reported at some moment during the iteration, but this moment may differ from page
+    /// to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

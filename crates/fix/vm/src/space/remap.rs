@@ -25,7 +25,7 @@ enum Outcome<'m, M: Machine> {
     Failed(MapError),
     /// This anonymous page is shared with another space.
     Shared(Page),
-    /// This object accepts no copies of its mappings at the moment.
+    /// This object currently throttles copies of its mappings.
     Throttled(PinnedObject<'m, M>),
 }
 

@@ -18,7 +18,7 @@ use crate::tree::update::{Demand, add_child, change_extents, make_room, prepare}
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. Each page that
-    /// was mapped stays mapped for other CPUs throughout the call, so their calls of `map` cannot take the
+    /// was mapped stays mapped for other CPUs throughout the call, so their calls to `map` cannot take the
     /// page in between. When `replace` returns, no CPU can access the old pages.
     ///
     /// The quota is charged only for pages that were not mapped before.
@@ -86,7 +86,7 @@ impl<'m, M: Machine> Space<'m, M> {
             })??;
             if replaced {
                 charge.keep();
-                // SAFETY: the gathered frames are in no table any more.
+                // SAFETY: the gathered frames are no longer in any table.
                 unsafe { unmapping.finish(tree, cpu) };
                 tree.account.give_back(cpu.number(), old.saturating_sub(wanted), platform);
                 return Ok(());

@@ -347,7 +347,7 @@ impl<'t> TlbGather<'t> {
                 allowed = protection;
                 usage.set(Usage::ACCESSED, accessed);
             }
-            // No entry allows writes to a frame that several spaces share.
+            // No entry allows writes to a frame that spaces share copy-on-write.
             let is_writable = allowed.contains(Protection::WRITE);
             let is_private = !meta.is_object();
             let is_pinned = meta.is_pinned();

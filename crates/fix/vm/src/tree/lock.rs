@@ -17,7 +17,7 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Calls `with` with each locked leaf that overlaps the pages.
+    /// Calls `with` for each locked leaf that overlaps the pages.
     pub(crate) fn for_each_leaf(&self, mut with: impl FnMut(&Leaf)) {
         fn below(node: NodeRef<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
             match node {

@@ -262,8 +262,8 @@ impl Leaf {
     /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that nobody can find any
-    /// more.
+    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that no new reader can
+    /// find.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
@@ -289,7 +289,7 @@ impl Leaf {
         }
     }
 
-    /// Calls `with` with the states of the pages, by slot.
+    /// Passes the states of the pages, indexed by slot, to `with`.
     ///
     /// # Safety
     /// The caller must have the lock. `with` must not call this method on the same leaf.
