@@ -127,7 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// As `Discard`, for pages beyond the end of the object. New pins of these pages are removed at once.
+    /// Like `Discard`, but for pages beyond the end of the object. New pins of these pages are removed at
+    /// once.
     Truncate,
 }
 

@@ -31,8 +31,9 @@ const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
 ///
-/// All mapped pages count, whatever their protection and whether or not they are present, because each may
-/// need a frame later. A space joins a group [when it is created](crate::Space::with_quota).
+/// All mapped pages except [guards](crate::Protection::GUARD) count, whatever their protection and whether or
+/// not they are present, because each may need a frame later. A space joins a group when it is
+/// [created](crate::Space::with_quota).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -117,7 +118,8 @@ impl Quota {
     /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that other CPUs move between shares during the sum may be counted twice, or not at all.
+        // Pages that other CPUs move between shares while they are summed may be counted twice, or not at
+        // all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }

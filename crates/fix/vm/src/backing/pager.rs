@@ -7,8 +7,8 @@ use crate::page::PAGE;
 /// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
 /// swap device, a network.
 ///
-/// This crate calls the methods on the CPU that faults or evicts, with no locks held and outside of read-side
-/// critical sections. A method may sleep if the embedder supports that, or may return
+/// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
+/// of read-side critical sections. A method may sleep if the embedder supports that, or may return
 /// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
 /// the object's pages, and must not panic. Other operations on the same CPU are allowed, even faults on pages
 /// of other objects.

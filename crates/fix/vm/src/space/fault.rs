@@ -121,7 +121,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// As [`collapse_to_self`](Space::collapse_to_self), for one page.
+    /// Like [`collapse_to_self`](Space::collapse_to_self), but for one page.
     pub(super) fn collapse(
         &self,
         cpu: &Cpu<'m, M>,
@@ -431,7 +431,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
             },
         };
-        // A page that is readable but not writable may be clean, and stays so until a store.
+        // If the PTE allows reads but not writes, the page may be clean: keep the PTE read-only until a
+        // store.
         if !is_write && old.contains(Protection::READ) && !old.contains(Protection::WRITE) {
             protection = protection.difference(Protection::WRITE);
         }

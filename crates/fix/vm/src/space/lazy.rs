@@ -13,8 +13,8 @@ use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
 /// The maximum number of lazily unmapped ranges that may wait for ticks, per space and CPU. Each range has at
-/// most 64 present pages, so all ranges together have at most 8 MiB. The next unmap then interrupts all CPUs
-/// once for all of these ranges.
+/// most 64 present pages, so all ranges together have at most 8 MiB. When the limit is reached, the next
+/// unmap interrupts all CPUs once for all of these ranges.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {

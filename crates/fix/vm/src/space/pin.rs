@@ -70,8 +70,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// `remap` may move a pinned page, and `protect` may revoke the program's permissions. The page counts as
     /// [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
     ///
-    /// If the mapping is private and allows writes, the sharing with copies of the space is broken first,
-    /// whatever the `access`. So a device that reads the frame sees stores that the program makes later.
+    /// If the mapping is private and allows writes, copy-on-write sharing of the page, with another space or
+    /// with the object, is broken first, whatever the `access`. So a device that reads the frame sees stores
+    /// that the program makes later.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

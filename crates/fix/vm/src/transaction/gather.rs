@@ -42,7 +42,7 @@ pub(crate) struct TlbGather<'t> {
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
-    /// All CPUs have ticked since the unmap, so no shootdown is needed.
+    /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
     /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
     objects: u64,
@@ -371,7 +371,7 @@ impl<'t> TlbGather<'t> {
                 new = M::Format::clear_accessed(new);
             }
             if new != old {
-                // Release: as for every entry that other CPUs may walk.
+                // Release, as for every entry that the page walks of other CPUs may read.
                 entry.store(new, Release);
                 if !is_mutant!("usage_no_flush") {
                     self.flush(leaf, page);

@@ -110,8 +110,8 @@ impl ExtentLatch {
     /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that no new
-    /// reader can find.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that no reader
+    /// can find, and its grace period must have passed.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });

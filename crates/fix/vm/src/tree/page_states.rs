@@ -17,8 +17,8 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays after its last page is
-    /// unmapped.
+    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays in the tree after its last
+    /// page is unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
     /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
