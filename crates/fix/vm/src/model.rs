@@ -191,8 +191,8 @@ impl<const LEVELS: u8> Processor<LEVELS> {
     pub(crate) fn leave(&self, space: &Of<LEVELS>) {
         let mut tlb = self.machine.tlbs[self.cpu.number()].lock().unwrap();
         tlb.retain(|&(of, _), _| of != space.number());
-        // SAFETY: the TLB has no entries of the space any more, and the CPU activates the space again
-        // before its next access.
+        // SAFETY: the TLB no longer has entries of the space, and the CPU activates the space again before
+        // its next access.
         unsafe { space.deactivate(&self.cpu) };
     }
 
@@ -227,7 +227,8 @@ impl<const LEVELS: u8> Processor<LEVELS> {
         space.activate(&self.cpu);
         let mut frame = space.table();
         for level in (0..LEVELS).rev() {
-            // SAFETY: the memory of a table lives as long as the machine, even after the table was freed.
+            // SAFETY: the memory of a table lives as long as the machine, even after the table has been
+            // freed.
             let table = unsafe { table_at(self.machine, frame).as_ref() };
             let slot = (page.0 >> (BITS * u32::from(level))) as usize % ENTRIES;
             match X86_64::read(table[slot].load(Acquire), level) {

@@ -1,4 +1,4 @@
-//! Loom models of the lock protocol. Loom explores the orders of memory accesses:
+//! Loom models of the lock protocol. Loom explores the possible orders of memory accesses. To run the models:
 //! `RUSTFLAGS="--cfg loom" cargo test -p knee-vm --release --lib modelled`.
 //!
 //! Tables have four entries here. A leaf covers 4 pages; the first leaf covers pages 0 to 3. A branch just
@@ -146,7 +146,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     );
 }
 
-/// A CPU that finds a new node finds it initialized, even if another CPU has added the node.
+/// A CPU that finds a node which another CPU has just added finds it initialized.
 #[test]
 fn a_new_branch_is_found_initialized() {
     check::<3>(
@@ -376,8 +376,9 @@ fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>)
     space.unmap(cpu, pages(0, 1)).unwrap();
 }
 
-/// Loads a page while the space is active on the CPU: the first load activates the space. Activation
-/// executes a full fence, which would hide a missing ordering of the entry of `page`.
+/// Loads `page` after the space has become active on the CPU. The load of an unmapped page activates the
+/// space. Without it, the load of `page` would do so, and the full fence of the activation would hide a
+/// missing ordering of the entry of `page`.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
     space: &Of<LEVELS>,
@@ -510,7 +511,7 @@ fn replace(latched: &LatchedExtents, numbers: &[u64]) {
     // SAFETY: no other thread has the new latch, and only one thread at a time calls this.
     unsafe {
         copies.write(numbers.iter().map(|&number| extent(number)));
-        // The model has no epoch that could free the old latch after the readers, so it is leaked.
+        // The old latch is leaked, because the model has no epoch that could free it after its last reader.
         let _old = latched.replace(copies);
     }
 }

@@ -127,7 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// As `Discard`, for pages beyond the end of the object. New pins of these pages end at once.
+    /// Like `Discard`, but for pages beyond the end of the object. New pins of these pages are removed at
+    /// once.
     Truncate,
 }
 
@@ -158,10 +159,10 @@ impl<'m, M: Machine> Object<'m, M> {
     /// Creates an object whose pages are `pages` frames of device memory, beginning with `first`: the
     /// registers of a device, a frame buffer, or memory that the machine does not allocate. Spaces may map
     /// these pages [shared](crate::Sharing::Shared). A fault makes them present with the given memory type.
-    /// An access that `access` does not contain is denied, whatever the mapping allows. Programs never
+    /// An access that `access` does not contain is denied, whatever the mapping allows. Programs can never
     /// execute device memory.
     ///
-    /// The frames need no metadata and no place in the kernel's mapping: this crate neither accesses nor
+    /// The frames need no metadata, and need not be mapped in the kernel: this crate neither accesses nor
     /// frees them. A store by a program is not tracked, so [`Space::usage`](crate::Space::usage) skips these
     /// pages. [`Space::read`](crate::Space::read) and `write` return [`Fault::Device`].
     ///
@@ -180,19 +181,19 @@ impl<'m, M: Machine> Object<'m, M> {
     /// ```
     ///
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
-    /// is a [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces until the
-    /// next access. An operation that changes mapped pages, such as `protect`, `remap` or `fork`, may also
-    /// remove them until the next access.
+    /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces until
+    /// the next access. An operation that changes mapped pages, such as `protect`, `remap` or `fork`, may
+    /// also remove them until the next access.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
     /// [`Format::FRAMES`].
     ///
     /// # Safety
-    /// The accesses in `access` must be harmless until the object is dropped and no space maps it
-    /// any more. So the machine must not allocate the frames, and if `access` contains writes, the frames
-    /// must contain nothing that Rust code of the kernel relies on. If the kernel maps the frames as well,
-    /// both mappings must have the same memory type.
+    /// The accesses in `access` must be harmless until the object is dropped and no space maps it. So the
+    /// machine must not allocate the frames, and if `access` contains writes, the frames must contain nothing
+    /// that Rust code of the kernel relies on. If the kernel maps the frames as well, both mappings must have
+    /// the same memory type.
     pub unsafe fn of_device(
         cpu: &Cpu<'m, M>,
         first: Frame,
@@ -268,7 +269,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// The number of pages that have frames of the machine. The result is exact only if no CPU changes it
-    /// meanwhile.
+    /// during the call.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {
@@ -281,8 +282,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
     ///
     /// # Errors
-    /// See [`ResizeError`]; the object is unchanged then. If another CPU pins a page during the call,
-    /// accesses beyond the new end may fail during the call.
+    /// See [`ResizeError`]; the object then has its old size. If the cause is a pin that another CPU added
+    /// during the call, accesses beyond the new end may have failed during the call.
     pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), ResizeError> {
         self.check(cpu);
         let capacity = self.capacity();
@@ -295,7 +296,7 @@ impl<'m, M: Machine> Object<'m, M> {
         }
         let before = self.get().set_len(pages);
         if pages < before {
-            // From here on, a pin finds that the page is beyond the end, and ends at once.
+            // From here on, a new pin finds that its page is beyond the end, and is removed at once.
             if self.has_pinned(pages..before) {
                 self.get().set_len(before);
                 return Err(ResizeError::Pinned);
@@ -438,8 +439,9 @@ impl<'m, M: Machine> Object<'m, M> {
         let mut result = Ok(0);
         core.index.for_each(pages, |index, slot| {
             let State::Leaving(frame) = slot.get() else { return };
-            // The visit locked each leaf that maps the page, so a pin is visible here, or found that the page
-            // is leaving.
+            // A pin is added under the lock of the leaf, and the visit above locked each leaf that maps the
+            // page. So a pin that was added before the visit is visible here, and a later `pin` fails,
+            // because the page is `Leaving`.
             let meta = self.machine.frame_meta(frame);
             if mode == EvictMode::Truncate {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -461,8 +463,8 @@ impl<'m, M: Machine> Object<'m, M> {
             if gone {
                 meta.set_object(false);
                 slot.set(State::Absent);
-                // SAFETY: no space has a PTE for the frame any more, and all CPUs have flushed their
-                // translations of it.
+                // SAFETY: no space has a PTE for the frame, and all CPUs have flushed their translations of
+                // it.
                 unsafe { cpu.free(frame) };
             } else {
                 slot.set(State::Present(frame));
@@ -471,8 +473,8 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes a space's PTEs for those pages in `indexes` that are `Leaving`, or removes only the write
-    /// permission from these PTEs. Flushes the PTEs.
+    /// Removes and flushes a space's PTEs for those pages in `indexes` that are `Leaving`. For a write-back,
+    /// removes only the write permission from these PTEs, and flushes them.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,
@@ -508,8 +510,8 @@ impl<'m, M: Machine> Object<'m, M> {
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// Writes a page to the pager if it is dirty and `mode` requires that. No CPU may be able to write to the
-    /// page. Returns whether the caller must count the page in its result.
+    /// Writes a page to the pager if it is dirty and `mode` requires that. The caller must ensure that no CPU
+    /// can write to the page. Returns whether the caller must count the page in its result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,

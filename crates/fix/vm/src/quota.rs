@@ -31,8 +31,9 @@ const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
 ///
-/// All mapped pages count, whatever their protection and whether or not they are present, because each may
-/// need a frame later. A space joins a group [when it is created](crate::Space::with_quota).
+/// All mapped pages except [guards](crate::Protection::GUARD) count, whatever their protection and whether or
+/// not they are present, because each may need a frame later. A space joins a group when it is
+/// [created](crate::Space::with_quota).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -117,7 +118,8 @@ impl Quota {
     /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that other CPUs move between shares meanwhile may be counted twice, or not at all.
+        // Pages that other CPUs move between shares while they are summed may be counted twice, or not at
+        // all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }
@@ -127,8 +129,8 @@ impl Quota {
         self.shares.len()
     }
 
-    /// Charges `pages` to the share of `cpu`. Callers charge what the group uses besides mappings; spaces
-    /// charge mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
+    /// Charges `pages` to the share of `cpu`. Use this for what the group uses besides mappings: spaces
+    /// charge their mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
     /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Then
@@ -333,7 +335,7 @@ mod tests {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
-                        // The pages may be given back on another CPU than the one that charged them, as
+                        // The CPU that gives the pages back may differ from the CPU that charged them, as
                         // when memory is freed on another CPU.
                         let (cpu, pages) = ((random >> 8) % THREADS, (random >> 32) % MOST + 1);
                         let give = mine.min(pages);

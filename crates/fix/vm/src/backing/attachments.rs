@@ -1,8 +1,8 @@
 //! The reverse mapping: where an object is mapped.
 //!
-//! An *attachment* describes a whole mapping, not a single page. With it, a caller converts a page number of
-//! the object to a page of the space. The PTE of that page may be absent by now, or may map another frame, so
-//! callers must check it (DragonFly 2019, `vm_map_backing`; Linux' `i_mmap`).
+//! An *attachment* describes a whole mapping, not a single page (DragonFly 2019, `vm_map_backing`; Linux's
+//! `i_mmap`). With it, a caller converts a page number of the object to a page of the space. The PTE of that
+//! page may be absent by now, or may map another frame, so callers must check the PTE.
 //!
 //! The attachments of an object are divided among *shards*, one per CPU up to a limit, so that CPUs that map
 //! the same object write to different cache lines. A shard is a treap ordered by first page (Seidel and
@@ -68,7 +68,7 @@ pub(crate) struct Attachments {
     /// The reference count of the object: one for each shard whose `holds` is set, and one for each other
     /// holder.
     holders: AtomicU64,
-    /// A visitor has restarted too often because of new copies. Forks must wait until the visitor is done.
+    /// Forks have attached too many copies during a visit, and must wait until the visit ends.
     forks_throttled: AtomicBool,
 }
 
@@ -131,8 +131,8 @@ impl<M: Machine> Visit<'_, M> {
 
 impl<M: Machine> Drop for Visit<'_, M> {
     fn drop(&mut self) {
-        // SAFETY: the visit has a reference to the tree. The space guarantees that no CPU accesses the
-        // tree's pages after the space was dropped.
+        // SAFETY: the visit has a reference to the tree. The space guarantees that no CPU accesses the tree's
+        // pages after the space is dropped.
         unsafe { Tree::put_ref(self.tree, self.machine) };
     }
 }
@@ -302,15 +302,16 @@ impl Shard {
 }
 
 impl Attachments {
-    /// Creates an empty set, and one reference to the object, which the caller owns.
+    /// Creates an empty set. The reference count starts at 1: the caller owns the first reference to the
+    /// object.
     pub(crate) fn new(cpus: usize) -> Result<Attachments, OutOfMemory> {
         let shards = for_each(cpus.min(MOST_SHARDS))?;
         let [is_closed, forks_throttled] = [false; 2].map(AtomicBool::new);
         Ok(Attachments { shards, is_closed, holders: AtomicU64::new(1), forks_throttled })
     }
 
-    /// Adds an attachment to the shard of `cpu`. With `is_copy`, the caller copies the PTEs of another
-    /// attachment, and must do so after this call.
+    /// Adds an attachment to the shard of `cpu`. If `is_copy` is true, the new attachment is a copy of
+    /// another one, and the caller must copy the PTEs only after this call.
     ///
     /// # Safety
     /// `new` must not move or be freed until it is [detached](Attachments::detach), and a reference to its
@@ -337,7 +338,7 @@ impl Attachments {
         });
     }
 
-    /// Removes an attachment and returns its ownership to the caller. Returns true if this drops the last
+    /// Removes an attachment, which then belongs to the caller again. Returns true if this drops the last
     /// reference to the object: the caller must then free the object.
     ///
     /// # Safety
@@ -432,8 +433,8 @@ impl Attachments {
         }
     }
 
-    /// Whether a fork must release its locks and wait before it attaches copies, because a visitor has
-    /// restarted too often. At most one fork per CPU misses the flag and proceeds.
+    /// Whether a fork must release its locks and wait before it attaches copies, because forks have already
+    /// attached too many during a visit. At most one fork per CPU misses the flag and proceeds.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

@@ -197,8 +197,8 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the index and slot of each page among `pages` for which a table exists. The time is
-    /// linear in the number of tables, not in the number of pages.
+    /// Calls `with` for each page among `pages` whose table exists, and passes the page's index and slot. The
+    /// time is linear in the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
         // SAFETY: `height` is the height of the root, which starts at page 0, and tables live as long as
         // the index.
@@ -242,7 +242,7 @@ unsafe fn for_each_below(
 impl Drop for Index {
     fn drop(&mut self) {
         /// # Safety
-        /// `block` must have height `height`, and must have no user any more.
+        /// `block` must have height `height`, and must no longer be in use.
         unsafe fn free(block: NonNull<Block>, height: u32) {
             if height > 0 {
                 // SAFETY: the caller guarantees the height, and a block whose height is above 0 contains

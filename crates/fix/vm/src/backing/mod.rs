@@ -56,8 +56,8 @@ pub(crate) struct Backing {
     next: Cell<Option<NonNull<Backing>>>,
 }
 
-// SAFETY: the attachment's cells are accessed only under its shard's lock. The owner of the space's only
-// [`Marked`] accesses `copy` and `next_marked`, and the operation that unmaps the last page accesses
+// SAFETY: the attachment's cells are accessed only under its shard's lock. Only the owner of the space's one
+// [`Marked`] set accesses `copy` and `next_marked`, and only the operation that unmaps the last page accesses
 // `is_whole` and `next`. The rest is atomic or constant.
 unsafe impl Sync for Backing {}
 
@@ -107,7 +107,7 @@ impl Backing {
         attributes.backing.map(|id| unsafe { pointer(id).as_ref() })
     }
 
-    /// A copy of this backing for a fork, into which the caller will copy the PTEs.
+    /// A copy of this backing for the fork that owns `tree`. The caller will copy the PTEs to that tree.
     pub(crate) fn copied(&self, tree: NonNull<Tree>) -> Backing {
         let copy = self.at(self.index(self.pages().start), self.pages(), tree);
         copy.set_mapped(self.mapped());
@@ -137,7 +137,7 @@ impl Backing {
     }
 
     /// Whether several operations unmapped parts of the backing, so that a shootdown of some part may still
-    /// be in progress. Must be called only when the backing maps no page any more.
+    /// be in progress. Must be called only after the last page was unmapped.
     pub(crate) fn has_gone_in_parts(&self) -> bool {
         !self.is_whole.get()
     }
@@ -154,7 +154,7 @@ impl Backing {
         self.attachment.index(page)
     }
 
-    /// Subtracts `pages` unmapped pages. Returns whether the backing maps no page any more.
+    /// Subtracts `pages` from the count of mapped pages. Returns whether the count is now 0.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
         // An operation that unmaps all remaining pages holds the locks of all their nodes, so a load is
         // enough. Only partial unmaps write to the shared cache line.
@@ -188,8 +188,8 @@ impl Backing {
     /// if this drops the object's last reference.
     ///
     /// # Safety
-    /// The backing must be attached, come from a box and have no user any more. It must not map any page
-    /// any more, and all CPUs must have flushed the pages that it mapped.
+    /// The backing must be attached, must have come from a box, and must have no other user. It must no
+    /// longer map any page, and all CPUs must have flushed the pages that it mapped.
     pub(crate) unsafe fn detach<M: Machine>(backing: NonNull<Backing>, machine: &M) {
         // SAFETY: the caller guarantees that the backing is attached, comes from a box and has no other
         // user. `Attachments::detach` returns true only for the last reference, whose owner must free the
@@ -241,7 +241,7 @@ impl BackingPool {
     }
 }
 
-/// A list of backings that map no page any more.
+/// A list of backings that no longer map any page.
 #[derive(Debug, Default)]
 pub(crate) struct Backings {
     first: Option<NonNull<Backing>>,
@@ -256,8 +256,8 @@ impl Backings {
         self.first = Some(backing);
     }
 
-    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if it
-    /// maps no other page.
+    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if no
+    /// other page is mapped by it.
     ///
     /// # Safety
     /// The pages must have been mapped, and their nodes must be locked. The backing must outlive the

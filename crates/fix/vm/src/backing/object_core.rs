@@ -29,7 +29,7 @@ pub(crate) struct ObjectCore {
     /// Number of pages. Relaxed: this number publishes nothing, because each slot publishes its own page.
     len: AtomicU64,
     pub(crate) pager: Option<Box<dyn Pager>>,
-    /// If set, the pages are device memory, and the index has no slots.
+    /// If set, the pages are device memory, and all slots of the index stay absent.
     pub(crate) device: Option<Device>,
     pub(crate) attachments: Attachments,
     /// An operation that evicts, discards or writes back pages is in progress. On its own cache line,
@@ -141,9 +141,9 @@ impl ObjectCore {
     }
 
     /// Whether a page is still within the object. Must be called after the page's slot was set to `Coming`,
-    /// or after the page was pinned. A truncation stores the new length, then scans the slots for pinned
-    /// pages, and waits for those that are `Coming`. The fences guarantee that the truncation sees the slot
-    /// as `Coming` or the pin, or this call sees the new length, or both.
+    /// or after the page was pinned. A truncation stores the new length and then scans the slots: it looks
+    /// for pinned pages, and waits while a slot is `Coming`. The fences guarantee that the truncation sees
+    /// the slot as `Coming` or the pin, or this call sees the new length, or both.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         if !is_mutant!("is_within_no_fence") {
             fence(SeqCst);

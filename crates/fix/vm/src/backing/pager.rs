@@ -7,18 +7,18 @@ use crate::page::PAGE;
 /// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
 /// swap device, a network.
 ///
-/// This crate calls the methods on the CPU that faults or evicts, with no locks held and outside of read-side
-/// critical sections. A method may sleep if the embedder supports that, or may return
+/// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
+/// of read-side critical sections. A method may sleep if the embedder supports that, or may return
 /// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
 /// the object's pages, and must not panic. Other operations on the same CPU are allowed, even faults on pages
 /// of other objects.
 ///
 /// Nothing is stored implicitly. When the object's last mapping is gone and the [`Object`](crate::Object) is
 /// dropped, or when pages are [discarded](crate::Object::discard) or cut off by
-/// [`resize`](crate::Object::resize), dirty pages are lost, without a call of [`page_out`](Pager::page_out).
-/// So a file system calls [`write_back`](crate::Object::write_back) before it drops the object. To truncate a
-/// file, it first resizes the object and then its backing store: the object asks the pager again when it
-/// grows later.
+/// [`resize`](crate::Object::resize), dirty pages are lost, without a call to [`page_out`](Pager::page_out).
+/// So a file system must call [`write_back`](crate::Object::write_back) before it drops the object. To
+/// truncate a file, it must shrink the object first and then the backing store. If the object grows again
+/// later, it reads the pages beyond the old end from the pager.
 ///
 /// The pager is dropped together with the object, possibly within the `unmap` that removes the last mapping.
 pub trait Pager: Send + Sync {

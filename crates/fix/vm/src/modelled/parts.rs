@@ -1,6 +1,6 @@
-//! Loom models of small protocols, without a machine around them: reference counts, how a CPU waits for a
-//! flush, fork or tick, and all locks except node locks. Memory that one thread uses after another is a
-//! [`Guarded`] cell, for which loom reports unordered accesses.
+//! Loom models of small protocols, without a machine around them: reference counts, waiting for a flush, fork
+//! or tick, and all locks except node locks. Memory that one thread uses after another is a [`Guarded`] cell,
+//! for which loom reports unordered accesses.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -430,6 +430,7 @@ fn operations_that_remove_pages_from_an_object_exclude_each_other() {
         shared.use_memory();
         shared.part.end_eviction();
     };
-    let object = || ObjectCore::new(Index::new(1).unwrap(), 1, None, Attachments::new(1).unwrap());
+    let object =
+        || ObjectCore::new(Index::new(1).unwrap(), 1, None, None, Attachments::new(1).unwrap());
     check(object, take_out, take_out);
 }

@@ -45,8 +45,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.anywhere(cpu, count, |pages| self.map(cpu, pages, protection))
     }
 
-    /// Maps `count` pages of `object`, from its page `first` on, where nothing is mapped, and returns their
-    /// range. See [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
+    /// Maps `count` pages of `object`, starting with page `first` of the object, where nothing is mapped, and
+    /// returns their range. See [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -198,8 +198,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Gives this CPU's arena the addresses that the CPU has unmapped, so that they can be reused. All CPUs
-    /// must have flushed them. `mapped` is the number of pages that were mapped. For a range of guards alone,
-    /// the caller may pass 1.
+    /// must have flushed them. `mapped` is the number of pages that were mapped. For a range that contains
+    /// only guards, the caller may pass 1.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);

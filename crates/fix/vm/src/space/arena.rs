@@ -1,9 +1,9 @@
 //! Per-CPU caches of free virtual address ranges.
 //!
-//! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into its
-//! own arena, and its next mappings come from there. So addresses are reused together with their page
-//! tables, and CPUs do not contend. An arena without a fitting range takes a new *slice*. A slice is the
-//! span of one branch just above the leaves, so no two arenas share a node at that level.
+//! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into its own
+//! arena, and its next mappings come from there. So addresses are reused together with their page tables, and
+//! CPUs do not contend. An arena without a large enough range takes a new *slice*. A slice is the span of one
+//! branch just above the leaves, so no two arenas share a node at that level.
 //!
 //! The lists are hints. A listed range may be mapped, because programs may map at addresses of their
 //! choice, and a free range may be in no list. An operation that takes a range maps it, or finds it
@@ -282,7 +282,7 @@ impl Arenas {
         self.window
     }
 
-    /// Calls `with` with the arena of this CPU.
+    /// Passes the arena of this CPU to `with`.
     ///
     /// # Safety
     /// The CPU must belong to the space's machine.

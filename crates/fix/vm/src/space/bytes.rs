@@ -15,12 +15,12 @@ use crate::machine::format::{Entry, Format};
 use crate::page::{PAGE, Page, Pages, Protection, VirtAddr};
 use crate::tree::node::{Leaf, NodeRef, first_leaf};
 
-/// Bytes in a word, in which memory is read and written.
+/// Bytes in a word, the unit in which memory is read and written.
 const WORD: usize = 8;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Copies memory of the space into `bytes`, as if the program read it at `from`. The space need not be
-    /// loaded. Pages are made present as by faults. No word of 8 aligned bytes is torn.
+    /// loaded on any CPU. Pages are made present as by page faults. No aligned 8-byte word is torn.
     ///
     /// # Errors
     /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
@@ -37,8 +37,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not
-    /// be loaded. Pages are made present, and copied if they are shared, as by faults. A concurrent store to
-    /// other bytes of the same 8-byte word is not lost.
+    /// be loaded on any CPU. Pages are made present, and copied if they are shared, as by page faults. A
+    /// concurrent store to other bytes of the same 8-byte word is not lost.
     ///
     /// # Errors
     /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
@@ -49,8 +49,9 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Calls `with` for each page of a range of `count` bytes, with the page's frame, the offset of the
-    /// range's first byte in the page, and the bytes of the range that are in the page.
+    /// Calls `with` for each page of a range of `count` bytes. Passes the address of the page's frame, the
+    /// offset in the page at which the range continues, and the indexes of the range's bytes that are in this
+    /// page.
     fn copy(
         &self,
         cpu: &Cpu<'m, M>,
@@ -73,13 +74,13 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes `page` present for `access`, and calls `with` with the address of the page's frame while the
-    /// page is locked: the page stays in this frame, and this access stays allowed. Programs and other CPUs
-    /// may access the frame meanwhile, so `with` must use atomics or volatile accesses.
+    /// Makes `page` present for `access`, and passes the address of the page's frame to `with` while the page
+    /// is locked: until `with` returns, the page stays in this frame, and this access stays allowed. Programs
+    /// and other CPUs may access the frame at the same time, so `with` must use atomics.
     ///
     /// `with` must be short, because other CPUs may wait for the page. It must not call an operation of a
-    /// space or an object, which may panic or wait forever. To access a page for longer, [`pin`](Space::pin)
-    /// it.
+    /// space or an object: such a call may panic or wait forever. To access a page for longer,
+    /// [`pin`](Space::pin) it.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -121,7 +122,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// Unlocks a leaf, also if a callback panics.
+/// Unlocks a leaf on drop, even if a callback panics.
 struct Unlock<'a>(&'a Leaf);
 
 impl Drop for Unlock<'_> {

@@ -50,7 +50,7 @@ enum Step<'a, 'm, M: Machine> {
 struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
-    /// TLBs may hold the frame.
+    /// TLBs may have entries for the frame.
     is_known: bool,
     attributes: Attributes,
 }
@@ -121,7 +121,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// As [`collapse_to_self`](Space::collapse_to_self), for one page.
+    /// Like [`collapse_to_self`](Space::collapse_to_self), but for one page.
     pub(super) fn collapse(
         &self,
         cpu: &Cpu<'m, M>,
@@ -266,10 +266,10 @@ impl<'m, M: Machine> Space<'m, M> {
             // while it is shared.
             unsafe { from.copy_to_nonoverlapping(to, PAGE) };
         } else {
-            // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out
-            // of the object waits until the leaf is flushed. Programs that map the object shared may write
-            // to the old frame meanwhile, with atomics or from outside the language ([`Machine`]), so
-            // `copy_words` reads it with atomics.
+            // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out of
+            // the object waits until the leaf is flushed. Programs with a shared mapping of the object may
+            // write to the old frame at the same time, either in machine code, outside of Rust's memory
+            // model, or with atomics (see [`Machine`]), so `copy_words` reads it with atomics.
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
@@ -437,7 +437,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
             },
         };
-        // A page that is readable but not writable may be clean, and stays so until a store.
+        // If the PTE allows reads but not writes, the page may be clean: keep the PTE read-only until a
+        // store.
         if !is_write && old & Protection::READ_WRITE == Protection::READ {
             protection = protection.difference(Protection::WRITE);
         }
@@ -447,7 +448,8 @@ impl<'m, M: Machine> Space<'m, M> {
             // A pager requires dirty tracking: a read fault maps the page without write permission.
             if shared.object().has_pager() {
                 if !is_write {
-                    // Keep the write permission of an existing PTE: nothing makes other CPUs flush it.
+                    // Keep the write permission of an existing PTE: without a shootdown, other CPUs could go
+                    // on using it.
                     if !old.contains(Protection::WRITE) {
                         protection = protection.difference(Protection::WRITE);
                     }
@@ -537,8 +539,9 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Copies a frame that may be written to concurrently. No word is torn, and each copied word is a value
-/// that the word had at some moment during the copy. A copy made by a program guarantees no more.
+/// Copies a frame that may be written to concurrently. No word is torn, and each copied word is a value that
+/// the word had at some moment during the copy. A program that copied the page itself would get no stronger
+/// guarantee.
 ///
 /// # Safety
 /// Both frames must belong to `machine`, and concurrent writes to them must be atomic.

@@ -74,7 +74,7 @@ enum Forked<'m, M: Machine> {
     Copy(Space<'m, M>),
     /// The space's pages have too many origins.
     Full,
-    /// This object accepts no copies of its mappings at the moment.
+    /// This object currently throttles copies of its mappings.
     Throttled(PinnedObject<'m, M>),
 }
 
@@ -128,7 +128,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             let mut size = Size::default();
             size.count(root);
-            // The copy gets a frame of its own for each of these pages.
+            // The copy gets a frame of its own for each pinned page.
             size.nodes.tables += locked.pinned(self.tree(), self.machine());
             if let Some(object) = size.backings.throttled(self.machine()) {
                 return Ok(Some(Ok(Forked::Throttled(object))));
@@ -181,7 +181,7 @@ impl<'m, M: Machine> Space<'m, M> {
         failed.unwrap_or(Ok(Forked::Copy(copy)))
     }
 
-    /// Calls `with` with the origin of each private page of the locked nodes.
+    /// Passes the origin of each private page of the locked nodes to `with`.
     fn for_each_origin(&self, locked: &Locked<'_>, with: &mut dyn FnMut(OriginId)) {
         locked.for_each_leaf(|leaf| {
             for Present { frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
@@ -255,8 +255,8 @@ impl<'m, M: Machine> Space<'m, M> {
             let entries = add_table(self.machine(), to, to.span().start, pool).expect(COUNTED);
             let duplicate = |page, frame, protection: Protection| {
                 let own = pool.table().expect(COUNTED);
-                // SAFETY: the new frame is ours, and the other frame is pinned. Whoever writes to a pinned
-                // frame does so with atomics, or from outside the language.
+                // SAFETY: the new frame is ours, and the other frame is pinned. All writes to a pinned frame
+                // are made by devices or machine code, outside of Rust's memory model, or with atomics.
                 unsafe { copy_words(self.machine(), frame, own) };
                 let meta = self.machine().frame_meta(own);
                 meta.set_origin(self.lineage.own(), page);

@@ -13,8 +13,8 @@ use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
 /// The maximum number of lazily unmapped ranges that may wait for ticks, per space and CPU. Each range has at
-/// most 64 present pages, so all ranges together have at most 8 MiB. The next unmap then interrupts all CPUs
-/// once for all of these ranges.
+/// most 64 present pages, so all ranges together have at most 8 MiB. When the limit is reached, the next
+/// unmap interrupts all CPUs once for all of these ranges.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {
@@ -29,11 +29,11 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     /// Mapping such a page again, or changing it in any other way, first interrupts all CPUs, so no CPU
     /// finds old content there.
     ///
-    /// All other operations stay synchronous: discarding, protecting and moving pages, forks,
-    /// copy-on-write breaks, and taking pages out of objects. With a delayed flush, CPUs would keep
-    /// permissions that were revoked, or would not see each other's writes. Unmaps of object pages, of
-    /// pages shared with a fork, and of more than 64 present pages at once are synchronous as well (LATR,
-    /// ASPLOS 2018).
+    /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
+    /// breaks, and taking pages out of objects. With a delayed flush, CPUs would keep permissions that were
+    /// revoked, or would not see each other's writes. Unmaps of object pages, of pages shared with a fork, of
+    /// more than 64 present pages at once, and of a gibibyte or more are synchronous as well (LATR, ASPLOS
+    /// 2018).
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

@@ -8,9 +8,9 @@
 //! space is one backing).
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
-//! copy. To bound such chains, a space that has reached the limit leaves the origins of which it has no page
-//! any more before it is forked again. If it has pages of each origin, it collapses its chain: it copies
-//! shared pages of other origins, and becomes the origin of all other pages (`vm_fault_collapse`).
+//! copy. To bound such chains, a space that has reached the limit is detached from origins of which it no
+//! longer has pages before it is forked again. If it has pages of each origin, it collapses its chain: it
+//! copies shared pages of other origins, and becomes the origin of all other pages (`vm_fault_collapse`).
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -98,8 +98,8 @@ impl OriginLink {
     }
 
     /// # Safety
-    /// The link must have [begun](OriginLink::begin). The space must have no pages of the origin any more,
-    /// or must be about to be dropped.
+    /// The link must have [begun](OriginLink::begin). The space must no longer have pages of the origin, or
+    /// must be about to be dropped.
     unsafe fn end(link: NonNull<OriginLink>, platform: &impl Platform) {
         // SAFETY: the caller guarantees that the link has begun, so it came from a box, and its attachment
         // keeps the origin alive. The last holder of an origin frees it.

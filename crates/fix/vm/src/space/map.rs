@@ -18,7 +18,7 @@ use crate::tree::update::{
 };
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps anonymous memory at these pages, where nothing may be mapped yet.
+    /// Maps anonymous memory at these pages, all of which must be unmapped.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -32,9 +32,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.map_as(cpu, pages, Attributes::anonymous(protection.readable()))
     }
 
-    /// Maps `object` at `pages`, starting with page `first` of the object. Nothing may be mapped at
-    /// `pages` yet. The mapping may extend beyond the end of the object: accesses there fail until the
-    /// object has grown.
+    /// Maps `object` at `pages`, starting with page `first` of the object. All of `pages` must be unmapped.
+    /// The mapping may extend beyond the end of the object: accesses there fail until the object has grown.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -154,7 +153,7 @@ impl<'m, M: Machine> Space<'m, M> {
             take_below(self.machine, locked.top, pages, &mut gather);
             Ok(Ok(()))
         })??;
-        // SAFETY: the gathered frames are in no table any more.
+        // SAFETY: the gathered frames are no longer in any table.
         unsafe { gather.finish(self.tree(), cpu) };
         Ok(())
     }

@@ -59,14 +59,14 @@ impl Mapping {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Iterates over the mappings, in ascending order, like `/proc/PID/maps`. [Guards](Protection::GUARD)
-    /// are included. Adjacent pages that continue each other are listed as one mapping, even if several
-    /// calls mapped them.
+    /// Iterates over the mappings, in ascending order, like `/proc/PID/maps`. [Guards](Protection::GUARD) are
+    /// included. Adjacent runs that continue each other are listed as one mapping, even if several calls
+    /// mapped them.
     ///
-    /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space
-    /// meanwhile. Mappings that nobody changes are listed exactly. If a mapping is changed meanwhile, each
-    /// listed page was mapped as reported at some moment during the iteration, but this moment may differ
-    /// from page to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
+    /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space during
+    /// the iteration. Mappings that nobody changes are listed exactly. If a mapping is changed, each listed
+    /// page was mapped as reported at some moment during the iteration, but this moment may differ from page
+    /// to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -103,8 +103,8 @@ impl<'m, M: Machine> Space<'m, M> {
         .fuse()
     }
 
-    /// The first mapped pages in `rest` that one node stores with the same attributes. Advances `rest` past
-    /// them.
+    /// The first run of mapped pages in `rest`, as far as a single node stores it. Advances `rest` past the
+    /// run.
     fn next_run(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Mapping> {
         loop {
             let _guard = cpu.pin();

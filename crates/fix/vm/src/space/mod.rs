@@ -48,8 +48,9 @@ use alloc::boxed::Box;
 ///
 /// # Panics
 /// All operations panic if the CPU belongs to another machine. Dropping a space panics, and frees nothing, if
-/// a CPU is [active](Space::active_cpus) in it, except on machines that [allow it](Machine::MAY_DROP_ACTIVE),
-/// or if a private page is [pinned](Space::pin). If the thread already panics, the space is leaked instead.
+/// a private page is [pinned](Space::pin) or a CPU is [active](Space::active_cpus) in the space. Some
+/// machines [allow](Machine::MAY_DROP_ACTIVE) active CPUs. If the thread is already panicking, the space is
+/// leaked without a second panic (only with the feature `std`).
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
@@ -104,7 +105,8 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: the tree is not published, its root has no table yet, and the frame is zeroed and ours.
         unsafe { tree.root().set_table(frame, table_at(machine, frame)) };
         let tree = NonNull::from(Box::leak(tree));
-        // SAFETY: the space uses the tree until it is dropped, and `drop` ends the lineage before that.
+        // SAFETY: the space has a reference to the tree, and `drop` ends the lineage before it drops that
+        // reference.
         let lineage = unsafe { Lineage::new(tree, origin, link, cpu) };
         Ok(Space { machine, tree, lineage, arenas })
     }
@@ -128,7 +130,7 @@ impl<'m, M: Machine> Space<'m, M> {
         M::Format::pages()
     }
 
-    /// The number of present pages. Exact only if no CPU changes it meanwhile.
+    /// The number of present pages. Exact only if no CPU changes it during the call.
     pub fn resident(&self) -> u64 {
         self.tree().account.resident()
     }
@@ -157,7 +159,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().deactivate(cpu.number());
     }
 
-    /// The active CPUs, in ascending order. Exact only if no CPU is activated or deactivated meanwhile.
+    /// The active CPUs, in ascending order. Exact only if no CPU is activated or deactivated during the
+    /// iteration.
     pub fn active_cpus(&self) -> impl Iterator<Item = usize> {
         self.tree().active().iter()
     }
@@ -230,7 +233,7 @@ impl<'m, M: Machine> Space<'m, M> {
         });
     }
 
-    /// Calls `with` with the root while all nodes are locked.
+    /// Passes the root to `with` while all nodes are locked.
     #[cfg(feature = "std")]
     pub(crate) fn with_root_locked<R>(
         &self,
@@ -244,7 +247,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The values are exact only if no CPU changes them meanwhile. Per-CPU state is left out, because only the
+/// The values are exact only if no CPU changes them concurrently. Per-CPU state is left out, because only the
 /// CPU that owns it may read it.
 impl<M: Machine> fmt::Debug for Space<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

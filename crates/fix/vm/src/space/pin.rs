@@ -16,8 +16,8 @@ use crate::tree::node::{Leaf, NodeRef, first_leaf};
 
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A pinned page, made by [`Space::pin`]. A device or the kernel may access the frame until the value is
-/// dropped, on any CPU.
+/// A pinned page, made by [`Space::pin`]. A device or the kernel may access the frame until this value is
+/// dropped, which may happen on any CPU.
 pub struct PinnedPage<'m, M: Machine> {
     machine: &'m M,
     frame: Frame,
@@ -35,7 +35,7 @@ enum Owner<'m, M: Machine> {
 
 // SAFETY: the machine is `Sync`. The tree and the object are accessed only through atomics.
 unsafe impl<M: Machine> Send for PinnedPage<'_, M> {}
-// SAFETY: shared references give only the frame.
+// SAFETY: a shared reference only gives the frame and its address.
 unsafe impl<M: Machine> Sync for PinnedPage<'_, M> {}
 
 /// The outcome of an attempt to pin a page.
@@ -52,8 +52,8 @@ enum Attempt<'m, M: Machine> {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Makes `page` present for an `access` by a device, and pins it: the page stays in its frame until the
-    /// result is dropped. So a device may read or write the frame meanwhile (DMA). Pinning a page twice is
-    /// allowed.
+    /// result is dropped. So a device may read or write the frame until then (DMA). A page may be pinned more
+    /// than once.
     ///
     /// While a private page is pinned (anonymous memory, or a private copy of a page of an object):
     /// * `unmap`, `discard` and `replace` of the page fail with
@@ -67,11 +67,12 @@ impl<'m, M: Machine> Space<'m, M> {
     /// [`discard`](crate::Object::discard) skip the page, and [`resize`](crate::Object::resize) does not
     /// remove it.
     ///
-    /// `remap` may move a pinned page, and `protect` may take accesses away from the program. The page counts
-    /// as [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
+    /// `remap` may move a pinned page, and `protect` may revoke the program's permissions. The page counts as
+    /// [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
     ///
-    /// If the mapping is private and allows writes, the sharing with copies of the space is broken first,
-    /// whatever the `access`. So a device that reads sees the later stores of the program.
+    /// If the mapping is private and allows writes, copy-on-write sharing of the page, with another space or
+    /// with the object, is broken first, whatever the `access`. So a device that reads the frame sees stores
+    /// that the program makes later.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -92,7 +93,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// ```
     ///
     /// # Errors
-    /// See [`Fault`]. [`Fault::Retry`] also if the object is evicting the page.
+    /// See [`Fault`]. Also [`Fault::Retry`] if the object is evicting the page.
     pub fn pin(
         &self,
         cpu: &Cpu<'m, M>,
@@ -173,7 +174,8 @@ impl<M: Machine> PinnedPage<'_, M> {
     }
 
     /// The address of the frame in the kernel's mapping: [`Machine::address`]. Programs and devices may
-    /// access the frame at the same time, so use atomics or volatile accesses.
+    /// access the frame at the same time, so Rust code must use
+    /// atomics.
     pub fn address(&self) -> NonNull<u8> {
         self.machine.address(self.frame)
     }

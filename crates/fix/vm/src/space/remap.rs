@@ -25,7 +25,7 @@ enum Outcome<'m, M: Machine> {
     Failed(MapError),
     /// This anonymous page is shared with another space.
     Shared(Page),
-    /// This object accepts no copies of its mappings at the moment.
+    /// This object currently throttles copies of its mappings.
     Throttled(PinnedObject<'m, M>),
 }
 
@@ -73,8 +73,7 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Try to undo the growth. The added pages are one mapping, and the caller does not know of
-                // them yet.
+                // Try to undo the growth: the caller does not know of the added pages yet.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);

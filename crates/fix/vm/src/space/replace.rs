@@ -18,10 +18,10 @@ use crate::tree::update::{Demand, add_child, change_extents, make_room, prepare}
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. Each page that
-    /// was mapped stays mapped for other CPUs throughout the call, so their calls of `map` cannot take the
+    /// was mapped stays mapped for other CPUs throughout the call, so their calls to `map` cannot take the
     /// page in between. When `replace` returns, no CPU can access the old pages.
     ///
-    /// The quota is charged only for pages that were not mapped before.
+    /// The quota is charged only for pages that were unmapped or guards before.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -35,8 +35,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.replace_as(cpu, pages, Attributes::anonymous(protection.readable()))
     }
 
-    /// Like [`replace`](Space::replace), with the pages of `object` from `first` on, as by
-    /// [`map_object`](Space::map_object).
+    /// Like [`replace`](Space::replace), but maps pages of `object`, starting with page `first`, as
+    /// [`map_object`](Space::map_object) does.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -86,7 +86,7 @@ impl<'m, M: Machine> Space<'m, M> {
             })??;
             if replaced {
                 charge.keep();
-                // SAFETY: the gathered frames are in no table any more.
+                // SAFETY: the gathered frames are no longer in any table.
                 unsafe { unmapping.finish(tree, cpu) };
                 tree.account.give_back(cpu.number(), old.saturating_sub(wanted), platform);
                 return Ok(());

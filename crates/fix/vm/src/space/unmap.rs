@@ -20,7 +20,7 @@ use crate::tree::update::{prepare, remove_extents};
 #[derive(Debug)]
 pub(super) struct Unmapping<'t> {
     pub(super) gather: TlbGather<'t>,
-    /// Backings to detach, because nothing is mapped by them any more.
+    /// Backings to detach, because they no longer map any page.
     pub(super) backings: Backings,
 }
 
@@ -99,7 +99,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().account.give_back(cpu.number(), count, platform);
             return Ok(());
         }
-        // SAFETY: the gathered frames are in no table any more.
+        // SAFETY: the gathered frames are no longer in any table.
         unsafe { unmapping.finish(self.tree(), cpu) };
         self.tree().account.give_back(cpu.number(), count, platform);
         self.give_range(cpu, pages, found);

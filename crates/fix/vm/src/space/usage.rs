@@ -13,9 +13,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// clock algorithm that looks for pages to reclaim, and for the dirty log of a live migration.
     ///
     /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and
-    /// `protect` may count as accesses, and a remap as a store. When this returns, the next access, or the
-    /// next store, of any CPU sets the flag again: the TLBs are flushed, and where the hardware does not set
-    /// the flag, the access is a page fault that [`fault`](Space::fault) resolves.
+    /// `protect` may count as accesses, and a remap as a store. After this returns, the next access or store
+    /// by any CPU sets its flag again: the TLBs are flushed, and where the hardware does not set the flag,
+    /// the access is a page fault that [`fault`](Space::fault) resolves.
     ///
     /// After a call clears [`Usage::DIRTY`] for a page, the page's content does not change until the page is
     /// dirty again. This holds in every space that shares the page. For pages of objects, the usage is that

@@ -42,7 +42,7 @@ pub(crate) struct TlbGather<'t> {
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
-    /// All CPUs have ticked since the unmap, so no shootdown is needed.
+    /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
     /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
     objects: u64,
@@ -355,7 +355,7 @@ impl<'t> TlbGather<'t> {
                 allowed = protection;
                 usage.set(Usage::ACCESSED, accessed);
             }
-            // No entry allows writes to a frame that several spaces share.
+            // No entry allows writes to a frame that spaces share copy-on-write.
             let is_writable = allowed.contains(Protection::WRITE);
             let is_private = !meta.is_object();
             let is_pinned = meta.is_pinned();
@@ -379,7 +379,7 @@ impl<'t> TlbGather<'t> {
                 new = M::Format::clear_accessed(new);
             }
             if new != old {
-                // Release: as for every entry that other CPUs may walk.
+                // Release, as for every entry that the page walks of other CPUs may read.
                 entry.store(new, Release);
                 if !is_mutant!("usage_no_flush") {
                     self.flush(leaf, page);

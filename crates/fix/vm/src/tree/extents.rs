@@ -33,7 +33,7 @@ impl Extents {
         self.0.len()
     }
 
-    /// Replaces the content with `others`, which must fit the capacity.
+    /// Replaces the content with `others`, which must fit in the capacity.
     pub(crate) fn copy(&mut self, others: impl ExactSizeIterator<Item = Extent>) {
         debug_assert!(self.room() >= others.len());
         self.0.clear();

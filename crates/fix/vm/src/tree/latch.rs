@@ -1,10 +1,10 @@
 //! A branch's extents, published to lock-free readers.
 //!
-//! A latch is a seqlock over two copies, like Linux's `raw_write_seqcount_latch`
-//! (`include/linux/seqlock.h`). A writer, which has locked the branch, fills the copy that is not current
-//! and makes it current. A reader uses the current copy, and retries if the version has changed meanwhile.
-//! Readers therefore never wait for a writer, and a write needs no allocation and no grace period, unless
-//! the extents outgrow the latch.
+//! A latch is a seqlock over two copies, like Linux's `raw_write_seqcount_latch` (`include/linux/seqlock.h`).
+//! A writer, which has locked the branch, fills the copy that is not current and makes it current. A reader
+//! uses the current copy, and retries if the version has changed in the meantime. Readers therefore never
+//! wait for a writer, and a write needs no allocation and no grace period, unless the extents outgrow the
+//! latch.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -110,8 +110,8 @@ impl ExtentLatch {
     /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that nobody can
-    /// find any more.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that no reader
+    /// can find, and its grace period must have passed.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
@@ -148,7 +148,7 @@ impl ExtentLatch {
     /// Publishes `extents` as the current copy.
     ///
     /// # Safety
-    /// Writes must be serialized: each write must happen before the next. `extents` must fit the capacity.
+    /// Writes must be serialized: each write must happen before the next. `extents` must fit in the capacity.
     #[inline]
     pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
         let version = self.version.load(Relaxed) + 1;

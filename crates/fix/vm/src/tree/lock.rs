@@ -17,7 +17,7 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Calls `with` with each locked leaf that overlaps the pages.
+    /// Calls `with` for each locked leaf that overlaps the pages.
     pub(crate) fn for_each_leaf(&self, mut with: impl FnMut(&Leaf)) {
         fn below(node: NodeRef<'_>, pages: Pages, with: &mut dyn FnMut(&Leaf)) {
             match node {
@@ -30,7 +30,7 @@ impl Locked<'_> {
         below(self.top, self.pages, &mut with);
     }
 
-    /// The attributes of `page`, if it is mapped. No other page may be in `self.pages`.
+    /// The attributes of `page`, if it is mapped. `self.pages` must contain only this page.
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         debug_assert_eq!(self.pages, Pages::new(page, 1));
         match self.top {

@@ -45,8 +45,8 @@ pub(crate) struct Tree {
     moving: Padded<AtomicBool>,
     /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
-    /// Pins of private pages. A pin is counted here before it locks the page's leaf, so an operation that
-    /// locks the leaf later finds the count.
+    /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count before it locks the
+    /// page's leaf, so an operation that locks the leaf later sees the new count.
     pub(crate) pins: Pins,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
@@ -94,7 +94,7 @@ impl Tree {
         }
     }
 
-    /// Removes CPU `cpu` from the shootdown set. The CPU must not access pages of the space any more, and its
+    /// Removes CPU `cpu` from the shootdown set. The CPU must no longer access pages of the space, and its
     /// TLB must have no entries of the space.
     pub(crate) fn deactivate(&self, cpu: usize) {
         self.active.remove(cpu);

@@ -271,8 +271,8 @@ impl Leaf {
     /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that nobody can find any
-    /// more.
+    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that no CPU can find,
+    /// and its grace period must have passed.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
@@ -298,7 +298,7 @@ impl Leaf {
         }
     }
 
-    /// Calls `with` with the states of the pages, by slot.
+    /// Passes the states of the pages, indexed by slot, to `with`.
     ///
     /// # Safety
     /// The caller must have the lock. `with` must not call this method on the same leaf.
@@ -434,7 +434,7 @@ impl Leaf {
 }
 
 impl Branch {
-    /// A branch without a place in a tree, until [`begin`](Branch::begin).
+    /// A branch that has no place in a tree until [`begin`](Branch::begin).
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, Page(0), None),

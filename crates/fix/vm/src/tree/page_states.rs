@@ -17,8 +17,8 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays after its last page is
-    /// unmapped.
+    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays in the tree after its last
+    /// page is unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
     /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
@@ -121,8 +121,8 @@ impl PageStates {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// The attributes of the first of these pages, and the number of consecutive pages, from the first on,
-    /// that have these attributes.
+    /// The attributes of the first of these pages, and the length of the run of pages with these attributes
+    /// that it begins.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];
