@@ -38,8 +38,8 @@ impl Event {
             if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // `relax` is also called between sleeps, because the platform may have to serve other threads
-            // while this thread waits, as a CPU handles interrupts.
+            // `relax` is also called between sleeps, because a waiting thread may have other duties. For
+            // example, a CPU must handle interrupts.
             platform.relax(round);
             round = round.saturating_add(1);
         }

@@ -22,8 +22,8 @@ use crate::system::System;
 /// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later scan or the exit of the
 /// thread drops the old value. If a destructor panics, so does the thread that reclaims.
 ///
-/// For a value that is modified in place, use a read-mostly lock. If readers keep the value for long, put
-/// an `Arc` into the `Rcu`.
+/// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
+/// time, put an `Arc` into the `Rcu`.
 ///
 /// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
 ///

@@ -19,7 +19,7 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans even if no scan is due.
 const SCAN_AT: usize = 1 << 16;
-/// The next scan becomes due when this many times the duration of the last scan has passed. A scan executes a
+/// After a scan, no other scan is due for this many times the duration of that scan. A scan executes a
 /// heavy fence, which takes some microseconds from every running thread. So fences take at most 6 % of the
 /// time.
 const SCAN_BACKOFF: u32 = 16;
@@ -92,8 +92,8 @@ impl<P: Platform> Domain<P> {
     /// Sets the time until the next scan of a thread that only reclaims: `factor` times the duration of the
     /// last scan. The default factor is 16.
     ///
-    /// A scan executes a heavy fence, which stalls every running thread for some microseconds. A small
-    /// factor slows readers down; with a large factor, more garbage waits. If no other thread is running, a
+    /// A scan executes a heavy fence, which stalls every running thread for some microseconds. A small factor
+    /// slows readers down, and a large factor lets more garbage accumulate. If no other thread is running, a
     /// scan takes less than a microsecond, and the time between scans is short as well. The factor does not
     /// delay [`synchronize`](Domain::synchronize) and other waits.
     pub fn set_scan_backoff(&self, factor: u32) {

@@ -44,8 +44,8 @@ pub struct Handle<'d, P: Platform> {
 /// A leaked guard ([`core::mem::forget`]) is a section that never ends, so the domain never frees an object
 /// that is unlinked after the section began.
 ///
-/// To enter and leave a section costs two plain stores to a cache line that no other thread writes. A signal
-/// handler may enter and leave sections if its thread has entered one before.
+/// Entering and leaving a section costs two plain stores to a cache line that no other thread writes. A
+/// signal handler may enter and leave sections if its thread has entered one before.
 #[derive(Debug)]
 pub struct Guard<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,

@@ -62,7 +62,7 @@
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
-//!   portions. When the thread exits, it frees the objects that are ready, and other threads free the
+//!   batches. When the thread exits, it frees the objects that are ready, and other threads free the
 //!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free at once. As long as no reader
 //!   stalls, a thread has at most a few thousand retired objects. If fences are expensive and the thread
 //!   retires objects faster than scans become due ([`Domain::set_scan_backoff`]), the thread has up to 65,536

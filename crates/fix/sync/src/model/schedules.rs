@@ -18,7 +18,7 @@ std::thread_local! {
     static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
 }
 
-/// The threads of a model.
+/// The platform that the threads of a model run on.
 #[derive(Debug, Default)]
 pub struct Model;
 

@@ -89,7 +89,7 @@ impl World {
         is_there
     }
 
-    /// Registers, calls `with` with the `Local`, and unregisters.
+    /// Registers, passes the `Local` to `with`, and unregisters.
     fn with_local(&self, with: impl FnOnce(&Local)) {
         with(&self.refcache.register());
     }
