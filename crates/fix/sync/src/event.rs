@@ -11,8 +11,8 @@ use crate::primitive::{AtomicU32, constant, fence};
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
 /// The longest sleep. A reader that releases a lock executes no fence before it looks for a sleeping writer,
-/// so a wake-up may be lost (see `rm::bias::Bias::leave`). The writer then wakes up when this time has
-/// passed.
+/// so a wake-up may be lost (see `rm::bias::Bias::leave`). The writer then wakes up at the end of this
+/// sleep.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 

@@ -36,7 +36,7 @@ use crate::futex;
 use crate::mutant::order;
 use crate::system::thread;
 
-/// A value behind a [`RawPiMutex`], see [the module](self).
+/// A value behind a [`RawPiMutex`]; see [the module](self).
 pub type PiMutex<T> = lock_api::Mutex<RawPiMutex, T>;
 
 /// The guard of a locked [`PiMutex`].

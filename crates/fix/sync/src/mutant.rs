@@ -85,7 +85,7 @@ mod chosen {
 
         static NAME: AtomicPtr<&str> = AtomicPtr::new(ptr::null_mut());
 
-        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs
+        /// Chooses the mutant. Must be called before anything else in this crate, and before other CPUs
         /// start.
         pub fn choose_mutant(name: &'static &'static str) {
             NAME.store(ptr::from_ref(name).cast_mut(), Relaxed);

@@ -72,7 +72,7 @@ pub unsafe trait Platform: Sync {
         self.wait_while(condition);
     }
 
-    /// Nanoseconds since a fixed point in the past. This time never goes back.
+    /// Nanoseconds since a fixed point in the past. This time never goes backward.
     fn now(&self) -> u64;
 
     /// The number of the calling thread, which identifies it in reports such as

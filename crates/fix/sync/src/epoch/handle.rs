@@ -133,7 +133,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.record().reader.exit() };
     }
 
-    /// Ends the section and begins another at once, unless sections are nested.
+    /// Ends the section and immediately begins another, unless sections are nested.
     #[inline]
     pub(super) fn refresh(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -314,7 +314,7 @@ impl<P: Platform> Guard<'_, P> {
         unsafe { add(self.domain, self.record, deferred(call)) };
     }
 
-    /// Ends the section and begins another at once, unless the thread has another guard. Because of the
+    /// Ends the section and immediately begins another, unless the thread has another guard. Because of the
     /// exclusive borrow, references from before the call cannot be used after it.
     #[inline]
     pub fn refresh(&mut self) {

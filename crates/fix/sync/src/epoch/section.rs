@@ -53,8 +53,8 @@ impl<'d, P: Platform> Section<'d, P> {
         self.domain
     }
 
-    /// Ends the section and begins another at once. Because of the exclusive borrow, references from before
-    /// the call cannot be used after it.
+    /// Ends the section and immediately begins another. Because of the exclusive borrow, references from
+    /// before the call cannot be used after it.
     pub fn refresh(&mut self) {
         // SAFETY: the section owns its record, and `new` entered the section.
         unsafe { self.node.value.reader.refresh(self.domain.global_epoch()) };

@@ -49,7 +49,7 @@
 //! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`], and [`protect_with`] is
 //!   for links that carry marks. `examples/list.rs` in the repository is a lock-free list.
 //! - [`Domain`] separates the garbage of a structure from the garbage of others. Dropping the domain frees
-//!   all of its garbage at once; the domain of the process is never dropped.
+//!   all of its garbage immediately; the domain of the process is never dropped.
 //!
 //! [`AtomicPtr`]: core::sync::atomic::AtomicPtr
 //!

@@ -24,7 +24,7 @@ use crate::platform::Platform;
 /// The number of threads of a model, including the first one.
 const THREADS: usize = 4;
 
-/// The value of [`DONE`] for a thread that does not exist or does not run.
+/// The value of [`DONE`] for a thread that does not exist or is not running.
 const AWAY: usize = usize::MAX;
 
 /// The platform of a model.

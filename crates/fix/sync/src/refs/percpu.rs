@@ -47,7 +47,7 @@ const BIAS: u64 = 1 << 62;
 /// cache lines.
 ///
 /// References are not bound to threads: one thread may put a reference that another thread got. A thread's
-/// counter stays when the thread exits.
+/// counter remains when the thread exits.
 ///
 /// # How it works
 /// ```text

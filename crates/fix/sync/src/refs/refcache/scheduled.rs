@@ -120,7 +120,7 @@ fn an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick() {
                     world.give(local, number);
                 }
             });
-            // The second registration usually has another cache.
+            // The second registration usually has a different cache.
             world.with_local(|local| (0..OBJECTS).for_each(|number| world.give(local, number)));
         });
         let finds = |world: &World| {
