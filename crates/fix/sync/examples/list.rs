@@ -22,7 +22,7 @@ const THREADS: u64 = 4;
 const NUMBERS: u64 = 16;
 const ROUNDS: u64 = if cfg!(miri) { 50 } else { 100_000 };
 
-/// A sorted list of nodes, each with another number.
+/// A sorted list of nodes, each with a different number.
 #[derive(Default)]
 struct Set {
     head: AtomicPtr<Node>,
@@ -33,9 +33,9 @@ struct Node {
     next: AtomicPtr<Node>,
 }
 
-/// Where a number is in the list, or would be inserted.
+/// The position in the list at which a number is, or at which it would be inserted.
 struct Position {
-    /// The last node with a smaller number. `None` if that would be the head.
+    /// The last node with a smaller number. `None` if there is no such node; the link is then `head`.
     previous: Option<Guard<'static, Node>>,
     /// The first node with a number that is not smaller. `None` at the end of the list.
     current: Option<Guard<'static, Node>>,
@@ -46,7 +46,7 @@ impl Set {
         self.find(number).has(number)
     }
 
-    /// Returns whether the set did not contain the number.
+    /// Inserts the number. Returns false if the set already contained it.
     fn insert(&self, number: u64) -> bool {
         let node = Node::boxed(number);
         loop {
@@ -60,7 +60,7 @@ impl Set {
             // SAFETY: no other thread has the node.
             unsafe { &*node }.next.store(next, Relaxed);
             // Release: a thread that finds the node sees its number. The exchange succeeds only if the next
-            // node is still linked. That node is protected, so its address has not been used for another
+            // node is still linked. That node is protected, so its address has not been reused for another
             // node.
             if position.link(self).compare_exchange(next, node, Release, Relaxed).is_ok() {
                 return true;
@@ -68,7 +68,7 @@ impl Set {
         }
     }
 
-    /// Returns whether the set contained the number.
+    /// Removes the number. Returns false if the set did not contain it.
     fn remove(&self, number: u64) -> bool {
         loop {
             let position = self.find(number);
@@ -131,8 +131,8 @@ impl Position {
         self.previous.as_ref().map_or(&set.head, |node| &node.next)
     }
 
-    /// Unlinks the current node, whose link has been marked, and retires it. Returns false if the list has
-    /// changed here.
+    /// Unlinks the current node, whose link has been marked, and retires it. Returns false if another thread
+    /// has changed the link to the node.
     fn unlink(&self, set: &Set, next: *mut Node) -> bool {
         let next = next.map_addr(|address| address & !MARK);
         // If the exchange succeeds, the next node has not been retired: before this exchange, the marked link

@@ -108,7 +108,7 @@ fn percpu(duel: &Duel, system: System) {
             if duel.is_over() {
                 return;
             }
-            // Varies the moment of the reader's round at which the kill comes.
+            // Varies the point in the reader's round at which the count is killed.
             duel.wait_for_rounds(1);
             (0..round % 32).for_each(|_| std::hint::spin_loop());
             release(count.kill());
@@ -116,7 +116,7 @@ fn percpu(duel: &Duel, system: System) {
             duel.wait_for_rounds(2);
             let is_zero = released.load(Acquire) && count.is_zero();
             duel.object(!duel.is_over() && !is_zero);
-            // If the reader still uses its reference, this leaves it time to detect the release.
+            // If the reader still uses its reference, this delay gives it time to detect the release.
             (0..20).for_each(|_| std::hint::spin_loop());
             if !duel.is_over() {
                 released.store(false, Relaxed);

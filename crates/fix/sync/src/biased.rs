@@ -1,4 +1,4 @@
-//! A lock that is biased to one owner: the owner needs two plain stores for each use.
+//! A lock that is biased toward one owner: the owner needs two plain stores for each use.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

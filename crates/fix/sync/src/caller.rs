@@ -1,10 +1,10 @@
-//! The calling thread, for checks whether a thread would wait for itself.
+//! Identifies the calling thread, to detect that a thread would wait for itself.
 
-/// A number that is not 0 and identifies the calling thread, also in the child of a fork, where the thread
-/// has another thread ID: the address of a thread-local variable.
+/// A number that is not 0 and identifies the calling thread, even in the child of a fork, where the
+/// thread has a different thread ID: the address of a thread-local variable.
 ///
 /// Without `std`, and under loom and shuttle, which run their threads as coroutines of one thread, all
-/// threads have the same number, and no check recognizes its own thread.
+/// threads have the same number, and [`is_known`](Caller::is_known) always returns false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) u64);
 

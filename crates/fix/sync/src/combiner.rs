@@ -139,7 +139,7 @@ mod callers {
         written: [AtomicU64; CALLERS],
         /// 1 for each element of `written` that a barrier has seen as 1.
         seen: [AtomicU64; CALLERS],
-        /// The number of executed barriers. The cell detects two barriers that run at once.
+        /// The number of executed barriers. The cell detects two barriers that run at the same time.
         executed: Guarded<usize>,
     }
 

@@ -11,8 +11,8 @@ use crate::primitive::{AtomicU32, constant, fence};
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
 /// The longest sleep. A reader that releases a lock executes no fence before it looks for a sleeping writer,
-/// so a wake-up may be lost (see `rm::bias::Bias::leave`). The writer then wakes up when this time has
-/// passed.
+/// so a wake-up may be lost (see `rm::bias::Bias::leave`). The writer then wakes up at the end of this
+/// sleep.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 
@@ -38,8 +38,8 @@ impl Event {
             if round >= SPINS_BEFORE_SLEEP {
                 self.sleep(&is_over, |sleeping| crate::futex::wait(sleeping, 1, SLEEP));
             }
-            // `relax` is also called between sleeps, because the platform may have to serve other threads
-            // while this thread waits, as a CPU handles interrupts.
+            // `relax` is also called between sleeps, because a waiting thread may have other duties. For
+            // example, a CPU must handle interrupts.
             platform.relax(round);
             round = round.saturating_add(1);
         }

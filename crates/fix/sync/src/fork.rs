@@ -4,7 +4,7 @@
 use std::sync::Once;
 
 /// A handler that runs in each child that is forked after the handler was registered. Each module that
-/// keeps state of threads has its own handler. Handlers may run in any order.
+/// keeps per-thread state has its own handler. Handlers may run in any order.
 pub(crate) struct InChild {
     registered: Once,
     /// The function must not allocate or take a lock.

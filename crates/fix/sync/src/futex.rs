@@ -13,8 +13,8 @@ fn call(word: &AtomicU32, operation: c_int, value: u32, timeout: *const timespec
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) }
 }
 
-/// Sleeps if the word has this value, until another thread wakes the caller or the time `at_most` has
-/// passed. May return earlier.
+/// Sleeps if the word has this value, until another thread wakes the caller or `at_most` has
+/// elapsed. May return earlier.
 pub(crate) fn wait(word: &AtomicU32, value: u32, at_most: Duration) {
     // SAFETY: zeroes are a valid `timespec`, which is two integers.
     let mut timeout: timespec = unsafe { std::mem::zeroed() };
@@ -28,7 +28,7 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     call(word, libc::FUTEX_WAKE, i32::MAX as u32, std::ptr::null());
 }
 
-/// Locks the priority-inheritance mutex in the word, see futex(2), "Priority-inheritance futexes".
+/// Locks the priority-inheritance mutex in the word; see futex(2), "Priority-inheritance futexes".
 pub(crate) fn lock_pi(word: &AtomicU32) -> io::Result<()> {
     match call(word, libc::FUTEX_LOCK_PI, 0, std::ptr::null()) {
         0 => Ok(()),

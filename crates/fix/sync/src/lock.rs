@@ -1,10 +1,10 @@
-//! A mutex whose owner runs at the priority of its highest waiter.
+//! A mutex whose owner runs at the priority of the highest-priority waiter.
 //!
 //! If a high-priority thread waits for a low-priority owner, it also waits for all threads of medium
 //! priority, because they preempt the owner: *priority inversion*. The turnstiles of some kernels lend the
-//! owner the priority of its highest waiter. If the owner itself waits for a lock, the turnstiles pass this
-//! priority on to that lock's owner. Linux offers this to processes as `FUTEX_LOCK_PI` of futex(2). On other
-//! systems this module does not exist.
+//! owner the priority of the highest-priority waiter. If the owner itself waits for a lock, the turnstiles
+//! pass this priority on to that lock's owner. Linux offers this to processes as `FUTEX_LOCK_PI` of futex(2).
+//! On other systems this module does not exist.
 //!
 //! *Use it* for data that threads with a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) share
 //! with other threads, as in audio or robotics. *Do not use it* for anything else: each contended lock and
@@ -36,7 +36,7 @@ use crate::futex;
 use crate::mutant::order;
 use crate::system::thread;
 
-/// A value behind a [`RawPiMutex`], see [the module](self).
+/// A value behind a [`RawPiMutex`]; see [the module](self).
 pub type PiMutex<T> = lock_api::Mutex<RawPiMutex, T>;
 
 /// The guard of a locked [`PiMutex`].

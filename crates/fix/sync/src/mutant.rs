@@ -50,7 +50,7 @@ mod chosen {
     const UNKNOWN: u8 = 2;
 
     impl Answer {
-        /// Not known yet.
+        /// An answer that is not known yet.
         #[allow(clippy::new_without_default, reason = "only the macro makes one")]
         pub const fn new() -> Answer {
             Answer(AtomicU8::new(UNKNOWN))
@@ -77,7 +77,7 @@ mod chosen {
     #[cfg(not(feature = "std"))]
     use bare::chosen;
 
-    /// A machine without an environment chooses by a call.
+    /// On a machine without an environment, a call chooses the mutant.
     #[cfg(not(feature = "std"))]
     mod bare {
         use core::ptr;
@@ -85,7 +85,7 @@ mod chosen {
 
         static NAME: AtomicPtr<&str> = AtomicPtr::new(ptr::null_mut());
 
-        /// Chooses the mutant. Must be called before anything else of this crate, and before other CPUs
+        /// Chooses the mutant. Must be called before anything else in this crate, and before other CPUs
         /// start.
         pub fn choose_mutant(name: &'static &'static str) {
             NAME.store(ptr::from_ref(name).cast_mut(), Relaxed);

@@ -32,7 +32,7 @@ impl Part for Number {
     }
 }
 
-/// Calls `with` with the number of the calling thread, which no other running thread has. Numbers are
+/// Passes the calling thread's number to `with`. No other running thread has this number. Numbers are
 /// dense: they begin at 0, and the numbers of exited threads are reused before new ones are made.
 #[inline]
 pub(crate) fn with_number<R>(with: impl FnOnce(usize) -> R) -> R {

@@ -36,7 +36,7 @@ use core::sync::atomic::Ordering::SeqCst;
 /// * It may enter and leave sections of [`epoch`](crate::epoch), with a handle that the thread or CPU has
 ///   registered before.
 /// * It must use nothing else in this crate with the interrupted thread's handles: it must not retire,
-///   defer, reclaim, register, lock or count.
+///   defer, reclaim, register, lock, or take or drop references.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has no asymmetric fence or because its
     /// user does not want other CPUs to be interrupted.
@@ -72,7 +72,7 @@ pub unsafe trait Platform: Sync {
         self.wait_while(condition);
     }
 
-    /// Nanoseconds since a fixed point in the past. This time never goes back.
+    /// Nanoseconds since a fixed point in the past. This time never goes backward.
     fn now(&self) -> u64;
 
     /// The number of the calling thread, which identifies it in reports such as
@@ -94,7 +94,7 @@ pub(crate) fn light(is_symmetric: bool) {
         fence(SeqCst);
     } else {
         // LLVM moves no memory access across this fence, and `heavy` takes care of reordering by the CPU.
-        // The language has no term for such fences yet (rust-lang/unsafe-code-guidelines issue 362).
+        // Rust's memory model does not define such fences yet (rust-lang/unsafe-code-guidelines issue 362).
         compiler_fence(SeqCst);
     }
 }

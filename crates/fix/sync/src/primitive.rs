@@ -124,7 +124,7 @@ mod plain {
             Guarded(UnsafeCell::new(value))
         }
 
-        /// Calls `with` with a pointer to the content. The caller must ensure that its reads and writes are
+        /// Passes a pointer to the content to `with`. The caller must ensure that its reads and writes are
         /// sound.
         #[inline]
         pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
@@ -147,7 +147,7 @@ mod modelled {
             Guarded(loom::cell::UnsafeCell::new(value))
         }
 
-        /// Calls `with` with a pointer to the content.
+        /// Passes a pointer to the content to `with`.
         pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             self.0.with_mut(with)
         }
@@ -179,7 +179,7 @@ mod scheduled {
             Guarded { value: UnsafeCell::new(value), busy: AtomicBool::new(false) }
         }
 
-        /// Calls `with` with a pointer to the content.
+        /// Passes a pointer to the content to `with`.
         pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {
             assert!(!self.busy.swap(true, Relaxed), "two threads use a cell at once");
             let result = with(self.value.get());

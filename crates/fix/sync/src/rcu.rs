@@ -19,11 +19,11 @@ use crate::system::System;
 ///
 /// A reader pays for its guard and one load, and may use the value until it drops the guard. A writer
 /// allocates a new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
-/// [`update`](Rcu::update) reclaim at once if a scan is due; otherwise a later scan or the exit of the
+/// [`update`](Rcu::update) reclaim immediately if a scan is due; otherwise a later scan or the exit of the
 /// thread drops the old value. If a destructor panics, so does the thread that reclaims.
 ///
-/// For a value that is modified in place, use a read-mostly lock. If readers keep the value for long, put
-/// an `Arc` into the `Rcu`.
+/// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
+/// time, put an `Arc` into the `Rcu`.
 ///
 /// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
 ///

@@ -12,7 +12,7 @@ use crate::platform::Platform;
 const SPINS: u32 = 64;
 
 /// The number of rounds of a long wait before the thread sleeps. The thread spins in the first half of these
-/// rounds and yields in the second half. All these rounds together take some tens of microseconds, about as
+/// rounds and yields in the second half. All these rounds together take tens of microseconds, about as
 /// long as the shortest sleep.
 const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
@@ -21,13 +21,13 @@ const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 
 /// The length of the longest sleep. With sleeps of this length, a waiter checks its condition a hundred times
-/// per second. Each check takes some microseconds, so all checks together use less than 1 % of a CPU.
+/// per second. Each check takes a few microseconds, so all checks together use less than 1 % of a CPU.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 /// The operating system of this process.
 ///
 /// Its asymmetric fence is Linux's `membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)`, which interrupts each CPU
-/// that runs a thread of the process. The heavy fence takes some microseconds, and ten or more in a virtual
+/// that runs a thread of the process. The heavy fence takes a few microseconds, and ten or more in a virtual
 /// machine. On other systems, and where a seccomp filter forbids the call, both sides execute a full fence.
 /// Both sides also execute a full fence in builds for Miri and loom, which do not model membarrier, and in
 /// builds with `RUSTFLAGS="--cfg strict_fences"`. Builds for ThreadSanitizer need
@@ -65,7 +65,7 @@ impl Default for System {
 // SAFETY: membarrier(2) guarantees that all running threads of the process pass through a state where all
 // their memory accesses are in program order, and a thread that is not running has passed through such a
 // state. A system is asymmetric only if the process is registered for membarrier. `heavy` returns only
-// after a barrier that began after the call, see `Combiner`. `sleep_while` returns as soon as `condition`
+// after a barrier that began after the call (see `Combiner`). `sleep_while` returns as soon as `condition`
 // has returned false.
 unsafe impl Platform for System {
     #[inline]

@@ -40,7 +40,7 @@ fn succeeds(child: libc::pid_t) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7
 }
 
-/// A section in each free record.
+/// Begins a section in each free record.
 fn sections() -> Vec<Section<'static, System>> {
     std::iter::from_fn(|| epoch::shared().try_section()).collect()
 }

@@ -195,7 +195,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
 #[test]
 fn a_child_of_a_fork_can_lock_for_writing_if_the_readers_are_missing() {
     let lock = RmLock::new(0);
-    // The first reader takes the underlying lock, and opens the lock for later readers.
+    // The first reader takes the underlying lock, and opens the fast path for later readers.
     (0..100).for_each(|_| drop(lock.read()));
     let (reads, may_end) = (Barrier::new(2), Barrier::new(2));
     let can_write = || lock.try_write().is_some();
@@ -279,8 +279,8 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
     });
 }
 
-/// Called inside a barrier. Forks, and in the child another thread calls `barrier`. Returns whether that call
-/// waits for the barrier that has made the fork.
+/// Called inside a barrier. Forks, and calls `barrier` in another thread of the child. Returns whether that
+/// call waits for the barrier in which the fork happened.
 fn waits_in_a_child(barrier: fn()) -> bool {
     let in_child = || {
         let other = thread::spawn(barrier);

@@ -19,8 +19,8 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans even if no scan is due.
 const SCAN_AT: usize = 1 << 16;
-/// The next scan becomes due when this many times the duration of the last scan has passed. A scan executes a
-/// heavy fence, which takes some microseconds from every running thread. So fences take at most 6 % of the
+/// After a scan, no other scan is due for this many times the duration of that scan. A scan executes a
+/// heavy fence, which takes a few microseconds from every running thread. So fences take at most 6 % of the
 /// time.
 const SCAN_BACKOFF: u32 = 16;
 /// The maximum number of objects that a thread frees at a time. With this limit, a thread that retires one
@@ -92,10 +92,10 @@ impl<P: Platform> Domain<P> {
     /// Sets the time until the next scan of a thread that only reclaims: `factor` times the duration of the
     /// last scan. The default factor is 16.
     ///
-    /// A scan executes a heavy fence, which stalls every running thread for some microseconds. A small
-    /// factor slows readers down; with a large factor, more garbage waits. If no other thread is running, a
-    /// scan takes less than a microsecond, and the time between scans is short as well. The factor does not
-    /// delay [`synchronize`](Domain::synchronize) and other waits.
+    /// A scan executes a heavy fence, which stalls every running thread for a few microseconds. A small
+    /// factor slows readers down, and a large factor lets more garbage accumulate. If no other thread is
+    /// running, a scan takes less than a microsecond, and the time between scans is short as well. The factor
+    /// does not delay [`synchronize`](Domain::synchronize) and other waits.
     pub fn set_scan_backoff(&self, factor: u32) {
         self.scan_backoff.store(factor, Relaxed);
     }
@@ -196,12 +196,12 @@ impl<P: Platform> Domain<P> {
     /// Scans the records after a fence and advances the safe epoch, to `fenced` at most.
     ///
     /// Either the scan sees a reader's epoch, or the reader stored the epoch after the fence. In the first
-    /// case, the reader holds no object with a tag below its epoch, see `Reader::enter`. In the second case,
+    /// case, the reader holds no object with a tag below its epoch (see `Reader::enter`). In the second case,
     /// the reader's loads come after the fence, too, and see every unlinking from before the fence. So the
     /// reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago and
-    /// stores it only now may have an epoch below the safe epoch. The safe epoch need not move back for such
-    /// a reader: by the second case, the reader holds no object with a tag below the safe epoch, and objects
-    /// that are sealed from now on get no such tag.
+    /// stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
+    /// such a reader: by the second case, the reader holds no object with a tag below the safe epoch, and
+    /// objects that are sealed from now on get no such tag.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -405,8 +405,8 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     ///
-    /// If a destructor or a deferred call calls this function, because it would wait for itself. Without the
-    /// feature `std`, the call waits forever.
+    /// If a destructor or a deferred call calls this function, because the barrier would wait for that call.
+    /// Without the feature `std`, the call waits forever.
     pub fn barrier(&self) {
         /// Resets the count of taken objects when the barrier ends, even if it ends with a panic.
         struct Taken<'a>(&'a AtomicU64);

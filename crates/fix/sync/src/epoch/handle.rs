@@ -44,8 +44,8 @@ pub struct Handle<'d, P: Platform> {
 /// A leaked guard ([`core::mem::forget`]) is a section that never ends, so the domain never frees an object
 /// that is unlinked after the section began.
 ///
-/// To enter and leave a section costs two plain stores to a cache line that no other thread writes. A signal
-/// handler may enter and leave sections if its thread has entered one before.
+/// Entering and leaving a section costs two plain stores to a cache line that no other thread writes. A
+/// signal handler may enter and leave sections if its thread has entered one before.
 #[derive(Debug)]
 pub struct Guard<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,
@@ -133,7 +133,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.record().reader.exit() };
     }
 
-    /// Ends the section and begins another at once, unless sections are nested.
+    /// Ends the section and immediately begins another, unless sections are nested.
     #[inline]
     pub(super) fn refresh(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -314,7 +314,7 @@ impl<P: Platform> Guard<'_, P> {
         unsafe { add(self.domain, self.record, deferred(call)) };
     }
 
-    /// Ends the section and begins another at once, unless the thread has another guard. Because of the
+    /// Ends the section and immediately begins another, unless the thread has another guard. Because of the
     /// exclusive borrow, references from before the call cannot be used after it.
     #[inline]
     pub fn refresh(&mut self) {

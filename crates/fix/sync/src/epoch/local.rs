@@ -22,7 +22,7 @@ per_thread!(Member);
 struct Member(NonNull<Handle<'static, System>>);
 
 impl Member {
-    /// Calls `with` with the handle. `with` must not unregister the thread.
+    /// Passes the handle to `with`, which must not unregister the thread.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
         // SAFETY: `register` leaked the handle. Only `unregister` frees it, on this thread, after the
@@ -115,7 +115,7 @@ pub fn section() -> Section<'static, System> {
 /// [`Domain::barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], as in [`synchronize`], and as [`Domain::barrier`].
+/// If this thread holds a [`Guard`], as in [`synchronize`], and in the cases that [`Domain::barrier`] lists.
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier would wait for the caller's own section");

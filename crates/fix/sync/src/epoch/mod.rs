@@ -62,11 +62,11 @@
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
-//!   portions. When the thread exits, it frees the objects that are ready, and other threads free the
-//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free at once. As long as no reader
-//!   stalls, a thread has at most a few thousand retired objects. If fences are expensive and the thread
-//!   retires objects faster than scans become due ([`Domain::set_scan_backoff`]), the thread has up to 65,536
-//!   retired objects.
+//!   batches. When the thread exits, it frees the objects that are ready, and other threads free the
+//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free objects immediately. As long
+//!   as no reader stalls, a thread has at most a few thousand retired objects. If fences are expensive and
+//!   the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), the thread has
+//!   up to 65,536 retired objects.
 //! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
 //!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
 //!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where

@@ -26,7 +26,7 @@ struct World {
     objects: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: loom panics if two threads use an object at once.
+// SAFETY: loom panics if two threads use an object at the same time.
 unsafe impl Sync for World {}
 
 /// Enters `times` sections, and reads the object that it finds in each section.
@@ -246,7 +246,7 @@ fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
 }
 
 /// The model's platform with a clock that advances only when a section begins or ends. The clock and the
-/// log are not part of the model, so all threads see their latest values at once.
+/// log are not part of the model, so all threads immediately see their latest values.
 #[derive(Default)]
 struct Clocked {
     model: Model,

@@ -13,13 +13,13 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
-/// The step of the global epoch. The bits below it count the nested guards of one thread.
+/// The amount by which the global epoch advances. The bits below it count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
-/// The bits below [`ONE`]. The epoch has the other 52 bits. At one step per microsecond, 52 bits last for 142
-/// years, and threads seal garbage more slowly than that.
+/// The bits below [`ONE`]. The epoch has the other 52 bits. At one advance per microsecond, 52 bits last for
+/// 142 years, and threads seal garbage more slowly than that.
 const NESTING: u64 = ONE - 1;
 
-/// A section that has not ended for some time, see [`Domain::stalls`](super::Domain::stalls).
+/// A section that has not ended for some time; see [`Domain::stalls`](super::Domain::stalls).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
@@ -61,7 +61,7 @@ pub(super) struct Watch {
     pub(super) adopter: AtomicPtr<Record>,
     /// The epoch of the section that a scan saw last; 0 until a scan sees a section.
     seen: AtomicU64,
-    /// The platform's time when `seen` was stored, or a later time. This time never moves back.
+    /// The platform's time when `seen` was stored, or a later time. This time never goes backward.
     since: AtomicU64,
     /// The number of objects in the record's garbage, as of the owner's last update.
     pub(super) weight: AtomicU64,
@@ -132,9 +132,9 @@ impl Watch {
     /// before `now`, whichever owner they belong to, and a section that a scan sees later with the same epoch
     /// has existed since before `now`.
     ///
-    /// Several scans may run at once. Each scan stores `since` before `seen`, and `since` never moves back,
-    /// so `since` is not the time of an earlier section. But `since` may be the time of a later section; in
-    /// that case, the stall is reported as shorter than it is.
+    /// Several scans may run at the same time. Each scan stores `since` before `seen`, and `since` never goes
+    /// backward, so `since` is not the time of an earlier section. But `since` may be the time of a later
+    /// section; in that case, the stall is reported as shorter than it is.
     pub(super) fn observe(&self, epoch: u64, now: impl FnOnce() -> u64) {
         if self.seen.load(Relaxed) != epoch {
             self.since.fetch_max(now(), Relaxed);
@@ -186,7 +186,7 @@ impl Reader {
         self.word.store(left, order!(Release, "epoch_leave"));
     }
 
-    /// Leaves the section and enters another at once, unless sections are nested.
+    /// Leaves the section and immediately enters another, unless sections are nested.
     ///
     /// # Safety
     /// Must be called by the owner.

@@ -11,7 +11,7 @@ use crate::registry::Node;
 /// To begin, a section takes a record of the domain, which costs as much as an uncontended lock. A thread
 /// that has one section at a time takes the same record each time. While the section is held, no object
 /// that was unlinked after the section began is freed; [`Domain::stalls`] reports sections that are held
-/// for long.
+/// for a long time.
 ///
 /// A section cannot retire objects. For that, enter a section with a guard, for example [`pin`](super::pin).
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl<'d, P: Platform> Section<'d, P> {
         self.domain
     }
 
-    /// Ends the section and begins another at once. Because of the exclusive borrow, references from before
-    /// the call cannot be used after it.
+    /// Ends the section and immediately begins another. Because of the exclusive borrow, references from
+    /// before the call cannot be used after it.
     pub fn refresh(&mut self) {
         // SAFETY: the section owns its record, and `new` entered the section.
         unsafe { self.node.value.reader.refresh(self.domain.global_epoch()) };

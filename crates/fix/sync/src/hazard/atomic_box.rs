@@ -76,7 +76,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     /// ABA problem.
     ///
     /// # Errors
-    /// Returns `new` if the box has another value now.
+    /// Returns `new` if the box no longer contains `current`.
     pub fn compare_exchange(
         &self,
         current: Option<&Guard<'_, T>>,

@@ -120,7 +120,8 @@ pub(super) unsafe fn protect<'d, T>(
     }
     clear(slot);
     if !value.is_null() {
-        // The caller sees what came before the store of a mark. This fence makes the loads above Acquire.
+        // `object` returned null for this link, for example because the link is marked. The caller must see
+        // what came before the store of the link, so this fence makes the loads above Acquire.
         fence(Acquire);
     }
     (value, None)
@@ -136,7 +137,7 @@ fn clear(slot: &AtomicPtr<()>) {
 /// Protects an object, which is not freed before the guard is dropped.
 ///
 /// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order
-/// and held for any time. A leaked guard keeps its object forever and has no other effect.
+/// and held for any length of time. A leaked guard keeps its object forever and has no other effect.
 pub struct Guard<'d, T> {
     pointer: NonNull<T>,
     node: &'d Node<Record>,

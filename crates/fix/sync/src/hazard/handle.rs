@@ -68,8 +68,8 @@ impl<'d, P: Platform> Handle<'d, P> {
 
     /// Protects the object that `source` points to. Returns `None` if `source` is null.
     ///
-    /// This function retries if `source` changes meanwhile. It is lock-free but not wait-free, because an
-    /// attempt fails only if a writer has changed `source`.
+    /// This function retries if `source` changes meanwhile, so it is not wait-free. But it is lock-free,
+    /// because an attempt fails only if a writer has changed `source`.
     ///
     /// The load is `Acquire`; writers must publish an object with a `Release` store.
     ///
@@ -81,12 +81,12 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// change, and afterwards no thread stores the pointer in `source` again. The `T` is freed only by this
     /// domain.
     ///
-    /// This also concerns a `source` that is a field of another object, even if that other object is already
-    /// unlinked: a reader that protects the other object may load the field at any time. So, unlike with an
-    /// [epoch](crate::epoch), the links of an unlinked object must not stay as they are. A list makes the
-    /// link of a removed node point to the node itself or marks the link, and a reader that finds such a link
-    /// starts again. A link to the node itself cannot give a reader a freed node, because only a reader that
-    /// already protects the node can load the link.
+    /// This also applies to a `source` that is a field of another object, even if that other object is
+    /// already unlinked: a reader that protects the other object may load the field at any time. So, unlike
+    /// with an [epoch](crate::epoch), the links of an unlinked object must not stay as they are. A list makes
+    /// the link of a removed node point to the node itself or marks the link, and a reader that finds such a
+    /// link starts again. A link to the node itself cannot give a reader a freed node, because only a reader
+    /// that already protects the node can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         // SAFETY: the contract is the same.
@@ -146,7 +146,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { protect(node, slot, source, object) }
     }
 
-    /// A free slot of another record, when the first record has none.
+    /// A free slot of another record, for the case that the first record has none.
     #[cold]
     fn another(&self) -> (&'d Node<Record>, &'d AtomicPtr<()>) {
         let mut more = self.more.borrow_mut();
@@ -254,7 +254,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         &node.value
     }
 
-    /// Calls `with` with the list of the thread's record. `with` must not call any function of this domain.
+    /// Passes the list of the thread's record to `with`, which must not call any function of this domain.
     #[inline]
     fn with_list<R>(&self, garbage: &Garbage, with: impl FnOnce(&mut Vec<Retired>) -> R) -> R {
         // SAFETY: the handle owns the record and stays on its thread, and `with` does not call this function

@@ -39,17 +39,17 @@
 //! [`barrier`] frees the retired objects of all threads, except those that a guard protects.
 //!
 //! # When to use them
-//! Use hazard pointers for objects that readers hold for long (across a system call, for a whole request),
-//! for structures in which a reader visits few objects at a time (a configuration, the head of a queue), and
-//! wherever memory must stay bounded. For walks along long lists, an epoch is cheaper: a hazard pointer
-//! costs two stores for each object, and an epoch costs two stores for the whole walk.
+//! Use hazard pointers for objects that readers hold for a long time (across a system call, for a whole
+//! request), for structures in which a reader visits few objects at a time (a configuration, the head of a
+//! queue), and wherever memory must stay bounded. For walks along long lists, an epoch is cheaper: a hazard
+//! pointer costs two stores for each object, and an epoch costs two stores for the whole walk.
 //!
 //! # Which interface
 //! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
 //! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`], and [`protect_with`] is
 //!   for links that carry marks. `examples/list.rs` in the repository is a lock-free list.
 //! - [`Domain`] separates the garbage of a structure from the garbage of others. Dropping the domain frees
-//!   all of its garbage at once; the domain of the process is never dropped.
+//!   all of its garbage immediately; the domain of the process is never dropped.
 //!
 //! [`AtomicPtr`]: core::sync::atomic::AtomicPtr
 //!

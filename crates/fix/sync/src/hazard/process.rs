@@ -37,7 +37,7 @@ impl Part for Member {
     }
 }
 
-/// Calls `with` with the thread's handle.
+/// Passes the thread's handle to `with`.
 fn with_handle<R>(with: impl FnOnce(&Handle<'static>) -> R) -> R {
     // SAFETY: the handle exists until `unregister`, and only its thread uses it.
     per_thread::with(&PART, part(), |member| with(unsafe { member.handle.as_ref() }))
@@ -120,7 +120,7 @@ pub fn garbage() -> usize {
 /// guard protects it; see [`Domain::barrier`].
 ///
 /// # Panics
-/// As [`Domain::barrier`].
+/// In the cases that [`Domain::barrier`] lists.
 pub fn barrier() {
     DOMAIN.get_or_init(Domain::default).barrier();
 }

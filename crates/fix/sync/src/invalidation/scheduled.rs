@@ -28,7 +28,7 @@ struct World {
 
 impl World {
     /// Runs the sections of one thread. Each section marks one page or two. After the second section, the
-    /// thread registers anew.
+    /// thread unregisters and registers again.
     fn mark(&self, thread: usize) {
         let mut member = self.tracker.register();
         for section in thread * SECTIONS..(thread + 1) * SECTIONS {

@@ -77,7 +77,7 @@ impl<P: Platform> fmt::Debug for Tracker<P> {
     }
 }
 
-/// A registered thread, which is in one section at a time or in none.
+/// A registered thread, which is in at most one section at a time.
 #[derive(Debug)]
 pub struct Member<'a> {
     node: &'a Node<Slot>,

@@ -24,7 +24,7 @@ use crate::platform::Platform;
 /// The number of threads of a model, including the first one.
 const THREADS: usize = 4;
 
-/// The value of [`DONE`] for a thread that does not exist or does not run.
+/// The value of [`DONE`] for a thread that does not exist or is not running.
 const AWAY: usize = usize::MAX;
 
 /// The platform of a model.
@@ -58,7 +58,7 @@ loom::thread_local! {
     static SEEN: Cell<usize> = Cell::new(0);
 }
 
-/// The threads of a model.
+/// The platform that the threads of a model run on.
 #[derive(Debug, Default)]
 pub struct Model;
 
@@ -78,7 +78,7 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Another thread may wait in `heavy` for an answer of this thread, which `yield_now` gives.
+                // Another thread may wait in `heavy` for an answer from this thread, which `yield_now` gives.
                 thread::yield_now();
             }
         }

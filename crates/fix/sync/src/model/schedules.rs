@@ -1,6 +1,6 @@
 //! The platform of the shuttle models, which run many threads in random schedules.
 //!
-//! All threads see each access at once, as if every access were sequentially consistent. So a heavy fence
+//! All threads see each access immediately, as if every access were sequentially consistent. So a heavy fence
 //! has nothing to order and does nothing. If a heavy fence waited for other threads, as in the loom models,
 //! some schedules would not be tried. The two kinds of platform differ only in `is_symmetric`.
 
@@ -18,7 +18,7 @@ std::thread_local! {
     static SYMMETRIC: Cell<bool> = const { Cell::new(true) };
 }
 
-/// The threads of a model.
+/// The platform that the threads of a model run on.
 #[derive(Debug, Default)]
 pub struct Model;
 
@@ -49,9 +49,9 @@ const SCHEDULES: usize = 2000;
 /// The seed of the schedules, unless `KNEE_SEED` sets another seed.
 const SEED: u64 = 1;
 
-/// The bug depth for which the priority-based scheduler searches: it lowers a thread's priority at `DEPTH - 1`
-/// points. Most bugs have a depth of at most two. Source: S. Burckhardt and others, "A Randomized Scheduler
-/// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.
+/// The bug depth for which the priority-based scheduler searches: it lowers a thread's priority at
+/// `DEPTH - 1` points. Most bugs have a depth of at most two. Source: S. Burckhardt and others, "A Randomized
+/// Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.
 const DEPTH: usize = 3;
 
 /// Tries schedules of `threads` on both platforms: random schedules, and schedules by random priorities.

@@ -37,16 +37,17 @@ const BIAS: u64 = 1 << 62;
 /// folded into a common count, and the owner's reference is put. From then on all threads use the common
 /// count with atomic instructions, and the `put` of the last reference returns true.
 ///
-/// Use it for an object that many threads use and that its owner ends: a service that drains its requests
-/// before it stops, a device, a mounted file system, a generation of a configuration. Do not use it for
-/// objects that end with their last user, because nothing notices the last `put` while the count is live; use
-/// [`refcache`](super::refcache) for them. Do not use it for thousands of small objects: it needs 384 bytes,
-/// plus 128 bytes for each thread that runs at the same time. The first use allocates 1 KiB for 8 threads,
-/// and further threads need chunks for 16, 32 or 64 threads. Linux's count needs only 8 bytes for each CPU,
-/// because a CPU's counters of different objects share cache lines.
+/// Use it for an object that many threads use and that its owner shuts down: a service that drains its
+/// requests before it stops, a device, a mounted file system, a generation of a configuration. Do not use it
+/// for objects that live until their last reference is dropped, because nothing notices the last `put` while
+/// the count is live; use [`refcache`](super::refcache) for them. Do not use it for thousands of small
+/// objects: it needs 384 bytes, plus 128 bytes for each thread that runs at the same time. The first use
+/// allocates 1 KiB for 8 threads, and further threads need further chunks, for 16 threads, 32 threads and so
+/// on. Linux's count needs only 8 bytes for each CPU, because a CPU's counters of different objects share
+/// cache lines.
 ///
 /// References are not bound to threads: one thread may put a reference that another thread got. A thread's
-/// counter stays when the thread exits.
+/// counter remains when the thread exits.
 ///
 /// # How it works
 /// ```text

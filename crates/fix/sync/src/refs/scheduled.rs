@@ -63,7 +63,7 @@ fn each_life_of_a_count_ends_once() {
                     unsafe { counted.count.get_as(user) };
                     counted.references.fetch_add(1, Relaxed);
                     counted.put(user);
-                    // Another thread, with another counter, puts the second reference.
+                    // Another thread, with a different counter, puts the second reference.
                     let other = Arc::clone(&counted);
                     thread::spawn(move || other.put(USERS + user)).join().unwrap();
                 }

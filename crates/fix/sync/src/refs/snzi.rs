@@ -66,7 +66,7 @@ impl AtomicWord {
 /// departing together cost two atomic exchanges on a leaf. A thread that finds its leaf in use does not
 /// touch the parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
-/// Use it where the answer must be true *now* and is needed often: whether a lock has readers, or whether
+/// Use it where the answer must be correct *now* and is needed often: whether a lock has readers, or whether
 /// transactions are in flight. If a query may cost an interrupt, let each thread mark a cache line of its
 /// own instead, which is ten times as fast. If the answer may be late, [`refcache`](super::refcache) is five
 /// times as fast.
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_query_is_true_until_the_last_departure() {
         const THREADS: usize = 4;
-        // Threads share one or two leaves. Of nine leaves, some are below an inner node.
+        // Threads share one or two leaves. With nine leaves, some are below an inner node.
         for leaves in [1, 2, 9] {
             let snzi = Snzi::new(leaves);
             let all = Barrier::new(THREADS);

@@ -4,7 +4,7 @@
 //! lock is open, the reader has the lock, and has written no cache line that other threads write or often
 //! read. A writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's
 //! number. Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path
-//! again. So a lock that is written all the time costs as much as the underlying lock and one load.
+//! again. So a lock that is written all the time costs as much as the underlying lock plus one load.
 //!
 //! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
 //! freed, and another lock may be created at its address.

@@ -12,7 +12,7 @@
 //! Readers of a reader-writer lock slow each other down even without a writer: each of them writes to the
 //! lock, whose cache line then moves from CPU to CPU. Readers of an [`RmLock`] write to a cache line of
 //! their own thread and execute no atomic read-modify-write and no fence. Writers pay for that: the first
-//! write after reads interrupts all CPUs that run a thread of the process (some microseconds, see
+//! write after reads interrupts all CPUs that run a thread of the process (a few microseconds, see
 //! [`System`](crate::System)), and loads a cache line of each thread.
 //!
 //! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in
@@ -44,7 +44,7 @@
 //! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!
 //! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
-//! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (256 bytes)
+//! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (128 bytes)
 //! is not reused. In the child of a fork, read locks that other threads held through slots are released. The
 //! write locks that these threads held, and the read locks that they took through the underlying lock, stay
 //! held in the child, as with any lock. Signal handlers must not use the lock.
@@ -53,7 +53,7 @@
 //! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose
 //! writers send interrupts; and D. Dice and A. Kogan, "BRAVO: Biased Locking for Reader-Writer Locks",
 //! USENIX ATC 2019, which puts a fast path in front of any lock and disables it adaptively. In this crate,
-//! slots belong to threads and not to a hash table, so two locks or two threads never share a slot, and
+//! slots belong to threads rather than to a hash table, so two locks or two threads never share a slot, and
 //! readers execute no fence (see [`Platform`](crate::Platform)).
 
 mod bias;

@@ -103,7 +103,7 @@ impl Place {
         self.lock.lock_shared(Some(slots), || Model);
         interrupt();
         // SAFETY: this thread has the lock. loom's cell counts this access as a write, so no model has two
-        // readers at once.
+        // readers at the same time.
         let value = self.value.with(|value| unsafe { *value });
         inside();
         // SAFETY: this thread has the lock.

@@ -10,7 +10,7 @@ use super::slots::Slots;
 #[cfg(feature = "std")]
 use super::thread::ThisProcess;
 
-/// A value that is read often and written rarely, see [the module](super). The underlying lock is
+/// A value that is read often and written rarely; see [the module](super). The underlying lock is
 /// parking_lot's; to use another one, write `lock_api::RwLock<RawRmLock<R>, T>`.
 #[cfg(feature = "std")]
 pub type RmLock<T> = lock_api::RwLock<RawRmLock, T>;

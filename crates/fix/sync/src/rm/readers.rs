@@ -9,7 +9,7 @@ use crate::platform::Platform;
 use crate::primitive::constant;
 use crate::registry::{Node, Registry};
 
-/// The threads of a system that read locks through slots.
+/// The threads of a system that take read locks through slots.
 #[derive(Debug)]
 pub struct Readers(Registry<Slots>);
 
@@ -136,7 +136,7 @@ pub unsafe trait Threads {
     /// All registered threads.
     fn readers() -> &'static Readers;
 
-    /// Calls `with` with the calling thread's reader. If this function passes `None`, the thread takes the
+    /// Passes the calling thread's reader to `with`. If this function passes `None`, the thread takes the
     /// underlying lock instead of a slot.
     fn with_reader<R>(with: impl FnOnce(Option<&Reader<'static>>) -> R) -> R;
 }

@@ -29,7 +29,7 @@ struct Object<T, R> {
 /// the thread that ticks.
 ///
 /// Use it for objects that many threads refer to briefly, and that may live a little longer than needed:
-/// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped at once, or where
+/// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped immediately, or where
 /// references rarely change: 48 bytes for each object and 4 KiB for each thread are more than an `Arc` needs.
 /// As with `Arc`, cycles are never freed.
 ///

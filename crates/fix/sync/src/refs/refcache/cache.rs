@@ -40,7 +40,7 @@ struct State {
     count: i64,
     /// The epoch of the last eviction that left the count at zero, or the epoch after it.
     touched: u64,
-    /// The object is in a queue.
+    /// Whether the object is in a queue.
     queued: bool,
     /// The word that the object's weak references share, if there are any.
     weak: Option<Arc<WeakRef>>,
@@ -163,7 +163,7 @@ unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R
 /// The state of a registered thread.
 pub(super) struct Member<R> {
     cache: Biased<Box<Cache<R>>>,
-    /// The cache is not empty.
+    /// Whether the cache is in use: it is set when a slot is filled, and cleared when the cache is flushed.
     used: AtomicBool,
 }
 
@@ -396,8 +396,8 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
         })
     }
 
-    /// Calls `with` with the cache, which is not flushed meanwhile. `with` must not access the cache in any
-    /// other way.
+    /// Passes the cache to `with`. The cache is not flushed during the call. `with` must not access the cache
+    /// in any other way.
     #[inline]
     fn with_cache<T>(&self, with: impl FnOnce(&mut Cache<R>) -> T) -> T {
         // SAFETY: one thread at a time has the `Local` of a registration, and a node has one registration

@@ -112,7 +112,7 @@ impl Scene {
     }
 }
 
-/// Keeps a value until the process exits, in a static where Miri finds it and so reports no leak.
+/// Keeps a value until the process exits, in a static, so that Miri finds it and reports no leak.
 fn keep<T: Send + Sync + 'static>(value: T) -> &'static T {
     static KEPT: Mutex<Vec<&'static (dyn Any + Send + Sync)>> = Mutex::new(Vec::new());
     let kept: &'static T = Box::leak(Box::new(value));

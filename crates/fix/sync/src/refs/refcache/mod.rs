@@ -73,7 +73,7 @@
 //! # Differences from the paper
 //! In a kernel, a cache belongs to a CPU, the CPU's own timer interrupt flushes it, and code that has
 //! disabled interrupts has the cache to itself. Here a cache belongs to a thread, which may sleep for hours.
-//! So the cache has a lock that is biased to its owner. The owner pays two stores, and `tick` flushes the
+//! So the cache has a lock that is biased toward its owner. The owner pays two stores, and `tick` flushes the
 //! cache on the owner's behalf. An empty cache needs no flush unless its thread is using it. The paper marks
 //! an object as *dirty* and reviews it again two epochs after the first review. This implementation records
 //! when the object was touched, so that a review never restarts the wait.

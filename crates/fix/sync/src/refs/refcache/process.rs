@@ -27,7 +27,7 @@ struct Member {
 }
 
 impl Member {
-    /// Calls `with` with the thread's `Local`, which is not dropped.
+    /// Passes the thread's `Local` to `with`, and does not drop it.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Local<'static, System, Lock>) -> R) -> R {
         // SAFETY: `register` took the thread's `Local` apart, and only this thread has copies of the parts
@@ -75,7 +75,7 @@ unsafe impl Threads for ThisProcess {
 ///
 /// An object is freed by the third tick that begins after its last reference was dropped, and the objects
 /// that it refers to are freed by the third tick after that. The calling thread runs the destructors. A
-/// tick costs one heavy fence, and another one for each 16 threads that have used their caches. sv6 ticks
+/// tick costs one heavy fence, and another one for every 16 threads that have used their caches. sv6 ticks
 /// every 10 milliseconds. A [`Ticker`] calls `tick` from a thread of its own.
 pub fn tick() {
     ThisProcess::refcache().tick();
@@ -113,8 +113,8 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The ticker's thread may free an object that owns the ticker. Then the thread must not wait for
-            // itself.
+            // The ticker's thread may free an object that owns the ticker. In that case, the thread must not
+            // wait for itself.
             if thread.thread().id() != thread::current().id() {
                 // The panic hook has already reported a destructor's panic.
                 let _ = thread.join();

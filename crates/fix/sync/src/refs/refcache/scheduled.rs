@@ -89,7 +89,7 @@ impl World {
         is_there
     }
 
-    /// Registers, calls `with` with the `Local`, and unregisters.
+    /// Registers, passes the `Local` to `with`, and unregisters.
     fn with_local(&self, with: impl FnOnce(&Local)) {
         with(&self.refcache.register());
     }
@@ -120,7 +120,7 @@ fn an_object_lives_while_it_is_referenced_and_is_freed_by_the_third_tick() {
                     world.give(local, number);
                 }
             });
-            // The second registration usually has another cache.
+            // The second registration usually has a different cache.
             world.with_local(|local| (0..OBJECTS).for_each(|number| world.give(local, number)));
         });
         let finds = |world: &World| {

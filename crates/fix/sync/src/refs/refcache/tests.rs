@@ -118,8 +118,8 @@ fn a_delta_of_zero_shows_that_a_value_is_in_use() {
     let shared = Counted::new(&live);
     let weak = shared.downgrade();
     release(shared);
-    // Each upgraded reference is dropped at once, so the count stays zero. The delta of zero still shows that
-    // the value is in use.
+    // Each upgraded reference is dropped immediately, so the count stays zero. The delta of zero still shows
+    // that the value is in use.
     for _ in 0..10 {
         tick();
         let again = upgrade(&weak).expect("the value was in use in the last epoch");

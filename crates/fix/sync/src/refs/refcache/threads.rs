@@ -22,6 +22,6 @@ pub unsafe trait Threads: 'static {
     /// The refcache of all these threads.
     fn refcache() -> &'static Refcache<Self::Platform, Self::Lock>;
 
-    /// Calls `with` with the caller's registration.
+    /// Passes the caller's registration to `with`.
     fn with_local<R>(with: impl FnOnce(&Local<'static, Self::Platform, Self::Lock>) -> R) -> R;
 }
