@@ -1,4 +1,5 @@
-//! The explorer: finds every situation of a set of operations, and whether they commute there.
+//! The explorer: finds every situation of a set of operations, and determines whether the
+//! operations commute in it.
 //!
 //! The explorer walks the tree of answers to the model's questions, depth first. Each execution
 //! first follows a script of answers. Then the execution answers yes to every question, and a later

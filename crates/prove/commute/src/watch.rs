@@ -46,7 +46,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     fn execution(&self) -> MutexGuard<'_, (Instant, Vec<(Literal, bool)>)> {
-        // A panic cannot leave the data inconsistent, so a poisoned lock is no problem.
+        // A panic cannot leave the data inconsistent, so poisoning is ignored.
         self.execution.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
