@@ -209,8 +209,8 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // The figures of a window of n calls are n times the figures of a window of one call, whatever
-    // interrupts the window. There is one exception: an interrupt can make the kernel schedule
+    // The figures of a window of n calls are n times the figures of a window of one call, no matter
+    // what interrupts the window. There is one exception: an interrupt can make the kernel schedule
     // before it returns to the task. The exception also occurs in windows of one call.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");

@@ -9,11 +9,11 @@
 //! descriptor is a `dup` of the other.
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is
-//! close-on-exec. Other processes may hold the initial open file descriptions, too, so their offsets
-//! are always visible. `posix_spawn` closes all descriptors that its caller does not name, as
-//! Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
-//! descriptors that are not close-on-exec, so `posix_spawn` would commute no more often than `fork`.
-//! Pids are left open, and children do not run.
+//! close-on-exec. Other processes may hold the initial open file descriptions, too, so the offsets
+//! of these descriptions are always visible. `posix_spawn` closes all descriptors that its caller
+//! does not name, as Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. With POSIX's own
+//! `posix_spawn`, the child inherits all descriptors that are not close-on-exec, so the call would
+//! commute no more often than `fork`. Pids are left open, and children do not run.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{

@@ -130,7 +130,7 @@ impl<V: State> State for Bag<V> {
         self.label.clone()
     }
 
-    /// The length, and the initial elements that exist according to the facts.
+    /// The length, and the initial elements that are known to exist.
     fn part(&self, execution: &mut Execution) -> Part {
         let least = execution.facts().least(self.length).expect("a length is not negative");
         let element = |nr| self.initial(nr as usize, execution).part(execution);
