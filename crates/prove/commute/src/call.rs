@@ -74,7 +74,7 @@ impl<'w> Call<'w> {
 
     /// A name that is not in use yet, such as an inode number that the interface leaves open. Two calls never
     /// get the same name in one order of the calls. But the name of one call in one order may equal the name
-    /// of the other call in another order.
+    /// of another call in another order.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
@@ -121,7 +121,7 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The argument is none of the words. The assumption that it is the last word contradicts the
+        // The argument equals none of the words. The assumption that it is the last word contradicts the
         // facts, and the certificate records this assumption.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);

@@ -1,6 +1,6 @@
 //! Short conditions under which operations commute.
 //!
-//! An exploration has many situations, and their conditions have literals that do not matter. A
+//! An exploration has many situations, and their conditions contain literals that do not matter. A
 //! literal is dropped from a condition if no situation with the opposite verdict satisfies the
 //! remaining literals. Then a greedy search selects enough of the shortened conditions to cover all
 //! situations. Terms are compared by label, so two conditions that exclude each other for a deeper
@@ -250,7 +250,7 @@ fn cover(
     let all = covers.clone();
     let mut chosen: Vec<usize> = Vec::new();
     // Choose the candidate that covers the most remaining situations. If several candidates cover
-    // equally many, choose the first of them.
+    // the same number, choose the first of them.
     while let Some((nr, _)) = covers
         .iter()
         .map(Vec::len)

@@ -1,4 +1,5 @@
-//! The explorer: finds every situation of a set of operations, and whether they commute there.
+//! The explorer: finds every situation of a set of operations, and determines whether the
+//! operations commute in it.
 //!
 //! The explorer walks the tree of answers to the model's questions, depth first. Each execution
 //! first follows a script of answers. Then the execution answers yes to every question, and a later
@@ -26,8 +27,8 @@ use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::Running;
 
-/// After this many paths with too many questions, the explorer gives up on a set of operations,
-/// because all further paths probably have too many questions, too.
+/// The explorer gives up on a set of operations after this many paths with too many questions. The
+/// remaining paths probably have too many questions, too.
 const MOST_TOO_DEEP: usize = 1000;
 
 /// A complete execution, which defines a situation.

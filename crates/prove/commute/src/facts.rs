@@ -159,8 +159,8 @@ impl Facts {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether the explorer can choose two fresh names to be equal. The explorer cannot choose so
-    /// if both names occur in one order.
+    /// Whether the explorer can choose two fresh names to be equal. It cannot if both names occur
+    /// in one order.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);

@@ -33,7 +33,7 @@ const ANY_ORDER: &str = "any";
 pub struct Wanted {
     /// The maximum number of patterns of each situation.
     pub patterns: usize,
-    /// Whether to generate also one test of each situation in which the operations do not commute.
+    /// Whether to also generate one test of each situation in which the operations do not commute.
     pub differing: bool,
 }
 

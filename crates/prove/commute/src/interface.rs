@@ -15,7 +15,7 @@ pub struct Interface<S> {
     pub name: &'static str,
     /// A description of the interface in one line, which `knee commute list` prints.
     pub about: &'static str,
-    /// Assumes what holds in every reachable state.
+    /// Assumes the facts that hold in every reachable state.
     pub invariant: fn(&S, &mut Execution) -> Result<(), Stop>,
     /// Returns the steps that set up the initial state of a test. `None` means that the set-up has
     /// one step for each known part of the state.

@@ -70,8 +70,8 @@ pub fn serve(model: &dyn Model) -> ExitCode {
     };
     watch(|message| eprintln!("{message}"));
     let mut out = BufWriter::new(std::io::stdout().lock());
-    // A write fails if knee has stopped reading, and then knee would not read a report of the
-    // error.
+    // A write fails if knee has stopped reading. In that case, knee would not read an error message
+    // either.
     match answer(model, &request, &mut out).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

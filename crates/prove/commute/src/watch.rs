@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::literal::Literal;
 
-/// An execution that takes this long counts as endless. Executions normally take microseconds.
+/// An execution that takes this long counts as stuck. Executions normally take microseconds.
 pub const STUCK: Duration = Duration::from_secs(10);
 
 /// All running explorations.
@@ -46,7 +46,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     fn execution(&self) -> MutexGuard<'_, (Instant, Vec<(Literal, bool)>)> {
-        // A panic cannot leave the data inconsistent, so a poisoned lock is no problem.
+        // A panic cannot leave the data inconsistent, so poisoning is ignored.
         self.execution.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -126,8 +126,8 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
             std::thread::sleep(STUCK / 20);
             let execution = stuck(STUCK);
             // If the whole machine was paused, a check may find an execution that only seems stuck.
-            // The next check does not find this execution any more, so the process ends only if two
-            // checks in a row find a stuck execution.
+            // The next check no longer finds this execution, so the process ends only if two checks
+            // in a row find a stuck execution.
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(

@@ -236,10 +236,10 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search. Within a search, a comparison never chooses a value to make the two sides equal. It
-    /// asks a question, even while states are compared. A key that differs from the key of the first entry
-    /// may equal the key of the next entry, so the explorer must not simply choose the key to be equal to the
-    /// first key.
+    /// Runs a search. Within a search, a comparison never chooses a value to make the two sides equal.
+    /// Instead, it asks a question, even while states are compared. A key that differs from the key of the
+    /// first entry may equal the key of the next entry, so the explorer must not simply choose the key to be
+    /// equal to the first key.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

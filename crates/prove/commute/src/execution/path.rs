@@ -54,7 +54,7 @@ pub struct Decision {
     pub question: Question,
     /// The answer.
     pub answer: bool,
-    /// The question with labels in place of terms, which is the same in every execution.
+    /// The question with labels in place of terms. It is the same in every execution.
     pub literal: Literal,
 }
 

@@ -1,19 +1,19 @@
 //! Processes, and descriptors that share open file descriptions.
 //!
 //! `fork` commutes with almost no descriptor operation of its process, because the child gets a copy
-//! of all descriptors and can find out which were open at the time. `fork` does commute with
-//! `lseek`, because parent and child share the offset. `posix_spawn` does the work of a `fork` and an
-//! `exec`, but its caller names the descriptor that the child gets, so it commutes with operations on
-//! all other descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
-//! Shared offsets have a cost: two `lseek` of different descriptors may not commute if `dup` made one
-//! of the descriptors from the other.
+//! of all descriptors and can find out which were open at the time. `fork` does commute with `lseek`,
+//! because parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec`,
+//! but its caller names the descriptor that the child gets, so it commutes with operations on all
+//! other descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! Shared offsets have a cost: two `lseek` of different descriptors may fail to commute if one
+//! descriptor is a `dup` of the other.
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is
-//! close-on-exec. Other processes may hold the initial open file descriptions, too, so their offsets
-//! are always visible. `posix_spawn` closes all descriptors that its caller does not name, as
-//! Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. In POSIX, the child inherits all
-//! descriptors that are not close-on-exec, so `posix_spawn` would commute no more often than `fork`.
-//! Pids are left open, and children do not run.
+//! close-on-exec. Other processes may hold the initial open file descriptions, too, so the offsets
+//! of these descriptions are always visible. `posix_spawn` closes all descriptors that its caller
+//! does not name, as Apple's `posix_spawn` does with POSIX_SPAWN_CLOEXEC_DEFAULT. With POSIX's own
+//! `posix_spawn`, the child inherits all descriptors that are not close-on-exec, so the call would
+//! commute no more often than `fork`. Pids are left open, and children do not run.
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::{

@@ -6,9 +6,12 @@
 //! - The orders agree if an initial element is reserved for each call, because no other call can
 //!   take that element away. So the first call that takes an element gets initial element 0 in
 //!   every order, the second call gets element 1, and so on.
-//! - If the bag has fewer initial elements than there are calls that take one, no choice makes the
+//! - If the bag has initial elements, but fewer than there are calls that take one, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
 //!   added. In an order in which the same call comes first, the call gets an initial element.
+//! - If the bag has no initial elements, a call that comes first finds the bag empty. So the orders
+//!   agree only if the bag is empty whenever a call tries to take an element. In that case, there
+//!   is nothing to choose.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -127,7 +130,7 @@ impl<V: State> State for Bag<V> {
         self.label.clone()
     }
 
-    /// The length, and the initial elements that exist according to the facts.
+    /// The length, and the initial elements that are known to exist.
     fn part(&self, execution: &mut Execution) -> Part {
         let least = execution.facts().least(self.length).expect("a length is not negative");
         let element = |nr| self.initial(nr as usize, execution).part(execution);

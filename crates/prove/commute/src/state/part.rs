@@ -20,7 +20,7 @@ pub enum Part {
     Sequence {
         /// The number of elements.
         length: Int,
-        /// The elements that exist according to the facts, in the order in which they are taken.
+        /// The elements that are known to exist, in the order in which they are taken.
         elements: Vec<Self>,
     },
 }

@@ -38,7 +38,7 @@ impl<V: State> Sequence<V> {
         self.length - self.taken + self.added.len() as i64
     }
 
-    /// The initial elements that exist according to the facts, in the order in which they are taken.
+    /// The initial elements that are known to exist, in the order in which they are taken.
     fn initial(&self, execution: &mut Execution) -> Vec<V> {
         let mut sequence = self.clone();
         let least = execution.facts().least(self.length).expect("a length is not negative");
@@ -145,7 +145,7 @@ impl<V: State> Queue<V> {
         self.0.length()
     }
 
-    /// The initial elements that exist according to the facts, in the order in which they are taken.
+    /// The initial elements that are known to exist, in the order in which they are taken.
     pub fn initial(&self, execution: &mut Execution) -> Vec<V> {
         self.0.initial(execution)
     }

@@ -52,7 +52,7 @@ impl Tree {
         self.0[&dir].values().filter(is_dir).count()
     }
 
-    /// Every state that has a new file or directory at this path.
+    /// Every state that results from creating a file or directory at this path.
     fn with_new(&self, dir: i64, name: i64, node: fn(i64) -> Node) -> Vec<(Self, String)> {
         let used =
             |new: i64| self.0.values().any(|entries| entries.values().any(|n| *n == node(new)));

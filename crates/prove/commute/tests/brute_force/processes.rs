@@ -32,7 +32,7 @@ fn unused<V>(among: impl IntoIterator<Item = i64>, used: &BTreeMap<i64, V>) -> V
 }
 
 impl Processes {
-    /// Every state that has `child` as one more child.
+    /// Every state that results from adding `child`.
     fn with_child(&self, child: Fds) -> Vec<(Self, String)> {
         let with = |pid: i64| {
             let mut left = self.clone();
@@ -42,7 +42,8 @@ impl Processes {
         unused(NEW, &self.children).into_iter().map(with).collect()
     }
 
-    /// Every state in which `process` has one more descriptor, which refers to `to`.
+    /// Every state that results from opening one more descriptor of `process`, which refers to
+    /// `to`.
     fn with_fd(&self, process: usize, any: bool, to: (i64, bool)) -> Vec<(Self, String)> {
         let free = unused(FDS, &self.fds[process]);
         let with = |&fd: &i64| {

@@ -94,7 +94,7 @@ impl Solver {
 
 impl Drop for Solver {
     fn drop(&mut self) {
-        // An error means that z3 has ended already.
+        // An error means that z3 has already exited.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

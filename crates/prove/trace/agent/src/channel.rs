@@ -23,8 +23,8 @@ const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
 /// The average room for the report of a test, in bytes.
 const REPORT_BYTES: usize = 1024;
-/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text
-/// has 12 MB.
+/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text is
+/// 12 MB long.
 const SYMBOLS_BYTES: usize = 32 << 20;
 
 /// A word of the header.
@@ -32,7 +32,7 @@ const SYMBOLS_BYTES: usize = 32 << 20;
 pub enum Word {
     /// The number of plans.
     Plans,
-    /// Not 0 if the host requests another run of the current plan.
+    /// Nonzero if the host requests another run of the current plan.
     Again,
     /// The offset of the reports, in bytes.
     ReportsAt,

@@ -20,7 +20,7 @@ pub const DISK: &str = "disk";
 /// (Documentation/admin-guide/devices.txt).
 const DEVICE: (&CStr, u32, u32) = (c"/dev/ram0", 1, 0);
 
-/// A file system, with all that the guest needs to mount it.
+/// A file system, with everything that the guest needs to mount it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk<'a> {
     /// The type of the file system, for mount(2).

@@ -17,7 +17,7 @@ pub(crate) enum Returned {
     Signal(i32),
     /// A descriptor, or an offset in pages.
     Number(i64),
-    /// A number of bytes that is not as expected, such as half a page.
+    /// An unexpected number of bytes, such as half a page.
     Odd(i64),
     /// The byte that fills a page.
     Page(u8),

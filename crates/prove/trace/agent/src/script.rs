@@ -83,7 +83,7 @@ pub(crate) enum Step {
     MapFile { home: Home, map: Mapped },
     /// Reads an inode number, for comparison with the results of calls.
     Learn { inode: Nr, home: Home },
-    /// Reads an inode number by means of a descriptor of this process.
+    /// Reads an inode number through a descriptor of this process.
     LearnOpen { inode: Nr, fd: i32 },
     /// Removes a temporary name of an inode.
     Forget { inode: Nr },

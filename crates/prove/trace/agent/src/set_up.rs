@@ -120,8 +120,8 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             }
             (step, _) => step,
         };
-        // A step that keeps no descriptor goes first. It closes the descriptors that it opens, so
-        // the later steps can use these descriptors.
+        // Steps that keep no descriptor come first. They close the descriptors that they open, so
+        // later steps can use these descriptors.
         ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {
@@ -232,8 +232,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
 }
 
 /// If possible, extends the step that creates the file so that it also maps this page. Returns
-/// whether the step maps the page. Another step maps a file that stays open: if the descriptor and
-/// the mapping came from one `open`, the calls would share more than the test describes.
+/// whether the step maps the page. If the step leaves the file open, another step maps the page: if
+/// the descriptor and the mapping came from one `open`, the calls would share more than the test
+/// describes.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };

@@ -56,9 +56,9 @@ pub(crate) enum Reply {
 /// A word on which a thread waits until another thread sets it.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// The number of threads that sleep, or are about to poll a last time and sleep. A flag would
-    /// not do, because both sides wait on the same word, and one side may be waking up while the
-    /// other side goes to sleep.
+    /// The number of threads that sleep, or are about to poll one last time and then sleep. A flag would
+    /// not do, because both sides wait on the same word, and one side may be waking up while the other
+    /// side goes to sleep.
     asleep: AtomicU32,
 }
 

@@ -15,8 +15,9 @@ state! {
     }
 }
 
-/// A producer and a consumer commute unless the queue is empty. Two producers, or two consumers,
-/// commute only if their messages are equal.
+/// A producer and a consumer commute unless the queue is empty. Two producers commute only if their
+/// messages are equal. Two consumers commute only if the first two messages are equal or the queue
+/// is empty.
 fn endless_queue() -> Interface<Line> {
     Interface {
         name: "endless_queue",

@@ -26,7 +26,7 @@ state! {
 state! {
     /// A page of both spaces.
     struct Pair {
-        /// Whether both spaces have the same frame at first, and so the same content.
+        /// Whether both spaces initially have the same frame, and so the same content.
         shared: Truth,
         parent: Copy,
         child: Copy,

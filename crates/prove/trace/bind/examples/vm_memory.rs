@@ -52,7 +52,7 @@ fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option
     Ok(found)
 }
 
-/// Lets `with` change the mapping at the argument `page`, and returns `done`. Returns [`UNMAPPED`]
+/// Calls `with` to change the mapping at the argument `page`, and returns `done`. Returns [`UNMAPPED`]
 /// if there is no mapping.
 fn change(
     state: &mut Memory,

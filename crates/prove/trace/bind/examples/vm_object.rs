@@ -25,7 +25,8 @@ sort!(Page);
 state! {
     /// A page of the object.
     struct Content {
-        /// Whether the page had a frame at first. Without a frame, its content is the pager's content.
+        /// Whether the page had a frame initially. Without a frame, its content is the pager's
+        /// content.
         resident: Truth,
         content: Natural,
         /// The content that the pager has stored for the page.

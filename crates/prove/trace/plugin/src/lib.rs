@@ -6,8 +6,8 @@
 //! side's window is open on a virtual CPU, the plugin adds each memory access of the kernel on that
 //! CPU to the side's table of cache lines. At the end of the test, the plugin intersects the
 //! tables. A line is a conflict if one side wrote it and another side read or wrote it. The windows
-//! of a test open one after the other, so no CPU spins for a lock, and the result depends neither
-//! on timing nor on the machine.
+//! of a test open one after the other, so no CPU spins on a lock, and the result depends neither on
+//! timing nor on the machine.
 //!
 //! | from → to | module |
 //! | --- | --- |

@@ -231,7 +231,7 @@ pub(crate) enum Physical {
     Memory(u64),
     /// A device, or memory of the kernel if only the program counts.
     Device,
-    /// QEMU no longer has a translation of the address, which its documentation allows.
+    /// QEMU no longer has a translation of the address. Its documentation allows this.
     Unknown,
 }
 

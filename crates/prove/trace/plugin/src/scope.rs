@@ -15,7 +15,8 @@ pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     STACK.store(stack, Relaxed);
 }
 
-/// Sets whether QEMU runs a program without a machine, whose memory has no physical addresses.
+/// Sets whether QEMU runs a program without a machine. The memory of such a program has no physical
+/// addresses.
 pub(crate) fn set_program(program: bool) {
     PROGRAM.store(program, Relaxed);
 }

@@ -3,9 +3,9 @@
 //! Operations on different names of one directory commute, although most file systems lock the
 //! directory for each operation. Operations that depend on the directory as a whole do not commute.
 //! `rmdir` depends on the directory being empty, so an `rmdir` that succeeds does not commute with
-//! any `create` in that directory. Two `mkdir` in one directory commute with each other but not with
-//! an `fstat` of the directory, because st_nlink of a directory counts its sub-directories. `fstatx`,
-//! which does not return st_nlink, commutes with every `mkdir`.
+//! any `create` in that directory. Two `mkdir` of different names in one directory commute with
+//! each other, but not with an `fstat` of the directory, because st_nlink of a directory counts its
+//! sub-directories. `fstatx`, which does not return st_nlink, commutes with every `mkdir`.
 //!
 //! Calls take a directory and a name in it, as openat does. A call may still refer to a directory that
 //! `rmdir` has removed; the call finds nothing there. The model has no times: they would be open values,

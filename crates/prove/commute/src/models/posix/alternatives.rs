@@ -9,9 +9,9 @@
 //! permits accesses until `munmap_wait`, and commutes with all these accesses. A caller must call
 //! `munmap_wait` before it relies on the page being unmapped.
 //!
-//! In this model, the page stays mapped between `munmap_delayed` and `munmap_wait`, so that
-//! accesses have the same results in every order. An implementation could also unmap the page
-//! earlier. If `mmap` or `munmap` changes the page meanwhile, the delayed unmapping is cancelled.
+//! In this model, the page stays mapped between `munmap_delayed` and `munmap_wait`, so that accesses
+//! have the same results in every order. An implementation could also unmap the page earlier. If `mmap`
+//! or `munmap` changes the page in the meantime, the delayed unmapping is cancelled.
 
 use crate::models::posix::state::Posix;
 use crate::models::posix::{fd, file, memory, setup};

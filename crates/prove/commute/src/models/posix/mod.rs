@@ -2,9 +2,9 @@
 //! state: two processes with descriptors and memory, one directory, files of pages, and pipes.
 //!
 //! The model assumes that files have no holes (no call writes beyond the end), that files and pipes
-//! are never full, and that the first process makes the first call. If POSIX and Linux differ, or
-//! POSIX leaves a choice, the model follows Linux. For example, a `rename` to another name of the
-//! same file does nothing, and any other `rename` changes the ctime of the file.
+//! are never full, and that the first process makes the first call. Where POSIX and Linux differ,
+//! or POSIX leaves a choice open, the model follows Linux. For example, a `rename` to another name
+//! of the same file does nothing, and any other `rename` changes the ctime of the file.
 
 pub mod alternatives;
 mod fd;

@@ -89,7 +89,8 @@ struct File {
 }
 
 impl Files {
-    /// The files that the directory names or that a call has used.
+    /// The known files of the initial state: files with a name in the directory, and files that a
+    /// call has used.
     fn of(state: &Posix, execution: &Execution, example: &mut Example<'_>) -> Self {
         let mut files = Self::default();
         for (inode, known) in state.inodes.known(execution) {

@@ -60,7 +60,7 @@ pub struct CostRequest {
 pub struct Experiment {
     /// The name of the operation, in [`OPERATIONS`].
     pub operation: String,
-    /// The number of CPUs that do the operation. The guest must have at least as many CPUs.
+    /// The number of CPUs that do the operation. The guest must have at least this many CPUs.
     pub cpus: u32,
 }
 

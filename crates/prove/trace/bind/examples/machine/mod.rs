@@ -171,8 +171,8 @@ pub(crate) fn store(
     access(cpu, space, page, Protection::WRITE, |word| word.store(value, Relaxed))
 }
 
-/// Fills the CPU's pools: maps, accesses and unmaps pages at `first` several times. Nothing is mapped there
-/// before or after.
+/// Fills the CPU's pools: maps, accesses and unmaps pages at `first` several times. Nothing is
+/// mapped there before or after the call.
 pub(crate) fn warm_up(cpu: &Cpu<'static, Uncached>, space: &Space<'static, Uncached>, first: Page) {
     let pages = Pages::new(first, 4);
     for _ in 0..3 {
