@@ -71,8 +71,8 @@ pub struct FourTuple {
 impl FourTuple {
     /// Returns the connection's bucket. The bucket count must be a power of two.
     ///
-    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash with a
-    /// secret key.
+    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash
+    /// with a secret key.
     fn bucket(&self, buckets: usize) -> usize {
         let address = |of: SocketAddrV4| u64::from(of.ip().to_bits());
         let addresses = address(self.local) << 32 | address(self.foreign);
