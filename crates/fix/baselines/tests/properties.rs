@@ -75,7 +75,7 @@ fn waits_for_marks<F: Invalidation>(
                             SeqCst,
                         );
                     });
-                    // A faulty wait that does not wait would return during these calls.
+                    // A faulty `wait` that returns too early would return during these calls.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

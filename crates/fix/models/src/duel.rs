@@ -27,7 +27,7 @@ pub struct Duel {
 struct Line(AtomicU64);
 
 impl Duel {
-    /// A duel that takes at most this long, and has not begun.
+    /// A duel that ends no later than this many seconds from now.
     pub fn of_seconds(seconds: f64) -> Duel {
         Duel {
             end: Instant::now() + Duration::from_secs_f64(seconds),
@@ -94,7 +94,7 @@ impl Duel {
         }
     }
 
-    /// Calls `is_bad` `checks` times, and reports an error if it returns true.
+    /// Calls `is_bad` repeatedly, `checks` times in all, and reports an error if it returns true.
     pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();
@@ -133,7 +133,7 @@ impl Pool {
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// Replaces the current object by each free object in turn, and passes each old object to `free`.
+    /// Replaces the current object with each free object in turn, and passes each old object to `free`.
     pub fn replace(&self, duel: &Duel, mut free: impl FnMut(&Object)) {
         for object in self.objects.iter().cycle() {
             if duel.is_over() {

@@ -1,9 +1,9 @@
-//! What the tests of knee-sync, knee-vm and knee-baselines share.
+//! Code that the tests of knee-sync, knee-vm and knee-baselines share.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Suite`] | runs the planted mutants of a crate, and checks that a test notices each of them |
-//! | [`duel`] | a reader and a writer that race in a torture |
+//! | [`duel`] | a reader and a writer that race in a torture test |
 //! | [`random`] | pseudorandom numbers |
 //! | `space` | the reference model of an address space (feature `space`), and random operations for proptest (feature `proptest`) |
 //!

@@ -8,8 +8,8 @@ use crossbeam_utils::CachePadded;
 use knee_sync::Platform;
 use knee_vm::{Machine, MapError, OutOfMemory, Quota};
 
-/// Counts the mapped pages of all spaces of a [`Memory`](super::Memory), up to a limit, and the present pages of each
-/// space.
+/// Counts the mapped pages of all spaces of a [`Memory`](super::Memory), up to a limit, and the present pages
+/// of each space.
 pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// The count of a space's present pages.
     type Resident: Debug + Send + Sync;
@@ -17,7 +17,7 @@ pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// Creates an account with a limit of `limit` pages.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     fn new<M: Machine>(machine: &M, limit: u64) -> Result<Self, OutOfMemory>;
 
     /// Charges `pages` pages.
@@ -35,7 +35,7 @@ pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// Creates a count of zero present pages.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     fn resident(&self, cpus: usize) -> Result<Self::Resident, OutOfMemory>;
 
     /// Adds `pages` to the number of present pages, modulo 2⁶⁴. `cpu` is the calling CPU.

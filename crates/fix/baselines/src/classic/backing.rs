@@ -1,11 +1,11 @@
-//! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux' `anon_vma`.
+//! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux's `anon_vma`.
 //!
 //! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
 //! be mapped. Only a page-table entry decides whether a frame of the object is mapped at a page: the listed
 //! parts may contain other pages too, and nothing is stored for each page. The first fault creates the
-//! object. A fork copies each backing, and adds the copy to the object of the original. The frames that later
-//! copy-on-write breaks allocate belong to the same object, as with Linux' `anon_vma` until 2.6.33. There are
-//! no `anon_vma_chain`s, so a walk visits all spaces of the family.
+//! object. A fork copies each backing, and adds the copy to the object of the original. Frames that are
+//! allocated by later copy-on-write breaks belong to the same object, as with Linux's `anon_vma` until
+//! 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces that are related by forks.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -107,8 +107,8 @@ impl Part {
         match self.object.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: this thread has just made the object, and no other thread knows it. In the lists of
-                // both objects, the part's position is 0.
+                // SAFETY: this thread has just made the object, and no other thread knows it. The part's
+                // recorded position stays correct: it is 0 in the lists of both `new` and `other`.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }
@@ -139,8 +139,8 @@ impl Backing<PerBacking> for Arc<Part> {
     }
 
     fn end(self, guard: &Guard<'_, impl Platform>) {
-        // If another entry shares the part, the part stays in its list, at the same address. The count is stable:
-        // only the map refers to the part, and the caller holds the map's lock.
+        // If another entry shares the part, the part stays in its list, at the same address. The count is
+        // stable: only the map refers to the part, and the caller holds the map's lock.
         if Arc::strong_count(&self) > 1 {
             return;
         }
@@ -226,7 +226,7 @@ impl Reverse for PerBacking {
             // Relaxed: the bucket's lock orders all changes of the frame's count.
             record.count.fetch_sub(1, Relaxed) == 1
         } else {
-            // No other thread had the frame or can get it, because this entry was the only path to the frame.
+            // No other thread has the frame or can get it, because this entry was the only path to the frame.
             record.count.store(0, Relaxed);
             true
         };

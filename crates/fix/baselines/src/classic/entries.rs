@@ -1,11 +1,11 @@
 //! Entries of a map, and operations on them for any data structure: clipping and merging, as in FreeBSD's
-//! `vm_map.c` and Linux' `mm/vma.c`.
+//! `vm_map.c` and Linux's `mm/vma.c`.
 
 use knee_vm::{MapError, Page, Pages, Protection};
 
 use super::reverse::{Backing, Reverse};
 
-/// A map entry: Linux' VMA.
+/// A map entry: Linux's VMA.
 #[derive(Debug)]
 pub struct Entry<R: Reverse> {
     pub(super) pages: Pages,
@@ -53,7 +53,8 @@ pub trait Entries<R: Reverse> {
     /// Excludes faults on all pages of the space.
     fn exclude_faults(&mut self);
 
-    /// Calls `with` while other threads may read the map, but not change it.
+    /// Turns the write lock into a read lock, and calls `with`. Meanwhile, other threads can read the map but
+    /// not change it.
     fn downgrade<T>(self, with: impl FnOnce() -> T) -> T;
 }
 

@@ -11,7 +11,8 @@ use super::pools::Pools;
 use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
-/// The record of a frame, in its own cache line like `struct page`, so that the locks of tables do not share lines.
+/// The record of a frame, in its own cache line like `struct page`, so that the locks of tables do not share
+/// lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record<R: ReverseState> {
@@ -88,7 +89,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         &self.records
     }
 
-    /// Returns the bucket of a frame. The frames of each aligned 2 MiB share a bucket, as on FreeBSD.
+    /// Returns the bucket of a frame. The frames of each aligned 2 MiB block share a bucket, as on FreeBSD.
     #[inline]
     pub(super) fn bucket(&self, frame: Frame) -> &Bucket {
         &self.buckets[(frame.0 >> 9) as usize % BUCKETS]
@@ -116,7 +117,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
     /// Returns the entries of a table. The table exists as long as its space.
     #[inline]
     pub(super) fn table(&self, frame: Frame) -> &Table {
-        // SAFETY: tables are freed with their space, which the caller borrows. All accesses to entries are atomic.
+        // SAFETY: tables are freed with their space, which the caller borrows. All accesses to entries are
+        // atomic.
         unsafe { self.machine.address(frame).cast::<Table>().as_ref() }
     }
 }

@@ -2,8 +2,8 @@
 
 use knee_vm::{Page, Pages};
 
-/// The invariant: there is no gap of more than `hole` pages before `from`. The fields are `free_area_cache` and
-/// `cached_hole_size` of Linux until 3.8, when its trees began to record gaps.
+/// The invariant: there is no gap of more than `hole` pages before `from`. The fields correspond to
+/// `free_area_cache` and `cached_hole_size` in Linux until 3.8, when its trees began to record gaps.
 #[derive(Debug, Default)]
 pub(super) struct GapCache {
     from: Page,

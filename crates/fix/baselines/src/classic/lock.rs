@@ -94,7 +94,8 @@ impl<T> Drop for Held<'_, T> {
 /// A read-write lock: `mmap_lock`. Readers let waiting writers go first.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
-    /// The number of readers, plus [`WAITING`] for each waiting writer, plus [`WRITER`] if a writer holds the lock.
+    /// The number of readers, plus [`WAITING`] for each waiting writer, plus [`WRITER`] if a writer holds the
+    /// lock.
     state: AtomicU64,
     value: UnsafeCell<T>,
 }
@@ -173,7 +174,7 @@ impl<'a, T> Writing<'a, T> {
     pub(super) fn downgrade(self) -> Reading<'a, T> {
         let shared = self.0;
         std::mem::forget(self);
-        // Replaces the writer by a reader and keeps the count of waiting writers. Release: readers see the
+        // Replaces the writer with a reader and keeps the count of waiting writers. Release: readers see the
         // writes.
         shared.state.fetch_sub(WRITER - 1, Release);
         Reading(shared)

@@ -32,11 +32,11 @@ pub struct Memory<'m, M: Machine, S: Strategies> {
 const END: u64 = u64::MAX;
 
 impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
-    /// Creates the state for a machine whose frame numbers are less than `frames`. At most `limit` pages may be
-    /// mapped. `form` is the form of [delayed invalidation](crate::invalidation).
+    /// Creates the state for a machine whose frame numbers are less than `frames`. At most `limit` pages may
+    /// be mapped. `form` is the form of [delayed invalidation](crate::invalidation).
     ///
     /// # Errors
-    /// If there is no memory for a record of each frame.
+    /// If there is not enough memory for a record of each frame.
     pub fn new(
         machine: &'m M,
         frames: usize,
@@ -61,8 +61,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         self.accounting.used()
     }
 
-    /// Returns the mappings of a frame from the reverse map: space numbers and pages, in any order. The result is
-    /// exact only if there are no concurrent changes.
+    /// Returns the mappings of a frame from the reverse map: space numbers and pages, in any order. The
+    /// result is exact only if there are no concurrent changes.
     ///
     /// # Panics
     /// If the machine has no such frame.
@@ -92,8 +92,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         Section { memory: self, cpu }
     }
 
-    /// Waits until all CPUs have flushed the former mappings of a frame. The caller must not be in a section or hold
-    /// the lock of a table.
+    /// Waits until all CPUs have flushed the former mappings of a frame. The caller must not be in a section
+    /// or hold the lock of a table.
     fn wait(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         // Sections mark the stamp under this lock, so `wait` below sees all earlier marks.
         drop(self.frames.lock_bucket(frame));
@@ -143,8 +143,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Makes a page present for an access that the map entry allows: `pmap_enter`. The entry cannot change meanwhile.
-    /// Returns the number of pages that became present.
+    /// Makes a page present for an access that the map entry allows: `pmap_enter`. The entry cannot change
+    /// meanwhile. Returns the number of pages that became present.
     #[inline]
     pub(super) fn enter(
         &self,
@@ -232,7 +232,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Removes these pages from the tables and frees their frames: `pmap_remove`. Returns how many were present.
+    /// Removes these pages from the tables and frees their frames: `pmap_remove`. Returns how many were
+    /// present.
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
@@ -264,7 +265,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             }
         });
         // Concurrent operations may have removed some of these pages and not flushed them yet. The caller
-        // needs all of its pages flushed, so this operation flushes all of them: Linux'
+        // needs all of its pages flushed, so this operation flushes all of them: Linux's
         // `mm_tlb_flush_nested`. Acquire: the flushes of finished operations happen before this load.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;

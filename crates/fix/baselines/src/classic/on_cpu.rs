@@ -6,7 +6,8 @@ use knee_vm::{Cpu, Machine};
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
 /// A CPU may hold locks while it waits for other CPUs through this platform, if the CPUs that wait for these
-/// locks also wait through it. Then a CPU that waits for a lock still answers the lock's holder.
+/// locks also wait through it. A CPU that waits for a lock then still handles the requests of the lock's
+/// holder.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,
@@ -43,7 +44,7 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
         // SAFETY: the thread that made `self` owns the `Cpu`, so the caller is the CPU with this number. CPUs
-        // that wait for this thread's locks also call this function, so they answer requests.
+        // that wait for this thread's locks also call this function, so they handle requests.
         unsafe { self.machine.wait_while(self.cpu, condition) };
     }
 

@@ -1,5 +1,5 @@
-//! The page tables of a space. Like FreeBSD's `pmap`, they contain only pages that the map permits and that were
-//! accessed.
+//! The page tables of a space. Like FreeBSD's `pmap`, they contain only pages that the map permits and that
+//! were accessed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -65,7 +65,7 @@ impl<R: ReverseState> Pmap<R> {
     /// Makes all CPUs that use the space flush these pages.
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
         // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number. CPUs that wait for
-        // this CPU's locks still answer; see `OnCpu`.
+        // this CPU's locks still handle requests; see `OnCpu`.
         unsafe {
             cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
@@ -141,8 +141,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Ok(new)
     }
 
-    /// For each lowest-level table that covers some of these pages, calls `with` with the table and the
-    /// covered pages.
+    /// Passes each lowest-level table that covers some of these pages to `with`, together with the covered
+    /// pages.
     pub(super) fn for_leaves(
         &self,
         pmap: &Pmap<R>,
@@ -176,7 +176,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         }
     }
 
-    /// Calls `with` with the frame of each table, children before parents.
+    /// Passes the frame of each table to `with`, children before parents.
     pub(super) fn for_tables(&self, pmap: &Pmap<R>, with: &mut impl FnMut(Frame)) {
         // The root's other entries belong to the kernel.
         let slots = ENTRIES >> u32::from(M::Format::HAS_KERNEL);

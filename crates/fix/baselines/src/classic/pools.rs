@@ -33,7 +33,7 @@ impl<'m, M: Machine> Pools<'m, M> {
         Pools { machine, pools: pools.collect() }
     }
 
-    /// Calls `with` with the CPU's pool. `with` must not call functions of `self`.
+    /// Passes the CPU's pool to `with`. `with` must not call functions of `self`.
     #[inline]
     fn with<R>(&self, cpu: &Cpu<'m, M>, with: impl FnOnce(&mut Pool) -> R) -> R {
         // SAFETY: the caller of `Cpu::new` guarantees that there is one `Cpu` of this number, and only one
@@ -58,7 +58,8 @@ impl<'m, M: Machine> Pools<'m, M> {
         })
     }
 
-    /// Returns a frame of zeros that was prepared before, so that no frame is zeroed now.
+    /// Returns the frame of zeros that [`refill_page`](Pools::refill_page) prepared, so this call zeroes no
+    /// frame.
     #[inline]
     pub(super) fn page(&self, cpu: &Cpu<'m, M>) -> Option<Frame> {
         self.with(cpu, |pool| pool.page.take())

@@ -57,8 +57,8 @@ const ENTRIES: usize = (PAGE - HEADER) / size_of::<PvEntry>();
 const HEADER: usize = 64;
 const WORDS: usize = ENTRIES.div_ceil(64);
 
-/// The header of a chunk. The space's lock guards all of it except `pmap`. `pmap` never changes, and other threads
-/// read it, so no thread may have a unique reference to a chunk.
+/// The header of a chunk. The space's lock guards all of it except `pmap`. `pmap` never changes, and other
+/// threads read it, so no thread may have a unique reference to a chunk.
 #[derive(Debug)]
 #[repr(C)]
 struct Chunk {
@@ -313,7 +313,7 @@ impl Reverse for PerPage {
         // Relaxed: the bucket's lock orders all changes of the frame's count.
         let is_last = record.count.fetch_sub(1, Relaxed) == 1;
         drop(bucket);
-        // SAFETY: the entry was removed from the frame's list, and its page is of this space.
+        // SAFETY: the entry was removed from the frame's list, and its page belongs to this space.
         if let Some(chunk) = unsafe { of.space.give(entry) } {
             free(chunk);
         }

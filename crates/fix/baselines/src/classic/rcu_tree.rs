@@ -1,14 +1,14 @@
 //! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
 //!
-//! The tree is a B-tree of ranges, like Linux' maple tree. Nodes are wide. A writer copies a node, changes
+//! The tree is a B-tree of ranges, like Linux's maple tree. Nodes are wide. A writer copies a node, changes
 //! the copy, and then puts it in the node's place with a single store. Readers in an epoch section see the
 //! old node or the new one. `mmap_lock` serializes writers.
 //!
-//! A fault finds its entry in the tree and counts itself as a reader of the entry. In the map it writes
-//! nothing else. Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a
-//! thread changes an entry, it *marks* the entry with the number of its turn, and waits for the entry's
-//! readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry also take
-//! `mmap_lock`, because the tree may be changing. The end of the turn clears all marks.
+//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else in
+//! the map. Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread
+//! changes an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New
+//! readers see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`,
+//! because the tree may be changing. The end of the turn clears all marks.
 //!
 //! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
 //!
@@ -88,7 +88,8 @@ struct State<R: Reverse> {
 }
 
 // SAFETY: the tree changes only under the lock, and an area changes only while it is marked and has no
-// readers. What a reader finds without the lock is valid until its epoch section ends.
+// readers. A node or an area that a reader finds without the lock stays valid until the reader's epoch
+// section ends.
 unsafe impl<R: Reverse> Sync for RcuMap<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for RcuMap<R> {}
@@ -122,8 +123,8 @@ impl<R: Reverse> Node<R> {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
-    /// Returns the slot of the child for areas that begin at this page. At level 0, returns the slot of the last area
-    /// that begins at or before this page.
+    /// Returns the slot of the child for areas that begin at this page. At level 0, returns the slot of the
+    /// last area that begins at or before this page.
     #[inline]
     fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
@@ -133,8 +134,8 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 1 or above, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn child(&self, place: usize) -> &Node<R> {
-        // SAFETY: the children are nodes, which are freed only after the sections that may have found them. Acquire:
-        // pairs with `replace`.
+        // SAFETY: the children are nodes, which are freed only after the sections that may have found them.
+        // Acquire: pairs with `replace`.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
@@ -142,8 +143,8 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 0, and the caller must be in a section or hold the lock.
     #[inline]
     unsafe fn area(&self, place: usize) -> &Area<R> {
-        // SAFETY: the children are areas, which are freed only after the sections that may have found them. Relaxed:
-        // the slots of level 0 do not change after the node is published.
+        // SAFETY: the children are areas, which are freed only after the sections that may have found them.
+        // Relaxed: the slots of level 0 do not change after the node is published.
         unsafe { &*self.slots[place].load(Relaxed).cast() }
     }
 
@@ -176,7 +177,7 @@ impl<R: Reverse> Node<R> {
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
-    /// Calls `with` with the areas that begin at or after a page, in order, until `with` returns false.
+    /// Passes the areas that begin at or after a page to `with`, in order, until `with` returns false.
     ///
     /// # Safety
     /// The caller must hold the lock.
@@ -239,7 +240,8 @@ impl<R: Reverse> RcuMap<R> {
     /// The caller must be in a section or hold the lock.
     #[inline]
     unsafe fn root(&self) -> Option<&Node<R>> {
-        // SAFETY: nodes are freed only after the sections that may have found them. Acquire: as in `Node::child`.
+        // SAFETY: nodes are freed only after the sections that may have found them. Acquire: as in
+        // `Node::child`.
         unsafe { self.root.load(Acquire).as_ref() }
     }
 
@@ -443,8 +445,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         Some(Path { above, leaf: node, keys })
     }
 
-    /// Replaces a node by a node with these items, or by two nodes if there are too many items for one.
-    /// Removes the node if there are no items.
+    /// Replaces a node with a node that has these items, or with two nodes if there are too many items for
+    /// one. Removes the node if there are no items.
     fn replace(&self, path: &Path<'a, R>, old: &'a Node<R>, items: &Items) {
         let level = old.level;
         let items = items.get();

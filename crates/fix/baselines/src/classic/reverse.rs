@@ -23,7 +23,7 @@ pub trait Reverse: ReverseState {
     /// Reserves the memory that the next [`insert`](Reverse::insert) or [`share`](Reverse::share) needs.
     ///
     /// # Errors
-    /// If there is no frame.
+    /// If no frame is free.
     fn reserve<'m, M: Machine>(
         frames: &Frames<'m, M, Self>,
         cpu: &Cpu<'m, M>,
@@ -55,7 +55,8 @@ pub trait Reverse: ReverseState {
         free: impl FnMut(Frame),
     ) -> bool;
 
-    /// Calls `with` with the space number and the page of each mapping of a frame. Concurrent changes may be missed.
+    /// Passes the space number and the page of each mapping of a frame to `with`. Concurrent changes may be
+    /// missed.
     fn for_mappings<M: Machine>(
         frames: &Frames<'_, M, Self>,
         cpu: &Cpu<'_, M>,

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-/// What a reverse map keeps for each frame and for each space, and the locks that guard the tables.
+/// The state that a reverse map keeps for each frame and for each space, and the locks that guard the tables.
 pub trait ReverseState: Debug + Sized + Send + Sync + 'static {
     /// Whether one lock guards all tables of a space. If false, each table has its own lock.
     const ONE_LOCK: bool;

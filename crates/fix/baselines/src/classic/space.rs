@@ -23,8 +23,8 @@ type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
 
 /// An address space as in the BSDs and Linux: a map of entries above page tables.
 ///
-/// [`AddressSpace`] describes its operations. If there is no memory for a map entry, the program aborts. If
-/// there are no frames, the operation fails and changes nothing.
+/// [`AddressSpace`] describes its operations. If a map entry cannot be allocated, the program aborts. If a
+/// frame cannot be allocated, the operation fails and changes nothing.
 #[derive(Debug)]
 pub struct Space<'m, M: Machine, S: Strategies> {
     pub(super) memory: Arc<Memory<'m, M, S>>,
@@ -40,7 +40,7 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
     /// Creates an empty space.
     ///
     /// # Errors
-    /// If there is no memory for its root table.
+    /// If there is not enough memory for the space.
     ///
     /// # Panics
     /// If the CPU and the memory belong to different machines.
@@ -56,8 +56,8 @@ impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
         &self.memory
     }
 
-    /// Returns the present pages and their frames, by a walk of all tables. The result is exact only if there are no
-    /// concurrent changes.
+    /// Returns the present pages and their frames, by walking all tables. The result is exact only if there
+    /// are no concurrent changes.
     pub fn present(&self) -> Vec<(Page, Frame)> {
         let mut all = Vec::new();
         self.memory.frames.for_leaves(&self.pmap, self.pages(), &mut |table, pages| {
@@ -195,7 +195,7 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
         let mut ended = None;
         let mut more = Vec::new();
         let count = entries::unmap(&mut entries, pages, |backing| {
-            // Usually there is only one backing. Then the `Vec` stays empty and allocates nothing.
+            // Usually there is only one backing, so `more` stays empty and allocates nothing.
             match &ended {
                 None => ended = Some(backing),
                 Some(_) => more.push(backing),
@@ -272,7 +272,7 @@ fn readable(protection: Protection) -> Protection {
     if is_readable { protection | Protection::READ } else { protection }
 }
 
-/// Calls `with` with each entry of a map.
+/// Passes each entry of a map to `with`.
 pub(super) fn for_each<R: Reverse>(entries: &impl Entries<R>, mut with: impl FnMut(View<'_, R>)) {
     let mut next = Page(0);
     while let Some(entry) = entries.from(next) {

@@ -47,8 +47,8 @@ impl<T: Send + 'static> EpochTable<T> {
     }
 
     /// # Safety
-    /// While the caller uses the result, it must be in a section of the process's domain, or hold the writers'
-    /// lock.
+    /// While the caller uses the result, it must be in a section of the process's domain, or hold the
+    /// writers' lock.
     #[inline]
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
@@ -105,7 +105,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
         // SAFETY: only the thread that unlinked an entry retires it, and this thread does so below.
         let removed = unsafe { entry.as_ref() }.connection.free();
         // SAFETY: `insert` made the entry as a box, and only this thread has unlinked it. The entry's
-        // destructor drops no connection data, because `free` has taken them.
+        // destructor drops no connection data, because `free` has taken it.
         unsafe { epoch::pin().retire(entry.as_ptr()) };
         removed
     }

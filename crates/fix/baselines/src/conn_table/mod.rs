@@ -1,14 +1,14 @@
 //! A worked example: how to turn a table that a read lock protects into a table that an epoch protects.
 //!
-//! For each packet that arrives, a server looks up the packet's connection by the addresses and ports of both ends.
-//! In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 each lookup enters an epoch
-//! section. In both versions, each connection has its own lock. This module contains both designs:
+//! For each packet that arrives, a server looks up the packet's connection by the addresses and ports of both
+//! ends. In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 each lookup enters an
+//! epoch section. In both versions, each connection has its own lock. This module contains both designs:
 //! [`LockedTable`], which stops scaling at the second core, and [`EpochTable`].
 //!
 //! # From the lock to the epoch
 //! 1. **Links that readers can follow while a writer changes them.** The table's lists become chains of
-//!    atomic pointers. A writer links a complete entry with a release store, which readers acquire. An
-//!    unlinked entry keeps its own link, for readers that are at this entry.
+//!    atomic pointers. A writer links a complete entry with a release store, which pairs with the readers'
+//!    acquire loads. An unlinked entry keeps its own link, for readers that are at this entry.
 //! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores to the thread's
 //!    own cache line. The write lock becomes a mutex, because it now has to exclude only other writers.
 //! 3. **A freed flag.** A connection that was found under the read lock is in the table. A connection that
@@ -18,8 +18,8 @@
 //!    that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the table before it
 //!    locks the connection. Otherwise a busy connection would block all threads that open and close other
 //!    connections.)
-//! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that kept a
-//!    connection alive is no longer needed, which removes two atomic operations.
+//! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that
+//!    kept a connection alive is no longer needed, which removes two atomic operations.
 //!
 //! Callers need no change: both tables implement [`ConnTable`], with the same guarantees.
 //!
@@ -71,8 +71,8 @@ pub struct FourTuple {
 impl FourTuple {
     /// Returns the connection's bucket. The bucket count must be a power of two.
     ///
-    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash with a
-    /// secret key.
+    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash
+    /// with a secret key.
     fn bucket(&self, buckets: usize) -> usize {
         let address = |of: SocketAddrV4| u64::from(of.ip().to_bits());
         let addresses = address(self.local) << 32 | address(self.foreign);
@@ -90,7 +90,7 @@ pub trait ConnTable<T>: Sync {
     /// If a connection with these ends is open, returns `connection`.
     fn insert(&self, id: FourTuple, connection: T) -> Result<(), T>;
 
-    /// Calls `with` with the locked connection. Returns `None` if the connection is not open.
+    /// Locks the connection and passes it to `with`. Returns `None` if the connection is not open.
     ///
     /// Keep `with` short, as under any lock. `with` must not look up or remove the same connection, because
     /// that would deadlock.

@@ -22,7 +22,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Returns a form whose clock shows its first time.
+    /// Returns a form whose clock is at its first time.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }

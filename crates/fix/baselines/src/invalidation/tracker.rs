@@ -73,8 +73,8 @@ impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
     pub fn begin(&mut self) -> Section<'_, 'a, F, P> {
         assert!(!self.is_inside, "the previous section was leaked and never ends");
         self.is_inside = true;
-        // SAFETY: only this member uses the place, and the tracker keeps the place. The flag shows that the
-        // place is not in a section.
+        // SAFETY: only this member uses the place, and the tracker keeps the place allocated. The flag shows
+        // that the place is not in a section.
         unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }

@@ -155,7 +155,7 @@ fn a_space_without_free_frames_keeps_its_present_pages<D: Design>() {
 
 for_each_design!(a_space_without_free_frames_keeps_its_present_pages);
 
-/// Like Linux' `MADV_POPULATE_READ`.
+/// Like Linux's `MADV_POPULATE_READ`.
 fn populate_stops_at_the_first_page_that_cannot_be_read<D: Design>() {
     let machine = MachineOf::<D>::with_architecture(256, 1);
     let cpu = machine.cpu(0);

@@ -239,8 +239,8 @@ impl Published {
     }
 }
 
-/// Each CPU changes its own pages, and all CPUs access all pages. An access without a concurrent change must find the
-/// page in the state that its owner has published.
+/// Each CPU changes its own pages, and all CPUs access all pages. An access without a concurrent change must
+/// find the page in the state that its owner has published.
 fn visited<D: Design>(places: [Places; CPUS as usize], rounds: u64, steps: u64) {
     for round in 0..rounds * patience() {
         let published: Vec<Vec<Published>> = places
@@ -298,7 +298,7 @@ fn change<'m, D: Design>(
     let (pages, published) =
         (Pages { start: places[first], end: places[last] + 1 }, &published[first..=last]);
     let protection = choices::protection(random);
-    // The pages between two places are mapped and unmapped together with the two places.
+    // The operation changes all pages from `first` to `last`, so the published states of all of them change.
     published.iter().for_each(Published::begin);
     match random.below(4) {
         0 | 1 => {
@@ -409,7 +409,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                                 .unwrap();
                         }
                         6..10 => {
-                            // The value consists of the CPU, the place and the step.
+                            // The value consists of the CPU number, the index of the page and the step.
                             let value = (number as u64) << 56 | (first as u64) << 40 | step;
                             if cpu.store(space, at, value).is_ok() {
                                 stores.done[number].store(step, Release);

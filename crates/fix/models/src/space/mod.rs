@@ -1,6 +1,7 @@
 //! The reference model of a space, without nodes and tables: runs of pages, and the words that were stored.
 //!
-//! `tests/model.rs` of knee-vm, the fuzz target `vm_space` and knee-baselines' `tests/designs` use this model.
+//! `tests/model.rs` of knee-vm, the fuzz target `vm_space` and knee-baselines' `tests/designs` use this
+//! model.
 
 #[cfg(feature = "proptest")]
 mod strategies;
@@ -272,7 +273,7 @@ impl Turn {
 }
 
 /// Performs the operations of an input, in which four bytes encode each operation and its CPU. The
-/// operations use two spaces with one quota. An operation may replace one space by a fork of the other, or
+/// operations use two spaces with one quota. An operation may replace one space with a fork of the other, or
 /// make a space lazy.
 ///
 /// # Panics
@@ -383,7 +384,8 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
-        // An unmap ignores `value`, so inputs of the corpus whose `value` is small still mean an unmap.
+        // If `value` is less than 64, this kind is an unmap, which ignores `value`. So corpus inputs with
+        // small values keep their meaning.
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
