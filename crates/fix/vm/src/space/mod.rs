@@ -282,7 +282,7 @@ impl<M: Machine> Drop for Space<'_, M> {
     fn drop(&mut self) {
         let tree = self.tree();
         let active = self.active_cpus().next().filter(|_| !M::MAY_DROP_ACTIVE);
-        let pins = tree.pins.count();
+        let pins = tree.pins.0.count();
         if active.is_some() || pins > 0 {
             // Nothing is freed: an active CPU may have the tables loaded, and a device may use the frames. A
             // test that has failed should print its own message, so there is no second panic.

@@ -117,14 +117,14 @@ impl<'m, M: Machine> Space<'m, M> {
         let _guard = cpu.pin();
         let root = NodeRef::Branch(self.tree().root());
         let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else { return Attempt::Retry };
-        self.tree().pins.add();
+        self.tree().pins.0.add();
         leaf.lock(cpu.platform());
         let attempt = self.pin_in(leaf, page, access);
         leaf.unlock();
         let is_counted =
             matches!(&attempt, Attempt::Pinned(PinnedPage { owner: Owner::Space(_), .. }));
         if !is_counted {
-            self.tree().pins.remove();
+            self.tree().pins.0.remove();
         }
         attempt
     }
@@ -186,7 +186,7 @@ impl<M: Machine> Drop for PinnedPage<'_, M> {
         self.machine.frame_meta(self.frame).pins.remove();
         if let Owner::Space(tree) = self.owner {
             // SAFETY: the tree exists, because it still counts this pin.
-            unsafe { tree.as_ref().pins.remove() };
+            unsafe { tree.as_ref().pins.0.remove() };
         }
     }
 }

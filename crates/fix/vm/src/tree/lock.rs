@@ -55,7 +55,7 @@ impl Locked<'_> {
     /// The number of private pages that are pinned.
     #[inline]
     pub(crate) fn pinned<M: Machine>(&self, tree: &Tree, machine: &M) -> usize {
-        if tree.pins.count() == 0 { 0 } else { self.count_pinned(machine) }
+        if tree.pins.0.count() == 0 { 0 } else { self.count_pinned(machine) }
     }
 
     #[cold]

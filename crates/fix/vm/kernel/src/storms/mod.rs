@@ -8,6 +8,7 @@ mod forks;
 mod lazy;
 mod memory;
 mod objects;
+mod pins;
 mod protect;
 mod replace;
 mod spaces;
@@ -54,6 +55,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "usage", run: usage::usage },
     Storm { name: "objects", run: objects::objects },
     Storm { name: "devices", run: devices::devices },
+    Storm { name: "pins", run: pins::pins },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
     Storm { name: "memory", run: memory::memory },
