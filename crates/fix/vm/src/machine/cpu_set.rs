@@ -1,16 +1,19 @@
 //! Sets of CPUs.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use knee_sync::shim::{AtomicU64, fence, is_mutant, order};
+use knee_sync::shim::{AtomicU64, Padded, fence, is_mutant, order};
 
 use crate::error::OutOfMemory;
+use crate::per_cpu::for_each;
 
 /// A set of CPU numbers that any CPU may change concurrently.
 #[derive(Debug)]
-pub struct CpuSet(Box<[AtomicU64]>);
+pub struct CpuSet(
+    /// A word per 64 CPUs. Each has cache lines of its own, because CPUs change it when they switch spaces.
+    Box<[Padded<AtomicU64>]>,
+);
 
 impl CpuSet {
     /// Creates an empty set for CPU numbers below `cpus`.
@@ -18,10 +21,7 @@ impl CpuSet {
     /// # Errors
     /// [`OutOfMemory`] if the set cannot be allocated.
     pub fn new(cpus: usize) -> Result<CpuSet, OutOfMemory> {
-        let mut words = Vec::new();
-        words.try_reserve_exact(cpus.div_ceil(64))?;
-        words.resize_with(cpus.div_ceil(64), || AtomicU64::new(0));
-        Ok(CpuSet(words.into_boxed_slice()))
+        for_each(cpus.div_ceil(64)).map(CpuSet)
     }
 
     /// Returns whether `cpu` is in the set.
@@ -30,13 +30,13 @@ impl CpuSet {
     /// If `cpu` is beyond the capacity of the set.
     #[inline]
     pub fn contains(&self, cpu: usize) -> bool {
-        self.0[cpu / 64].load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
+        self.0[cpu / 64].0.load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
     /// Adds `cpu`, which may walk tables afterwards. A CPU that changes tables must execute a full fence
     /// before it reads the set. Then either that CPU finds `cpu` in the set, or `cpu` observes the change.
     pub fn add(&self, cpu: usize) {
-        self.0[cpu / 64].fetch_or(1 << (cpu % 64), Relaxed);
+        self.0[cpu / 64].0.fetch_or(1 << (cpu % 64), Relaxed);
         // Store buffering: this CPU writes the set and then reads tables; an unmapper writes tables and then
         // reads the set. With a full fence on both sides, at least one of them observes the other's write.
         if !is_mutant!("activates_unfenced") {
@@ -47,7 +47,7 @@ impl CpuSet {
     /// Removes `cpu`, which must have flushed its cached translations.
     pub fn remove(&self, cpu: usize) {
         // Release: the CPU's accesses through flushed entries happen before the removal.
-        self.0[cpu / 64].fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
+        self.0[cpu / 64].0.fetch_and(!(1 << (cpu % 64)), order!(Release, "cpus_remove"));
     }
 
     /// Iterates over the CPUs in the set, in ascending order.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::independent::independent};
-use knee_vm::{Object, Page, Pages, Protection, Quota, Sharing, Space};
+use knee_vm::{Object, Page, Pages, Protection, Quota, Sharing, Space, Usage, VirtAddr};
 
 use machine::{CPUS, Cpus, MAIN, TABLE, Uncached, load, store, warm_up};
 
@@ -39,6 +39,12 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("store", "(): stores to a present page"),
     ("remap", "(): moves four present pages"),
     ("remap_anywhere", "(): grows a mapping that cannot grow in place and therefore moves"),
+    ("replace", "(): replaces four present pages by new ones"),
+    ("replace_object", "(): replaces four present pages by pages of an object"),
+    ("read", "(): copies bytes from two pages to the kernel"),
+    ("write", "(): copies bytes from the kernel to two pages"),
+    ("usage", "(): the usage of four present pages, which the call clears"),
+    ("pin", "(): pins a present page for a device, and ends the pin"),
     ("prune", "(): frees the table of unmapped pages"),
     ("query", "(): the protection of a page"),
     ("mappings", "(): lists the mappings of both CPUs"),
@@ -55,6 +61,11 @@ const OPERATIONS: &[(&str, &str)] = &[
 
 /// The number of pages that a table of tables maps.
 const TABLES: u64 = 512 * TABLE;
+
+/// An address 16 bytes before the end of a page.
+fn across(page: Page) -> VirtAddr {
+    VirtAddr((page + 1).address().0 - 16)
+}
 
 struct OwnPages {
     cpus: Cpus,
@@ -118,7 +129,8 @@ impl Binding for OwnPages {
 
         // Maps the pages that the operation needs.
         match call.operation() {
-            "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers" => {
+            "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers"
+            | "replace" | "replace_object" | "read" | "write" | "usage" | "pin" => {
                 space.map(cpu, small, write).unwrap();
                 touch(small);
             }
@@ -197,6 +209,14 @@ impl Binding for OwnPages {
             "remap" => succeeds(move || space.remap(cpu, small, other)),
             // The first four of eight mapped pages cannot grow in place.
             "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
+            "replace" => succeeds(move || space.replace(cpu, small, write)),
+            "replace_object" => {
+                succeeds(move || space.replace_with_object(cpu, small, object, 0, write, shared))
+            }
+            "read" => succeeds(move || space.read(cpu, across(page), &mut [0; 32])),
+            "write" => succeeds(move || space.write(cpu, across(page), &[1; 32])),
+            "usage" => succeeds(move || space.usage(cpu, small, Usage::all(), |_, _| {})),
+            "pin" => succeeds(move || space.pin(cpu, page, write).map(drop)),
             "prune" => does(move || space.prune(cpu, Pages::new(Page(page.0 - 7), TABLE))),
             "query" => does(move || space.query(cpu, page)),
             "mappings" => does(move || space.mappings(cpu).count()),
