@@ -1,9 +1,9 @@
 //! The modules of a kernel and their dependencies.
 //!
-//! Debian ships modules in the package of the image or in a separate package. For an image without a
-//! package, knee reads the modules from `/lib/modules/RELEASE`. depmod has not been run on a package,
-//! so knee reads the dependencies from the modules themselves. Modules of a package are kept in
-//! memory, but only those that a file system can need.
+//! Debian ships modules in the package of the image or in a separate package. For an image without a package,
+//! knee reads the modules from `/lib/modules/RELEASE`. The modules in a package come without a `modules.dep`,
+//! because depmod runs only when the package is installed. So knee reads the dependencies from the modules
+//! themselves. Modules of a package are kept in memory, but only those that a file system can need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -400,7 +400,8 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                             assert!(matches!(result, Ok(()) | Err(MapError::Unmapped)));
                         }
                         4 => {
-                            // A lazy space discards the contents when the pages are mapped again.
+                            // In a lazy space, a CPU may still load the old contents through its TLB after
+                            // `unmap`, so the values count as gone only when the pages are mapped again.
                             let all = if D::FLUSHES_AT_ONCE { &all[first..=last] } else { &[] };
                             Stores::clear(all, || space.unmap(&cpu, pages)).unwrap();
                         }

@@ -101,8 +101,8 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // Either a CPU that comes online concurrently observes the change, or this load sees that the CPU is
-        // online: the fence of `ticket` happens before this call.
+        // If a CPU comes online at the same time, then either that CPU observes the table change, or this
+        // load sees that the CPU is online, because the fence of `ticket` happens before this call.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {
             true => on.iter().any(has_ticked),

@@ -135,8 +135,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Go from the largest capacity to the smallest, with cumulative counts: for each capacity, the
-            // pool also counts its larger latches.
+            // Go from the largest capacity to the smallest, with cumulative counts, because `has_extents`
+            // counts all latches with at least the given capacity.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

@@ -199,7 +199,7 @@ impl Node {
         self.detached.get()
     }
 
-    /// Sets the link of the list of detached nodes.
+    /// Sets this node's link in the list of detached nodes.
     pub(crate) fn set_next(&self, next: Option<NonNull<Node>>) {
         self.next_pruned.set(next);
     }

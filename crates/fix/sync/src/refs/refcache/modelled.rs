@@ -50,7 +50,8 @@ impl Pointer {
 
     fn is_freed(self) -> bool {
         interrupt();
-        // SAFETY: the object stays in memory, and loom panics if it is freed meanwhile.
+        // SAFETY: the object is never deallocated: `free` only sets `freed`. loom panics if `free` sets it
+        // concurrently with this read.
         unsafe { self.0.as_ref() }.freed.with(|freed| unsafe { *freed })
     }
 }
