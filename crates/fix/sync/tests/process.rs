@@ -142,8 +142,8 @@ fn a_guard_in_a_destructor_of_an_exiting_thread_protects() {
 /// Whether `is_true` returns true in the child of a fork, within a minute.
 ///
 /// # Safety
-/// `is_true` needs no lock of another thread except the allocator's, which the C library makes usable after
-/// a fork.
+/// `is_true` needs no lock that another thread may hold at the fork, except the allocator's, which the C
+/// library makes usable after a fork.
 unsafe fn is_true_in_a_child(is_true: impl FnOnce() -> bool) -> bool {
     // SAFETY: the caller guarantees that the child can call `is_true`.
     let child = unsafe { libc::fork() };
@@ -182,7 +182,7 @@ fn a_child_of_a_fork_frees_objects_that_missing_threads_protect() {
             assert_eq!(guard.expect("there is an object").0.load(Relaxed), 1);
         });
         is_protected.wait();
-        // SAFETY: `retire` needs no lock of another thread except the allocator's.
+        // SAFETY: `retire` needs no lock that another thread may hold at the fork, except the allocator's.
         let is_freed_in_child = unsafe { is_true_in_a_child(retire) };
         let is_freed_here = retire();
         may_end.wait();
@@ -236,7 +236,7 @@ fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
             epoch::reclaim();
             *value.load(&epoch::pin()) == 2
         };
-        // SAFETY: `in_child` needs no lock of another thread except the allocator's.
+        // SAFETY: `in_child` needs no lock that another thread may hold at the fork, except the allocator's.
         let goes_on_in_child = unsafe { is_true_in_a_child(in_child) };
         // In the parent the other thread is still in its section.
         let is_over_here = epoch::shared().poll(epoch::shared().cookie());
@@ -270,7 +270,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
             epoch::barrier();
             CALLED.load(Relaxed) == 1
         };
-        // SAFETY: `in_child` needs no lock of another thread except the allocator's.
+        // SAFETY: `in_child` needs no lock that another thread may hold at the fork, except the allocator's.
         let goes_on_in_child = unsafe { is_true_in_a_child(in_child) };
         go.send(()).expect("the call waits");
         calls.join().expect("the thread ends well");
@@ -288,7 +288,7 @@ fn waits_in_a_child(barrier: fn()) -> bool {
         thread::sleep(std::time::Duration::from_millis(200));
         !other.is_finished()
     };
-    // SAFETY: `in_child` needs no lock of another thread except the allocator's.
+    // SAFETY: `in_child` needs no lock that another thread may hold at the fork, except the allocator's.
     unsafe { is_true_in_a_child(in_child) }
 }
 

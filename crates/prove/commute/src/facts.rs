@@ -173,7 +173,8 @@ impl Facts {
         self.merge(a, b);
     }
 
-    /// The number of the last choice that made two names equal.
+    /// If `a` and `b` are known to be equal, the number of the last choice that made two names of their class
+    /// equal, if there was one.
     pub(crate) fn choice_of_names(&self, a: Name, b: Name) -> Option<usize> {
         if self.root(a.0) != self.root(b.0) {
             return None;

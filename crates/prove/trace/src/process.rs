@@ -57,7 +57,7 @@ pub struct Tracing {
 /// A QEMU that has not been started yet.
 pub(crate) struct Launch {
     command: Command,
-    /// The program and arguments that start QEMU, without the arguments that configure it.
+    /// The command that starts QEMU, as it was before any arguments that configure the run were added.
     words: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     /// Arguments for a run that only loads the plugin.
@@ -248,8 +248,8 @@ impl Qemu {
         self.patience = patience;
     }
 
-    /// Restarts the timeout after which QEMU counts as hung. Call this when something other than output
-    /// shows that QEMU does not hang.
+    /// Restarts the timeout after which QEMU counts as hung. Call this when something other than output shows
+    /// that QEMU is not hanging.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }

@@ -12,7 +12,7 @@ use crate::functions::Functions;
 use crate::lines::Lines;
 use crate::record::{Conflict, TestResult, Touch};
 
-/// The name of the main thread's stack, which `/proc/self/maps` lists.
+/// How knee names the main thread's stack, the mapping `[stack]` in `/proc/self/maps`.
 const STACK: &str = "the stack of the main thread";
 /// The name of a mapping with the stack of a thread that makes calls. The C library keeps the
 /// thread's thread-local variables in the same mapping.

@@ -24,8 +24,9 @@ use knee_sync::{is_mutant, order};
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
 /// Each `begin` and each `finish` walks the list of active sections and changes it with a 128-bit
-/// compare-exchange, so this form scales no better than a spin lock. FreeBSD benefited from it because
-/// threads no longer sleep. A waiter waits for the sections that marked the page, and for all older sections.
+/// compare-exchange, so this form scales no better than a spin lock. FreeBSD still benefited from this form,
+/// because a thread that begins or finishes a section no longer blocks on a mutex. A waiter waits for the
+/// sections that marked the page, and for all older sections.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,

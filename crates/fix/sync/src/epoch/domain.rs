@@ -395,8 +395,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Waits for everything that any thread has retired or deferred so far. Returns when the objects are
-    /// freed and the deferred calls have run: `epoch_drain_callbacks`, `rcu_barrier`. Must not be called in
-    /// a section.
+    /// freed and the deferred calls have run, like FreeBSD's `epoch_drain_callbacks` and Linux's
+    /// `rcu_barrier`. Must not be called in a section.
     ///
     /// A barrier frees all objects that it finds, after one grace period. A barrier executes two heavy
     /// fences, however many threads there are. Barriers of one domain run one after the other. Like

@@ -109,7 +109,8 @@ impl Record {
     pub(super) fn stall(&self, now: u64) -> Option<Stall> {
         let watch = &self.watch;
         let there = epoch_of(self.reader.word())?;
-        // Acquire: with the Release in `Watch::observe`, `since` belongs to this section or to a later one.
+        // Acquire: pairs with the Release in `Watch::observe`, so the value of `since` loaded below belongs
+        // to this section or to a later one.
         if watch.seen.load(order!(Acquire, "epoch_seen")) != there {
             return None;
         }

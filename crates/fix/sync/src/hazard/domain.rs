@@ -107,8 +107,8 @@ impl<P: Platform> Domain<P> {
         self.barriers.forked();
     }
 
-    /// Scans the slots. Returns the number of slots, the protected objects of `list`, and the unprotected
-    /// objects of `list`. Unprotected objects stay unprotected, because they were unlinked before the call.
+    /// Scans the slots. Returns the number of slots, and divides `list` into the protected objects and the
+    /// unprotected objects. Unprotected objects stay unprotected, because they were unlinked before the call.
     pub(super) fn scan(&self, list: Vec<Retired>) -> (usize, Vec<Retired>, Vec<Retired>) {
         // This fence pairs with the light fence in `guard::protect`.
         if !is_mutant!("hazard_no_fence") {

@@ -127,7 +127,8 @@ impl Snzi {
     /// An indicator with at least `leaves` leaves. Each thread should have a leaf of its own.
     pub fn new(leaves: usize) -> Snzi {
         let leaves = leaves.max(1);
-        // A node has children if its first child exists.
+        // Node `i` has children if `FAN_OUT * i + 1`, the index of its first child, is at most `nodes`. The
+        // root never counts as a leaf.
         let first_leaf = |nodes: usize| nodes.div_ceil(FAN_OUT).max(1);
         let nodes = (leaves..).find(|&nodes| nodes + 1 - first_leaf(nodes) >= leaves);
         let nodes = nodes.expect("of every eight added nodes, seven add a leaf");

@@ -65,8 +65,8 @@ impl Architecture for AArch64 {
     }
 }
 
-/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry may be cached until a fence, even an
-/// absent one. A fence with an address orders only leaf entries.
+/// RISC-V, "Privileged Architecture", 12.2.1 (`sfence.vma`): any entry, even an absent one, may be cached
+/// until a fence. A fence with an address orders only leaf entries.
 impl<const LEVELS: u8, const SVPBMT: bool> Architecture for RiscV<LEVELS, SVPBMT> {
     const FAULT_DROPS_ENTRY: bool = false;
     const CACHES_ABSENT: bool = true;

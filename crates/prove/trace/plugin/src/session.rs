@@ -113,7 +113,7 @@ fn entries() -> Entries {
 }
 
 /// Prints the error if a result could not be written. The result is lost, and the guest continues;
-/// the driver detects that the line is missing.
+/// the driver detects that the result is missing.
 fn report_error(written: std::io::Result<()>) {
     if let Err(error) = written {
         eprintln!("knee-plugin: cannot write results: {error}");

@@ -1,12 +1,12 @@
 //! Decides which accesses of a virtual CPU belong to the side whose window is open on it.
 //!
-//! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin
-//! counts the depth of interrupts. The entry of an interrupt increments the depth, and so does the
-//! entry of a fault inside an interrupt. An `iretq` decrements the depth, with one exception: the
-//! kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
-//! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So
-//! the address of the next block shows whether the `iretq` was a return. After the return,
-//! recording continues with the interrupted code, so an interrupt hides none of this code.
+//! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin tracks the
+//! nesting depth of interrupts. The entry of an interrupt increments the depth, and so does the entry of a
+//! fault inside an interrupt. An `iretq` decrements the depth, with one exception: the kernel also uses
+//! `iretq` to serialize the CPU (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then execution
+//! continues with the next instruction. So the address of the next block shows whether the `iretq` was a
+//! return. After the return, recording continues with the interrupted code, so an interrupt hides none of
+//! this code.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
 //! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves the registers

@@ -32,10 +32,10 @@
 //! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that
 //!   every run shares, with the addresses and functions of the last run.
 //! * `sometimes`: the calls share something in some runs, but do not share any datum in every run.
-//!   `conflicts` lists everything that the calls share in any run, each datum once. One cause is a
-//!   cache that is occasionally refilled from a shared list. Lines that are shared `by_position`
-//!   also lead to this verdict, however many runs share them: the calls touch different bytes, and
-//!   in another object of the same type, other bytes share a line.
+//!   `conflicts` lists everything that the calls share in any run, each datum once. One cause is a cache that
+//!   is occasionally refilled from a shared list. A test that shares lines `by_position` only also gets this
+//!   verdict, even if every run shares the same lines: the calls touch different bytes, and in another object
+//!   of the same type, other bytes share a line.
 //! * `disturbed`: no run counts.
 //! * `died`: the guest or the program did not survive the test. The member `died` describes how the
 //!   guest or the program ended.

@@ -12,8 +12,8 @@ use crate::record::{Conflict, Touch};
 /// Maximum number of callers that are recorded for a function. In a library, several of these callers
 /// may have been inlined into one function.
 const MAX_CALLERS: usize = 6;
-/// Functions through which every system call enters the kernel. The recorded callers end before
-/// these functions, which do not distinguish system calls.
+/// Functions through which every system call enters the kernel. The recorded list of callers ends before
+/// these functions, because they are the same for every system call.
 const ENTRY_CODE: &[&str] =
     &["do_syscall_64", "x64_sys_call", "entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64"];
 /// Prefix of the names of knee-bind's functions, which make the calls of a test.
