@@ -33,7 +33,7 @@ struct Node {
     next: AtomicPtr<Node>,
 }
 
-/// The position in the list at which a number is, or at which it would be inserted.
+/// The position of a number in the list, or the position at which it would be inserted.
 struct Position {
     /// The last node with a smaller number. `None` if there is no such node; the link is then `head`.
     previous: Option<Guard<'static, Node>>,

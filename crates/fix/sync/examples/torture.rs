@@ -5,9 +5,9 @@
 //! No tool models membarrier(2), so there is a mode for each module that relies on the asymmetric fence.
 //! Where possible, objects are marked instead of freed, so that an error does not cause undefined behaviour.
 //! Before each round the reader fills its CPU's store buffer with stores to lines that are not in its cache.
-//! Then the store that announces the reader becomes visible late, and a writer without a proper fence misses
-//! it. With `--cfg mutants`, knee-sync has the error that `KNEE_MUTANT` names, and this program must detect
-//! it; see tests/mutants.
+//! As a result, the store that announces the reader becomes visible late, and a writer without a proper fence
+//! misses it. With `--cfg mutants`, knee-sync has the error that `KNEE_MUTANT` names, and this program must
+//! detect it; see tests/mutants.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

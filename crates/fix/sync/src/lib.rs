@@ -1,8 +1,8 @@
 //! Memory reclamation, reference counts and locks whose readers share no cache line.
 //!
 //! Data that many threads read and few threads change is usually guarded by a lock or a count that every
-//! reader writes, so a cache line moves from core to core with each read. With this crate, readers write only
-//! to cache lines of their own and execute no fence. Writers pay for the synchronization of both sides.
+//! reader writes to, so a cache line moves from core to core with each read. With this crate, readers write
+//! only to cache lines of their own and execute no fence. Writers pay for the synchronization of both sides.
 //!
 //! | | |
 //! | --- | --- |
@@ -34,9 +34,9 @@
 //!
 //! # Without an operating system
 //! Without the features `std` and `alloc`, the crate allocates nothing and needs from its system only what
-//! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each CPU), a clock and the number of
-//! a thread. The embedder provides a [`Node`] for each thread's record (see [`epoch::Domain::add_node`]), and
-//! an [`epoch::Entry`] in each object that it retires.
+//! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each CPU), a clock and a number that
+//! identifies the calling thread. The embedder provides a [`Node`] for each thread's record (see
+//! [`epoch::Domain::add_node`]), and an [`epoch::Entry`] in each object that it retires.
 //!
 //! # How it is tested
 //! loom explores the protocols with three kinds of fences (`modelled.rs`), shuttle tries schedules of more

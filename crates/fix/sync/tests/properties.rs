@@ -337,8 +337,8 @@ proptest! {
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
-/// checks the sections that had marked the page before the wait: all of them must have ended.
+/// Sections begin, mark pages and end. Each wait runs on a thread of its own. When the wait returns, that
+/// thread checks the sections that had marked the page before the wait: all of them must have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));
@@ -381,7 +381,7 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                             SeqCst,
                         );
                     });
-                    // A faulty wait that does not wait would return during these calls.
+                    // If `wait` wrongly returned at once, it would do so during these calls.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

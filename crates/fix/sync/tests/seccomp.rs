@@ -25,7 +25,7 @@ fn forbid_membarrier() -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the program is alive during the call, which copies it.
+    // SAFETY: the program outlives the call, which copies it.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

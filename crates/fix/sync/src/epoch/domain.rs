@@ -1,4 +1,4 @@
-//! A domain: the global epoch, the records of its readers, scans and grace periods.
+//! A domain: its global epoch and the records of its readers. Scans, grace periods and barriers.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -24,8 +24,8 @@ const SCAN_AT: usize = 1 << 16;
 /// time.
 const SCAN_BACKOFF: u32 = 16;
 /// The maximum number of objects that a thread frees at a time. With this limit, a thread that retires one
-/// object need not stop to free a million. The limit is so high that a thread still frees objects faster than
-/// it retires them.
+/// object need not stop to free a million. The limit is high enough that a thread still frees objects faster
+/// than it retires them.
 const FREED_AT_ONCE: usize = 1 << 14;
 
 /// A set of sections, with the retired objects that wait for these sections to end.
@@ -89,13 +89,13 @@ impl<P: Platform> Domain<P> {
         &self.platform
     }
 
-    /// Sets the time until the next scan of a thread that only reclaims: `factor` times the duration of the
-    /// last scan. The default factor is 16.
+    /// Sets how long after a scan for reclamation the next one is due: `factor` times the duration of the
+    /// scan. The default factor is 16.
     ///
     /// A scan executes a heavy fence, which stalls every running thread for a few microseconds. A small
     /// factor slows readers down, and a large factor lets more garbage accumulate. If no other thread is
     /// running, a scan takes less than a microsecond, and the time between scans is short as well. The factor
-    /// does not delay [`synchronize`](Domain::synchronize) and other waits.
+    /// does not delay [`synchronize`](Domain::synchronize) or other waits.
     pub fn set_scan_backoff(&self, factor: u32) {
         self.scan_backoff.store(factor, Relaxed);
     }
@@ -206,8 +206,8 @@ impl<P: Platform> Domain<P> {
         let mut oldest = fenced;
         for record in self.records.values() {
             let Some(time) = epoch_of(record.reader.word()) else { continue };
-            // A section at `fenced` or later is not observed, because other sections may still begin in the
-            // same epoch: see `Watch::observe`.
+            // A section whose epoch is `fenced` or later is not observed, because other sections may still
+            // begin in the same epoch: see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
                 record.watch.observe(time, || self.platform.now());
             }
@@ -221,9 +221,9 @@ impl<P: Platform> Domain<P> {
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for the
     /// oldest of these sections.
     ///
-    /// A section is seen only when this function, a wait or reclamation scans. To watch a domain, call this
-    /// function periodically. A section may have begun long before a scan sees it, so a stall may be
-    /// reported as shorter than it is, but never as longer.
+    /// A section is seen only by a scan; scans run in this function, in waits and in reclamation. To watch a
+    /// domain, call this function periodically. A section may have begun long before a scan sees it, so a
+    /// stall may be reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
         // After this advance, every section that has already begun has an earlier epoch than any section that
         // begins later. So the scan below can record the sections that have begun: see `Watch::observe`.
@@ -400,7 +400,7 @@ impl<P: Platform> Domain<P> {
     ///
     /// A barrier frees all objects that it finds, after one grace period. A barrier executes two heavy
     /// fences, however many threads there are. Barriers of one domain run one after the other. Like
-    /// [`synchronize`](Domain::synchronize), a barrier sleeps in a long wait.
+    /// [`synchronize`](Domain::synchronize), a barrier sleeps if the wait is long.
     ///
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
@@ -424,7 +424,7 @@ impl<P: Platform> Domain<P> {
         let taken = Taken(&self.drain.weight);
         let all = self.take_all();
         taken.0.store(all.weight as u64, Relaxed);
-        // All these objects were unlinked before the epoch of the cookie.
+        // All these objects were unlinked before this call to `cookie`.
         self.wait(self.cookie());
         // SAFETY: every section that may have found one of these objects has ended.
         unsafe { all.call() };

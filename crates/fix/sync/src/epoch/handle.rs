@@ -62,7 +62,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// A handle that belongs to the calling thread. If the thread is missing in the child of a fork, the
-    /// child frees the record.
+    /// child releases the record.
     #[cfg(feature = "std")]
     pub(super) fn register_thread(&self) -> Handle<'_, P> {
         Handle::new(self, self.record(), false)

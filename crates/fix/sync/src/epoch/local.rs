@@ -17,7 +17,7 @@ static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
 per_thread!(Member);
 
-/// A registered thread: its handle, from a `Box`.
+/// The handle of a registered thread, from a `Box`.
 #[derive(Clone, Copy)]
 struct Member(NonNull<Handle<'static, System>>);
 
@@ -49,7 +49,7 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // If a later destructor of the thread or a leaked value has a guard, the record is never released.
+        // If a later destructor of the thread or a leaked value holds a guard, the record is never released.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
             // SAFETY: `register` made the pointer from a box, and no copy of it is used after this.

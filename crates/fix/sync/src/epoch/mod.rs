@@ -64,9 +64,9 @@
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
 //!   batches. When the thread exits, it frees the objects that are ready, and other threads free the
 //!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free objects immediately. As long
-//!   as no reader stalls, a thread has at most a few thousand retired objects. If fences are expensive and
-//!   the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), the thread has
-//!   up to 65,536 retired objects.
+//!   as no reader stalls, a thread has at most a few thousand retired objects. But if fences are expensive
+//!   and the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), it may have
+//!   up to 65,536.
 //! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
 //!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
 //!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where
@@ -166,9 +166,9 @@
 //! ```
 //!
 //! # Without an operating system
-//! A kernel has a handle for each CPU, must not preempt a section, and provides the nodes and entries. An
-//! interrupt handler may enter sections with the handle of the CPU that it interrupts, but must not retire
-//! anything.
+//! A kernel has a handle for each CPU, must not preempt a thread in a section, and provides the nodes and
+//! entries. An interrupt handler may enter sections with the handle of the CPU that it interrupts, but must
+//! not retire anything.
 //!
 //! ```
 //! use core::ptr::NonNull;

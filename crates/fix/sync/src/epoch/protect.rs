@@ -59,16 +59,16 @@ pub unsafe trait Protect<P> {
     /// and make the reference yourself. Under the same contract, the reference may live as long as `'g`.
     ///
     /// # Safety
-    /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomics
-    ///   while a section can find it.
+    /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomic
+    ///   operations while a section can find it.
     /// * Before the `T` is freed, it is unlinked, so that no section that begins later can find it, and
     ///   then a grace period passes. [`Guard::retire`], [`Guard::replace`] and similar methods wait for the
     ///   grace period, if their guard has the same domain as `self`. A structure that accepts guards from
     ///   its callers checks the domain with [`is_of`](Protect::is_of).
     /// * The links of an unlinked object stay as they are (with hazard pointers, they must change). A reader
     ///   that found the object before it was unlinked may follow these links, and so may find another object
-    ///   that has been retired in the meantime. The reader's section began before that other object was
-    ///   retired.
+    ///   that has been retired in the meantime. That other object is not freed yet, because the reader's
+    ///   section began before it was retired.
     /// * No thread frees the `T` without a grace period, with one exception: the destructor of a structure
     ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]

@@ -37,7 +37,7 @@ impl<'d, P: Platform> QsbrHandle<'d, P> {
         QsbrHandle { handle }
     }
 
-    /// Reports a quiescent state: the thread holds nothing that it has found before.
+    /// Reports a quiescent state: the thread no longer holds anything that it found before the call.
     #[inline]
     pub fn quiescent(&mut self) {
         self.handle.refresh();

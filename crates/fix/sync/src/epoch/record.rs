@@ -1,4 +1,4 @@
-//! Records: the state of a thread or a section, which scans read.
+//! Records. A record is the state of a thread or of a section; scans read the records.
 
 use core::cell::Cell;
 use core::ptr;
@@ -30,7 +30,7 @@ pub struct Stall {
     pub since: Duration,
 }
 
-/// The state of a thread or a section that may read.
+/// The state of a reader: of a registered thread, or of a section with a record of its own.
 #[derive(Debug)]
 pub struct Record {
     pub(super) reader: Padded<Reader>,
@@ -38,7 +38,7 @@ pub struct Record {
     pub(super) watch: Padded<Watch>,
 }
 
-/// The cache line that the owner writes and that scans read.
+/// The cache line that is written by the owner and read by scans.
 #[derive(Debug)]
 pub(super) struct Reader {
     /// 0 outside of sections. In a section, the global epoch at the section's start, with the nesting depth
@@ -49,13 +49,13 @@ pub(super) struct Reader {
     is_symmetric: Cell<bool>,
 }
 
-/// The cache lines that scans and waits write.
+/// The cache lines that threads other than the owner may write, for example in a scan.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// Whether the owner is a section or a handle that the user registered. Any thread may hold such an
-    /// owner, so the child of a fork must keep the record.
+    /// Whether the owner is a section, or a handle that the user registered. Any thread may hold such a
+    /// section or handle, so the child of a fork must keep the record.
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this record and is freeing its objects.
     pub(super) adopter: AtomicPtr<Record>,
@@ -65,12 +65,12 @@ pub(super) struct Watch {
     since: AtomicU64,
     /// The number of objects in the record's garbage, as of the owner's last update.
     pub(super) weight: AtomicU64,
-    /// The owner's calls of destructors and deferred functions.
+    /// Whether the owner is calling destructors and deferred functions.
     pub(super) calls: Calls,
 }
 
-// SAFETY: only the record's one owner uses the cells. When the owner took the node, it acquired what the
-// previous owner had done before it released the node.
+// SAFETY: only the record's one owner uses the cells. By taking the node, the owner acquired everything
+// that the previous owner had done before releasing it.
 unsafe impl Sync for Record {}
 
 impl Record {
@@ -205,7 +205,7 @@ impl Reader {
         self.word.load(Relaxed) != 0
     }
 
-    /// The word, as scans read it.
+    /// The word, loaded with the ordering that a scan needs.
     pub(super) fn word(&self) -> u64 {
         self.word.load(order!(Acquire, "epoch_look"))
     }

@@ -324,7 +324,7 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // The first sleep is usually so long that the first barrier begins to wait before the call defers
+        // The first sleep is usually long enough that the first barrier begins to wait before the call defers
         // more calls. The second barrier finds these calls. If a sleep is too short, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));

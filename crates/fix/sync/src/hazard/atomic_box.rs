@@ -12,9 +12,9 @@ use super::{Guard, protect, retire};
 
 /// An optional boxed value that is replaced as a whole while other threads read it.
 ///
-/// [`load`](AtomicBox::load) costs about a nanosecond on any number of threads and writes to no shared
-/// cache line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A reader
-/// may keep a loaded value for any length of time; this delays only the freeing of that value.
+/// [`load`](AtomicBox::load) costs about a nanosecond, however many threads load the value, and writes to no
+/// shared cache line. Replacing costs an atomic exchange and, some time later, a share of a heavy fence. A
+/// reader may keep a loaded value for any length of time; this delays only the freeing of that value.
 ///
 /// Use an `AtomicBox` for configurations, routes and tables. Put values that must be consistent with each
 /// other into one box. For a value that fits into a machine word, use an atomic.
@@ -66,7 +66,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
 
     fn exchange(&self, new: Option<Box<T>>) -> *mut T {
         // Release: a reader that loads the new value sees its content. Before a thread frees the old value,
-        // it executes a heavy fence, which acquires what the writer of the old value did.
+        // it executes a heavy fence, which acquires everything that came before the store of the old value.
         self.pointer.swap(into_raw(new), order!(Release, "box_store"))
     }
 

@@ -1,4 +1,4 @@
-//! A domain: the slots and the retired objects of its threads, scans and barriers.
+//! A domain: the slots and the retired objects of its threads. Scans and barriers.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -28,14 +28,14 @@ impl Retired {
 }
 
 /// The retired objects of a thread. Barriers of other threads may take these objects. This struct and the
-/// link to the next record are in different cache lines, because all threads that reclaim read the link.
+/// link to the next record are in different cache lines, because every reclaiming thread reads the link.
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,
-    /// The owner's calls of destructors.
+    /// Whether the owner is calling destructors.
     pub(super) calls: Calls,
-    /// Whether the record has no owner and its list may have objects. This flag is on a cache line of its
-    /// own, because all threads that reclaim read it.
+    /// Whether the record has no owner, but may have objects in its list. This flag is on a cache line of its
+    /// own, because every reclaiming thread reads it.
     pub(super) is_orphaned: Padded<AtomicBool>,
 }
 

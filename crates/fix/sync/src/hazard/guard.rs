@@ -136,8 +136,9 @@ fn clear(slot: &AtomicPtr<()>) {
 
 /// Protects an object, which is not freed before the guard is dropped.
 ///
-/// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order
-/// and held for any length of time. A leaked guard keeps its object forever and has no other effect.
+/// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order and
+/// held for any length of time. A leaked guard keeps its object and its record of slots in use forever, and
+/// has no other effect.
 pub struct Guard<'d, T> {
     pointer: NonNull<T>,
     node: &'d Node<Record>,

@@ -146,7 +146,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { protect(node, slot, source, object) }
     }
 
-    /// A free slot of another record, for the case that the first record has none.
+    /// A free slot of another record, for a thread whose first record has none.
     #[cold]
     fn another(&self) -> (&'d Node<Record>, &'d AtomicPtr<()>) {
         let mut more = self.more.borrow_mut();

@@ -7,8 +7,8 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object that stays in memory when it is freed. Its state is not part of the model, so each access sees
-/// the latest value.
+/// An object whose memory stays valid: freeing the object only sets the flag. Its state is not part of the
+/// model, so each access sees the latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,

@@ -10,8 +10,8 @@
 //! fence acquires everything that came before any earlier full fence. In the language, two full fences
 //! guarantee only that a load after the later fence does not miss a store before the earlier one. Only an
 //! Acquire load also makes visible what came before that store. So each model runs a third time, with full
-//! fences that only acquire and release, and with loads that see the latest store. This run fails if loom's
-//! full fences hide a missing ordering.
+//! fences that only acquire and release, and with loads that see the latest store. This run detects missing
+//! orderings that loom's own full fences hide.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
@@ -202,7 +202,7 @@ pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'sta
 }
 
 /// Like [`check`], but only on the platforms where both sides execute a fence. With more than two threads,
-/// loom takes too long on the platform that interrupts.
+/// loom takes too long on the platform whose heavy fences interrupt.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
@@ -223,7 +223,7 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     KIND.set(kind);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    // This limit is high enough for the models of knee-vm. A model that never ends panics at the limit.
+    // If a model never ends, loom panics at this limit, which is high enough for the models of knee-vm.
     builder.max_branches = 20_000;
     builder.check(move || {
         BEGUN.set(1);

@@ -1,6 +1,6 @@
 //! The platform of the shuttle models, which run many threads in random schedules.
 //!
-//! All threads see each access immediately, as if every access were sequentially consistent. So a heavy fence
+//! All threads see each store immediately, as if every access were sequentially consistent. So a heavy fence
 //! has nothing to order and does nothing. If a heavy fence waited for other threads, as in the loom models,
 //! some schedules would not be tried. The two kinds of platform differ only in `is_symmetric`.
 
