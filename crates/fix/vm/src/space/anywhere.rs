@@ -156,9 +156,8 @@ impl<'m, M: Machine> Space<'m, M> {
         found.or_else(joined).or_else(|| self.arenas.slices(count))
     }
 
-    /// Maps `count` pages in `range`, and gives the rest of `range` back to the CPU's arena. If a mapping
-    /// at a fixed address occupies some of the pages, gives only the gaps in `range` back, and returns
-    /// `None`.
+    /// Maps `count` pages in `range`, and gives the rest of `range` back to the CPU's arena. If a mapping at
+    /// a fixed address occupies some of the pages, gives back only the gaps in `range`, and returns `None`.
     #[inline]
     fn map_within(
         &self,
@@ -252,7 +251,7 @@ mod tests {
 
     proptest! {
         /// Mappings begin in three leaves. A mapping that spans several leaves is recorded in the branch
-        /// above, so extents of the branch alternate with pages of leaves.
+        /// above, so mappings that the branch records alternate with mappings that the leaves record.
         #[test]
         fn gaps_cover_exactly_the_unmapped_pages(
             changes in prop::collection::vec(((0_u64..1500).prop_map(Page), 1_u64..300, any::<bool>()), 1..30),
@@ -263,7 +262,7 @@ mod tests {
             let cpu = machine.cpu(0);
             let space = Space::new(&cpu).unwrap();
             for (start, count, is_map) in changes {
-                // An occupied range stays as it is.
+                // If the range is occupied, `map` fails and changes nothing.
                 let _ = match is_map {
                     true => space.map(&cpu, Pages::new(start, count), Protection::READ),
                     false => space.unmap(&cpu, Pages::new(start, count)),

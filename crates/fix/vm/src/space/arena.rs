@@ -146,8 +146,9 @@ impl Arena {
         self.find(class, count)
     }
 
-    /// Merges adjacent ranges, then takes a range of at least `count` pages. Also returns `None`, without
-    /// merging, if too few ranges were listed since the last merge to pay for another merge.
+    /// Merges adjacent ranges, then takes a range of at least `count` pages, or returns `None` if it finds
+    /// none. If too few ranges were listed since the last merge to make another merge worthwhile, returns
+    /// `None` at once.
     pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
         if self.listed == 0 || self.listed < self.entries.len() {
             return None;
@@ -267,7 +268,7 @@ pub(crate) struct Arenas {
 unsafe impl Sync for Arenas {}
 
 impl Arenas {
-    /// Arenas for `cpus` CPUs, in a space of these pages.
+    /// Arenas for `cpus` CPUs, in a space that consists of `pages`.
     pub(crate) fn new(cpus: usize, pages: Pages) -> Result<Arenas, OutOfMemory> {
         let mut arenas = Vec::new();
         arenas.try_reserve_exact(cpus)?;
@@ -295,8 +296,9 @@ impl Arenas {
         with(&mut self.arenas[cpu.number()].borrow_mut())
     }
 
-    /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: two arenas
-    /// could list the same addresses, and programs that choose their own addresses should not pay for lists.
+    /// The part of `pages` that lies in slices taken so far. Other addresses must not be listed: otherwise
+    /// two arenas could list the same addresses, and programs that choose their own addresses would pay for
+    /// the lists.
     #[inline]
     pub(crate) fn sliced(&self, pages: Pages) -> Pages {
         pages.and(Pages { start: Page(self.taken.load(Relaxed)), end: self.window.end })

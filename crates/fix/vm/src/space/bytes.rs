@@ -20,7 +20,7 @@ const WORD: usize = 8;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Copies memory of the space into `bytes`, as if the program read it at `from`. The space need not be
-    /// loaded on any CPU. Pages are made present as by page faults. No aligned 8-byte word is torn.
+    /// loaded on any CPU. Makes the pages present, as page faults would. No aligned 8-byte word is torn.
     ///
     /// # Errors
     /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
@@ -37,8 +37,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not
-    /// be loaded on any CPU. Pages are made present, and copied if they are shared, as by page faults. A
-    /// concurrent store to other bytes of the same 8-byte word is not lost.
+    /// be loaded on any CPU. Makes the pages present, and copies them if they are shared, as page faults
+    /// would. A concurrent store to other bytes of the same 8-byte word is not lost.
     ///
     /// # Errors
     /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].

@@ -59,8 +59,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Handles a page fault: makes `page` present for an `access` by this CPU, or reports why the access is
     /// invalid.
     ///
-    /// When it returns `Ok`, the CPU has [flushed](Machine::flush_local) the page's old PTE if the CPU may
-    /// have cached that PTE, so the program can retry the access. A RISC-V CPU that has cached the absence of
+    /// If this CPU may have cached the page's old PTE, that PTE is [flushed](Machine::flush_local) before
+    /// `fault` returns `Ok`, so the program can retry the access. A RISC-V CPU that has cached the absence of
     /// a table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
     /// old PTE also faults once more.
     ///
@@ -187,7 +187,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// One attempt of [`collapse`](Space::collapse), in a locked leaf.
+    /// One attempt at [`collapse`](Space::collapse), in a locked leaf.
     fn collapse_in<'a>(
         &self,
         leaf: &'a Leaf,
@@ -207,7 +207,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
             Entry::Page { frame, .. } | Entry::ProtNone(frame) => frame,
-            // A lazily unmapped page is not mapped.
+            // There is no page to collapse: a page that was unmapped lazily is no longer mapped, even if its
+            // entry is still flush-pending.
             _ => return done,
         };
         let (meta, own) = (self.machine.frame_meta(frame), self.lineage.own());
@@ -268,8 +269,8 @@ impl<'m, M: Machine> Space<'m, M> {
         } else {
             // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out of
             // the object waits until the leaf is flushed. Programs with a shared mapping of the object may
-            // write to the old frame at the same time, either in machine code, outside of Rust's memory
-            // model, or with atomics (see [`Machine`]), so `copy_words` reads it with atomics.
+            // write to the old frame at the same time, either with atomics or in machine code, which is
+            // outside of Rust's memory model (see [`Machine`]), so `copy_words` reads the frame with atomics.
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
@@ -448,8 +449,8 @@ impl<'m, M: Machine> Space<'m, M> {
             // A pager requires dirty tracking: a read fault maps the page without write permission.
             if shared.object().has_pager() {
                 if !is_write {
-                    // Keep the write permission of an existing PTE: without a shootdown, other CPUs could go
-                    // on using it.
+                    // Keep the write permission of an existing PTE: if we removed it without a shootdown,
+                    // other CPUs could still use it.
                     if !old.contains(Protection::WRITE) {
                         protection = protection.difference(Protection::WRITE);
                     }
@@ -485,7 +486,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent)
     }
 
-    /// Stores the entry of a page whose entry has allowed `old` so far.
+    /// Stores a new entry for a page. `old` is what the previous entry allowed.
     #[inline]
     fn publish(&self, entry: &AtomicU64, frame: Frame, protection: Protection, old: Protection) {
         if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
@@ -539,9 +540,9 @@ fn allowed(attributes: Attributes, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Copies a frame that may be written to concurrently. No word is torn, and each copied word is a value that
-/// the word had at some moment during the copy. A program that copied the page itself would get no stronger
-/// guarantee.
+/// Copies a frame that may be written to concurrently. No word is torn, and each word of the copy gets a
+/// value that the original word had at some moment during the call. A program that copied the page itself
+/// would get no stronger guarantee.
 ///
 /// # Safety
 /// Both frames must belong to `machine`, and concurrent writes to them must be atomic.

@@ -55,7 +55,7 @@ impl Size {
                 NodeRef::Leaf(leaf) => {
                     self.nodes.leaves += 1;
                     self.nodes.tables += usize::from(leaf.table().is_some());
-                    // SAFETY: the leaf is locked, and each of the used states is the state of a mapped page.
+                    // SAFETY: the leaf is locked, and `used_states` returns only attributes of mapped pages.
                     unsafe {
                         leaf.with_states(|states| {
                             let kinds = states.used_states();
@@ -85,8 +85,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// quota, and its pages are charged as well.
     ///
     /// # Errors
-    /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. The
-    /// space is unchanged then.
+    /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. In
+    /// either case, the space is unchanged.
     pub fn fork(&self, cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, MapError> {
         self.check_cpu(cpu);
         let mut is_own = false;
@@ -243,7 +243,7 @@ impl<'m, M: Machine> Space<'m, M> {
         gather: &mut TlbGather<'_>,
     ) {
         const COUNTED: &str = "enough was reserved";
-        // SAFETY: both leaves are locked, every entry of the palette is the state of a mapped page, and
+        // SAFETY: both leaves are locked, every entry of the palette belongs to a mapped page, and
         // `fork_once` has marked and copied all backings.
         unsafe {
             let kinds = from.with_states(|states| states.palette_len());
@@ -256,7 +256,8 @@ impl<'m, M: Machine> Space<'m, M> {
             let duplicate = |page, frame, protection: Protection| {
                 let own = pool.table().expect(COUNTED);
                 // SAFETY: the new frame is ours, and the other frame is pinned. All writes to a pinned frame
-                // are made by devices or machine code, outside of Rust's memory model, or with atomics.
+                // either use atomics, or are made by devices or machine code, which are outside of Rust's
+                // memory model.
                 unsafe { copy_words(self.machine(), frame, own) };
                 let meta = self.machine().frame_meta(own);
                 meta.set_origin(self.lineage.own(), page);

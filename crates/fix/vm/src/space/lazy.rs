@@ -59,9 +59,9 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     }
 
     /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
-    /// It interrupts the CPUs of the space, unless all of them have ticked since. Without this call, the CPU
-    /// that unmapped the pages frees the frames during its first unmap in the space after all CPUs have
-    /// ticked.
+    /// It interrupts the CPUs of the space, unless all of them have ticked since. Without this call, once all
+    /// CPUs have ticked, the CPU that unmapped the pages frees the frames the next time it unmaps pages of
+    /// the space.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());

@@ -163,7 +163,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// writable, if their protection allows writes. An empty range is a no-op.
     ///
     /// # Errors
-    /// The error of the first page that cannot be read; the pages before it are present then.
+    /// The error of the first page that cannot be read; all pages before it have been made present.
     /// [`Fault::Unmapped`] if the page is not mapped (`ENOMEM`), [`Fault::AccessDenied`] if it may not be
     /// read (`EINVAL`), [`Fault::Guard`] and [`Fault::BeyondEnd`] (`EFAULT`), [`Fault::OutOfMemory`],
     /// [`Fault::PagerFailed`] and [`Fault::Retry`].

@@ -103,8 +103,8 @@ impl<'m, M: Machine> Space<'m, M> {
         .fuse()
     }
 
-    /// The first run of mapped pages in `rest`, as far as a single node stores it. Advances `rest` past the
-    /// run.
+    /// The first run of mapped pages in `rest`, limited to what a single node stores. Advances `rest` past
+    /// the run.
     fn next_run(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Mapping> {
         loop {
             let _guard = cpu.pin();

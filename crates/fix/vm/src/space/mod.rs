@@ -43,14 +43,14 @@ use alloc::boxed::Box;
 
 /// An address space of a machine.
 ///
-/// Any CPU may call any operation at any time. Operations on pages that are far enough apart write no
-/// common cache line.
+/// Any CPU may call any operation at any time. Operations on pages that are far enough apart do not write to
+/// the same cache lines.
 ///
 /// # Panics
 /// All operations panic if the CPU belongs to another machine. Dropping a space panics, and frees nothing, if
 /// a private page is [pinned](Space::pin) or a CPU is [active](Space::active_cpus) in the space. Some
-/// machines [allow](Machine::MAY_DROP_ACTIVE) active CPUs. If the thread is already panicking, the space is
-/// leaked without a second panic (only with the feature `std`).
+/// machines [allow](Machine::MAY_DROP_ACTIVE) a space to be dropped while CPUs are active in it. If the
+/// thread is already panicking, the space is leaked without a second panic (only with the feature `std`).
 pub struct Space<'m, M: Machine> {
     machine: &'m M,
     tree: NonNull<Tree>,
@@ -111,7 +111,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Space { machine, tree, lineage, arenas })
     }
 
-    /// The space's number, which no other space has. The machine may identify cached translations by it.
+    /// The space's number, which no other space has. The machine may use it to identify cached translations.
     pub fn number(&self) -> u64 {
         self.tree().number()
     }

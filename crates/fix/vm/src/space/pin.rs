@@ -35,7 +35,7 @@ enum Owner<'m, M: Machine> {
 
 // SAFETY: the machine is `Sync`. The tree and the object are accessed only through atomics.
 unsafe impl<M: Machine> Send for PinnedPage<'_, M> {}
-// SAFETY: a shared reference only gives the frame and its address.
+// SAFETY: a shared reference gives out only the frame and its address.
 unsafe impl<M: Machine> Sync for PinnedPage<'_, M> {}
 
 /// The outcome of an attempt to pin a page.
@@ -150,8 +150,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             let (object, index) = (backing.object(), backing.index(page));
             meta.pins.add();
-            // An operation that removes the page from the object sees the pin, or this CPU sees that
-            // operation.
+            // Either an operation that removes the page from the object sees this pin, or the check below
+            // sees that operation.
             if !object.has(index, frame) || !object.is_within(index) {
                 meta.pins.remove();
                 return Attempt::Failed(Fault::Retry);
@@ -174,8 +174,7 @@ impl<M: Machine> PinnedPage<'_, M> {
     }
 
     /// The address of the frame in the kernel's mapping: [`Machine::address`]. Programs and devices may
-    /// access the frame at the same time, so Rust code must use
-    /// atomics.
+    /// access the frame at the same time, so Rust code must use atomics.
     pub fn address(&self) -> NonNull<u8> {
         self.machine.address(self.frame)
     }

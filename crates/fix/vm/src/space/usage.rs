@@ -14,8 +14,8 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and
     /// `protect` may count as accesses, and a remap as a store. After this returns, the next access or store
-    /// by any CPU sets its flag again: the TLBs are flushed, and where the hardware does not set the flag,
-    /// the access is a page fault that [`fault`](Space::fault) resolves.
+    /// by any CPU sets the corresponding flag again: the TLBs are flushed, and where the hardware does not
+    /// set the flag, the access causes a page fault, which [`fault`](Space::fault) resolves.
     ///
     /// After a call clears [`Usage::DIRTY`] for a page, the page's content does not change until the page is
     /// dirty again. This holds in every space that shares the page. For pages of objects, the usage is that

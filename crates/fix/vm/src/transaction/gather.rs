@@ -23,9 +23,9 @@ const MOST_LINGERING: usize = 64;
 /// frames are linked into a list through their metadata.
 ///
 /// Node locks must be released before the shootdown, because a CPU that spins on a lock cannot answer the
-/// IPI. Therefore a flag marks each leaf that is being flushed, and an operation that is about to change
-/// such a leaf waits. Without this wait, the operation could map a page again while a CPU still reaches
-/// the old frame through its TLB, or report pages as unmapped that a CPU can still access.
+/// IPI. Therefore a flag marks each leaf that is being flushed, and an operation that is about to change such
+/// a leaf waits. Without this wait, the operation could map a page again while a CPU still reaches the old
+/// frame through its TLB, or report that pages are unmapped while a CPU can still access them.
 #[derive(Debug)]
 pub(crate) struct TlbGather<'t> {
     first: Option<Frame>,
@@ -487,7 +487,7 @@ impl<'t> TlbGather<'t> {
     }
 }
 
-/// Drops the reference of an entry to its frame, and frees the frame if this was the last reference.
+/// Drops an entry's reference to its frame, and frees the frame if this was the last reference.
 ///
 /// # Safety
 /// The entry must have been cleared, and no CPU may access the frame through it.

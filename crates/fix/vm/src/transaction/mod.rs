@@ -56,7 +56,7 @@ impl Tree {
 
     /// Like [`locked`](Tree::locked), but locks all nodes. No other operation starts to change anything until
     /// the returned guard is dropped. The first attempt already keeps other operations from starting, so that
-    /// few flushes remain to wait for.
+    /// there are few flushes to wait for.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,

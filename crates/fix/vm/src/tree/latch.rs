@@ -219,9 +219,9 @@ impl LatchedExtents {
     /// # Safety
     /// The caller must have locked the branch, or have exclusive access to it.
     pub(crate) unsafe fn replace(&self, new: Box<ExtentLatch>) -> Option<NonNull<ExtentLatch>> {
-        // Release publishes the latch's content. A swap replaces a load and a store for the sake of loom,
-        // which would treat the store as dependent on the load, and would not explore the orders of the store
-        // and the readers' loads.
+        // Release publishes the latch's content. For the sake of loom, this is a swap instead of a load and a
+        // store: loom would treat the store as dependent on the load, and would not explore the orders of the
+        // store and the readers' loads.
         NonNull::new(self.0.swap(Box::into_raw(new), order!(Release, "extents_publish")))
     }
 }

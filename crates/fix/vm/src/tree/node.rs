@@ -361,9 +361,9 @@ impl Leaf {
         first..first + pages.count() as usize
     }
 
-    /// Whether TLBs may still have stale or more permissive entries for pages of the leaf. An operation
-    /// that is about to reuse such pages must wait. Acquire: pairs with the end of the flush, so that the
-    /// flush is complete on all CPUs if this returns false.
+    /// Whether TLBs may still have entries for pages of the leaf that are stale or that allow more than the
+    /// table does. An operation that is about to reuse such pages must wait. Acquire: pairs with the end of
+    /// the flush, so that the flush is complete on all CPUs if this returns false.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))

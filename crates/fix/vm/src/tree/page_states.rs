@@ -121,8 +121,8 @@ impl PageStates {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// The attributes of the first of these pages, and the length of the run of pages with these attributes
-    /// that it begins.
+    /// The attributes of the first of these pages, and the length of the run of pages with the same
+    /// attributes that starts there.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];

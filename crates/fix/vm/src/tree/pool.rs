@@ -36,7 +36,7 @@ pub(crate) struct TreePool {
     #[expect(clippy::vec_box)]
     latches: Vec<Box<ExtentLatch>>,
     palettes: Vec<StatePalette>,
-    /// Replaced latches, which readers may still use, so they must be retired. This list has capacity for
+    /// Replaced latches. They must be retired, because readers may still use them. This list has capacity for
     /// as many latches as `latches` holds.
     retired: Vec<NonNull<ExtentLatch>>,
 }

@@ -75,7 +75,7 @@ pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attribut
     }
 }
 
-/// The first run of mapped pages in `pages`, as far as a single node stores it. The caller must be pinned.
+/// The first run of mapped pages in `pages`, limited to what a single node stores. The caller must be pinned.
 /// Locks only leaves, one at a time.
 pub(crate) fn first_mapped(
     node: NodeRef<'_>,

@@ -64,8 +64,8 @@ pub(crate) fn prepare<M: Machine>(
     pool.has_extents(extents.count, extents.room)
 }
 
-/// Hands extents down to the child that covers `page`: moves the parts of the branch's extents that are
-/// within the child's span to the child. If the child does not exist yet, adds the child and moves nothing.
+/// Hands extents down to the child that covers `page`: those parts of the branch's extents that lie within
+/// the child's span move to the child. If the child does not exist yet, adds the child and moves nothing.
 fn hand_down<M: Machine>(
     machine: &M,
     branch: &Branch,
