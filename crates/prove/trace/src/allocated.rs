@@ -6,15 +6,15 @@
 //! meaningful function on the call path of the first access. Primitives of `core`, functions that copy bytes,
 //! and allocators are not meaningful. The memory is named after one of these only if no other function is on
 //! the path. If the function is a method, the memory is named after the method's type, because the methods of
-//! a type often access the same word, and this word should have one name in all tests. For example, a lock's
-//! `read`, `write` and `write_unlock` all access the lock's word.
+//! a type often access the same word, and this word should have the same name in all tests. For example, a
+//! lock's `read`, `write` and `write_unlock` all access the lock's word.
 
 use crate::functions::Functions;
 use crate::record::Touch;
 
 /// The name of memory if the code that accesses it is unknown.
 const ALLOCATED: &str = "allocated memory";
-/// In a label for code, this text follows the name of a file that has no symbol for the code.
+/// The label of code without a symbol is the name of the code's file, followed by this text.
 pub(crate) const NO_SYMBOLS: &str = ", where it has no symbols";
 /// Rust code that accesses memory on behalf of its caller.
 const PRIMITIVES: &[&str] =
@@ -63,7 +63,7 @@ fn named<'t>(
 }
 
 /// The innermost meaningful function of a call path. If the binding calls a C library directly,
-/// returns the library's function or file, which is more specific than the binding.
+/// returns the library's function or file, which says more than the name of the binding.
 fn user<'f>(frames: impl Iterator<Item = &'f str>) -> Option<String> {
     let (mut of_c, mut primitive) = (None, None);
     for frame in frames.map(without_line).take_while(|frame| !frame.starts_with(BINDING_CODE)) {

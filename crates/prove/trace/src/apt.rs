@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::package::PackageError;
 use crate::tool::output;
 
-/// Names of Debian's suites that may occur in a machine's sources.
+/// Names of Debian's suites as they may appear in a machine's apt sources.
 const DEBIAN: [&str; 10] = [
     "bullseye",
     "bookworm",
@@ -278,7 +278,7 @@ fn mirror() -> Result<String, PackageError> {
 }
 
 /// The first mirror with one of Debian's main suites. The suites of updates and security fixes,
-/// whose names contain dashes, do not count.
+/// whose names contain dashes, are skipped.
 fn mirror_in(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
         [uri, suite, "main"] if DEBIAN.contains(&suite) => Some(uri.to_owned()),
@@ -290,8 +290,7 @@ fn sources_file(suites: &[&str]) -> PathBuf {
     format!("{}.list", suites.join("+")).into()
 }
 
-/// The content of a sources file. It has one line for each suite, and the line requests only the
-/// suite's package lists.
+/// The content of a sources file. It has one line for each suite. Each line requests only package lists.
 fn sources(mirror: &str, suites: &[&str]) -> String {
     let signed = match Path::new(KEYRING).exists() {
         true => format!(" signed-by={KEYRING}"),

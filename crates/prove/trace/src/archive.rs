@@ -114,7 +114,7 @@ fn newest(files: Vec<PathBuf>, version: &str) -> Option<PathBuf> {
 
 fn has_kernel(name: &str) -> bool {
     let release = name.strip_prefix(PREFIX).unwrap_or_default();
-    // Packages without a version number are metapackages for the newest kernel.
+    // Packages whose names contain no version number are metapackages for the newest kernel.
     release.starts_with(|first: char| first.is_ascii_digit()) && release.ends_with("-amd64")
 }
 

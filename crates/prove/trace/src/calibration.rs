@@ -1,4 +1,4 @@
-//! Checks that QEMU reports sharing correctly, by trials whose correct results are known.
+//! Checks, with trials whose correct results are known, that QEMU reports sharing correctly.
 //!
 //! knee depends on details of how QEMU executes code and calls plugins. Some of these details are
 //! undocumented and change between versions. So each guest begins with trials (the module
@@ -32,7 +32,7 @@ struct Trial {
     what: &'static str,
     /// The CPUs of the first and the second operation.
     cpus: [usize; 2],
-    /// Whether the sides call the kernel.
+    /// Whether the sides make system calls.
     in_kernel: bool,
     interrupted: bool,
     shared: Shared,
@@ -44,8 +44,8 @@ enum Shared {
     Nothing,
     /// The sides share at least one byte.
     Something,
-    /// The sides share one line. Each mask contains the bytes that one side writes. The masks are in
-    /// the order of the sides' numbers.
+    /// The sides share one line. There is a mask of the bytes that each side writes, in the order of the
+    /// sides' numbers.
     Line([u64; 2]),
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Calibration {
-    /// The calibration of a guest that has `cpus` virtual CPUs and an agent that calls the kernel.
+    /// The calibration of a guest that has `cpus` virtual CPUs and whose agent makes system calls.
     pub fn of(cpus: u32) -> Calibration {
         Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
     }

@@ -55,7 +55,7 @@ pub enum GuestError {
         /// The reason.
         reason: String,
     },
-    /// The plugin wrote a line that this knee cannot read.
+    /// The plugin wrote a line that this version of knee cannot read.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A system call for a guest failed.

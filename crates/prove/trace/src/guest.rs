@@ -158,8 +158,8 @@ impl Guest {
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
-            // One host thread runs all virtual CPUs. A virtual CPU that waits yields to the next
-            // virtual CPU, so no host thread has to sleep or wake up.
+            // One host thread runs all virtual CPUs. A waiting virtual CPU yields to the next one, so no host
+            // thread has to sleep or wake up.
             .args(["-accel", "tcg,thread=single"])
             .args(["-cpu", CPU])
             .arg("-smp")

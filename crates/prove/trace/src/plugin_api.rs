@@ -1,7 +1,7 @@
 //! Finds the version of QEMU's plugin API that the plugin has to claim.
 //!
-//! QEMU supports a range of versions and refuses a plugin that claims a version outside this range.
-//! QEMU prints only the oldest version of this range, and only when it refuses a plugin. So knee
+//! QEMU supports a range of versions and refuses a plugin that claims a version outside this range. QEMU
+//! prints the oldest version of this range only when it refuses a plugin that claims an older one. So knee
 //! starts QEMU once, without a machine, just to load the plugin.
 
 use crate::error::GuestError;

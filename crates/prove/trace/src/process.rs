@@ -42,8 +42,8 @@ pub struct Tracing {
     /// The number of the test whose accesses are all reported, if any.
     pub trace: Option<u64>,
     /// Whether the guest pauses after each test that has conflicts or was disturbed, until
-    /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the
-    /// test created can be read in the guest's memory.
+    /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the test has
+    /// created and not freed can be read in the guest's memory.
     pub pause: bool,
     /// Whether the cache lines that move to a side from another CPU are reported. With this setting,
     /// a guest may have at most 64 CPUs.
@@ -57,7 +57,7 @@ pub struct Tracing {
 /// A QEMU that has not been started yet.
 pub(crate) struct Launch {
     command: Command,
-    /// The command that starts QEMU, as it was before any arguments that configure the run were added.
+    /// The command that starts QEMU, without the arguments that configure the run.
     words: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     /// Arguments for a run that only loads the plugin.

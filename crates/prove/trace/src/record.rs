@@ -81,7 +81,7 @@ pub struct Header {
 /// The plugin's result for a test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestResult {
-    /// The number of tests that began before this test in the guest.
+    /// The number of tests that began in the guest before this test.
     pub test: u64,
     /// The sides that opened a window.
     pub sides: Vec<Side>,
@@ -101,7 +101,7 @@ pub struct TestResult {
     /// The first thousand of the lines that `taken` and `fetched` count.
     #[serde(default)]
     pub moves: Vec<Move>,
-    /// Whether a side that called the kernel executed fewer instructions than a system call takes,
+    /// Whether a side that made a system call executed fewer instructions than a system call takes,
     /// which means that QEMU did not report everything to the plugin.
     #[serde(skip)]
     pub impossible: bool,
@@ -136,7 +136,7 @@ impl TestResult {
         self.impossible || self.stray > 0 || self.sides.iter().any(is_incomplete)
     }
 
-    /// Sets `impossible` unless each of these sides, which call the kernel, executed enough
+    /// Sets `impossible` unless each of these sides, which make system calls, executed enough
     /// instructions for a system call.
     pub(crate) fn expect_system_calls(&mut self, sides: impl IntoIterator<Item = usize>) {
         let is_possible = |number| {

@@ -9,8 +9,8 @@ use crate::record::TestResult;
 
 /// Maximum number of runs of a test whose calls share different data in each run.
 const MAX_RUNS: u32 = 3;
-/// Maximum number of runs of a test whose calls share lines by position only: in the next run,
-/// objects are at other addresses, and the calls may share nothing.
+/// Maximum number of runs of a test whose calls share lines by position only. In the next run, objects are at
+/// other addresses, so the calls may share nothing.
 const MAX_PLACEMENTS: u32 = 6;
 
 /// The runs of the current test.

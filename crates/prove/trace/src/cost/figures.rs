@@ -12,9 +12,9 @@ use crate::record::{Move, Side, TestResult};
 /// more than the others. This affects the mean, but not the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// The number of operations that count.
+    /// The number of operations that the figures cover.
     pub operations: usize,
-    /// The number of operations that do not count, because the task was switched out or the result
+    /// The number of operations that are left out, because the task was switched out or the result
     /// is incomplete.
     pub disturbed: usize,
     /// Instructions in the kernel.
@@ -89,7 +89,7 @@ impl Spread {
 }
 
 impl Cost {
-    /// The cost of an operation, without the first `warm_up` rounds.
+    /// The cost of an operation, computed without the first `warm_up` rounds.
     pub fn figures(&self, warm_up: u32) -> Figures {
         let skipped = (warm_up * self.experiment.cpus) as usize;
         let all = self.operations.get(skipped..).unwrap_or_default();

@@ -37,11 +37,10 @@ pub struct Cost {
     pub data: BTreeMap<u64, Datum>,
 }
 
-/// Runs the experiments of a request in a guest with this kernel, and calls `report` for each.
-/// `options` must give the guest as many CPUs as the largest experiment needs. If the guest ends
-/// early, another guest runs the rest. Gives up when three guests have ended during the same
-/// experiment. Returns how the last guest ended. If `report` returns `Break`, the guest is killed,
-/// and the returned end has no meaning.
+/// Runs the experiments of a request in a guest with this kernel, and calls `report` for each. `options` must
+/// give the guest as many CPUs as the largest experiment needs. If the guest ends early, another guest runs
+/// the rest. Gives up when three guests have ended during the same experiment. Returns how the last guest
+/// ended. If `report` returns `Break`, the guest is killed, and the returned [`End`] has no meaning.
 pub fn cost(
     kernel: &Kernel,
     request: &CostRequest,

@@ -34,7 +34,7 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
 /// A line as a conflict between the CPUs. All CPUs do the same operation. So if the line moved to
 /// only one CPU, its previous holders made the same accesses as that CPU. If all CPUs only read the
 /// line here, at least one of them must have written it at another time, because otherwise the line
-/// would not have moved. The bytes that the CPUs read then count as written.
+/// would not have moved. In this case, the bytes that the CPUs read count as written.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };

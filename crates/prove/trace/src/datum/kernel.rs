@@ -38,7 +38,7 @@ pub(super) struct Types {
     types: Vec<u8>,
     strings: Vec<u8>,
     count: u32,
-    /// Bytes of strings in the description that these types extend.
+    /// Size in bytes of the strings in the description that these types extend.
     strings_before: u32,
 }
 

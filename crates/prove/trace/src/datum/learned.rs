@@ -1,6 +1,6 @@
 //! Learns from earlier accesses what code touches. Most instructions access data of a single type.
-//! Exceptions, such as instructions that copy memory or take a lock, are recognised by their varied
-//! accesses.
+//! Exceptions, such as instructions that copy memory or take a lock, are recognised because they access data
+//! of several types.
 
 use std::collections::HashMap;
 use std::hash::Hash;

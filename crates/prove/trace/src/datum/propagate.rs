@@ -83,7 +83,8 @@ struct Pointer {
     bytes: u64,
 }
 
-/// For each object, by address: each type that it may have, with the number of pointers of that type.
+/// For each object, by address: the types that it may have, each with the number of pointers that show this
+/// type.
 type Votes = HashMap<u64, HashMap<Known, u32>>;
 
 /// A scan of memory that finds the types of its objects.

@@ -123,8 +123,8 @@ impl Resolver {
         fields
     }
 
-    /// The most specific of a line's virtual addresses. Kernel addresses are more specific than
-    /// user addresses.
+    /// Of a line's virtual addresses, the one that helps most to name the line's data. A kernel address helps
+    /// more than a user address.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {

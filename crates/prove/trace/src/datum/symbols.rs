@@ -35,7 +35,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     text: String,
-    /// Sorted by address. Among symbols at the same address, the most specific is last.
+    /// Sorted by address. Among symbols at the same address, the one with the most specific name is last.
     entries: Vec<Entry>,
 }
 

@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
-/// Maximum number of shards. This limit is far greater than any number of machines, and bounds the
-/// work that an invalid file causes.
+/// Maximum number of shards. No check needs so many machines. The limit bounds the work that an invalid file
+/// can cause.
 const MAX_SHARDS: usize = 1 << 16;
 /// The `kind` that distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
@@ -28,7 +28,7 @@ pub struct Check {
     pub complete: bool,
     /// When the check began, in UTC: `2026-11-21T09:00:00Z`.
     pub began: String,
-    /// When knee last ended, in UTC; `null` while knee runs, or if it was killed.
+    /// When knee last exited, in UTC; `null` while knee runs, or if it was killed.
     pub ended: Option<String>,
     /// Version of knee that began the check.
     pub knee_version: String,
@@ -172,7 +172,7 @@ impl Tests {
     }
 }
 
-/// The first 16 hexadecimal digits of the SHA-256 of the plugin that this knee traces with.
+/// The first 16 hexadecimal digits of the SHA-256 of the plugin with which this version of knee traces.
 pub fn plugin_digest() -> String {
     let mut digest = hexadecimal(Sha256::digest(knee_artefacts::PLUGIN));
     digest.truncate(16);

@@ -43,8 +43,8 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else here. Only the cache lines that the verdict
-        // lists need named code, and most of these lines are from the last run.
+        // Naming the code takes longer than everything else here. The names are needed only for the cache
+        // lines that the verdict lists, and most of these lines are from the last run.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -88,7 +88,7 @@ impl TestLine {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns the reason, which a message can put after the file and the number of the line.
+    /// Returns the reason, for a message that begins with the file and the number of the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {

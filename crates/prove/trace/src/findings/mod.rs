@@ -22,20 +22,20 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test runs until two consecutive runs share the same data or one run shares nothing. A test runs
-//! at most three times, or six times if it shares lines by position only. A run that was disturbed or
-//! is incomplete does not count. A conflict of the test is what its calls share in **every** run that
-//! counts: the same datum or, if the datum is unknown, a line that the same functions write.
+//! A test runs until two consecutive runs share the same data or one run shares nothing. A test runs at most
+//! three times, or six times if it shares lines by position only. A run that was disturbed or is incomplete
+//! does not count. A conflict of the test is a datum that its calls share in **every** run that counts or, if
+//! the datum is unknown, a line that the same functions write.
 //!
-//! * `conflict-free`: the calls share nothing in any run. A test that shares lines by position only
-//!   is also conflict-free if it shares nothing in at least one run.
+//! * `conflict-free`: the calls share nothing in any run. This is also the verdict if at least one run shares
+//!   nothing and all other runs share lines by position only.
 //! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that
 //!   every run shares, with the addresses and functions of the last run.
-//! * `sometimes`: the calls share something in some runs, but do not share any datum in every run.
-//!   `conflicts` lists everything that the calls share in any run, each datum once. One cause is a cache that
-//!   is occasionally refilled from a shared list. A test that shares lines `by_position` only also gets this
-//!   verdict, even if every run shares the same lines: the calls touch different bytes, and in another object
-//!   of the same type, other bytes share a line.
+//! * `sometimes`: the calls share something in some runs, but there is no datum that they share in every run.
+//!   `conflicts` lists everything that the calls share in any run, each datum once. One cause of this verdict
+//!   is a cache that is occasionally refilled from a shared list. A test whose shared lines are all
+//!   `by_position` gets this verdict, too, if every run shares such lines: the calls touch different bytes,
+//!   and in another object of the same type, other bytes share a line.
 //! * `disturbed`: no run counts.
 //! * `died`: the guest or the program did not survive the test. The member `died` describes how the
 //!   guest or the program ended.

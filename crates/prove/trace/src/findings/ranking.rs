@@ -1,13 +1,13 @@
 //! Ranks data by how many tests they prevent from being conflict-free, and orders their fixes.
 //!
-//! A test becomes conflict-free when everything that it shares has been fixed. So for each datum,
-//! the ranking contains the number of tests that share it, and the number of tests that would become
-//! conflict-free if only this datum were fixed. Most tests share several data and do not become
-//! conflict-free when one of these is fixed. So the ranking also contains a sequence of steps, each
-//! of which fixes a *set* of data. For each test that is not yet conflict-free, there is a set of data
-//! that must still be fixed. The next step fixes the one of these sets that frees the most tests per
-//! datum. The sequence is greedy: each step is the best one after the previous steps, but another
-//! sequence of the same length may be better (maximum coverage is NP-hard).
+//! A test becomes conflict-free when everything that it shares has been fixed. So for each datum, the ranking
+//! contains the number of tests that share it, and the number of tests that would become conflict-free if
+//! only this datum were fixed. Most tests share several data and do not become conflict-free when one of
+//! these is fixed. So the ranking also contains a sequence of steps, each of which fixes a *set* of data. For
+//! each test that is not yet conflict-free, there is a set of data that must still be fixed. The next step
+//! fixes whichever of these sets frees the most tests per datum. The sequence is greedy: each step is the
+//! best one after the previous steps, but another sequence of the same length may be better (maximum coverage
+//! is NP-hard).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ pub struct Ranking {
 pub struct Datum {
     /// Its name.
     pub datum: String,
-    /// The number of additional conflict-free tests if only this datum were fixed.
+    /// The number of tests that would become conflict-free if only this datum were fixed.
     #[serde(rename = "frees")]
     pub unlocks_tests: usize,
     /// The number of tests that share the datum.
@@ -160,7 +160,7 @@ impl Seen {
     }
 }
 
-/// The data that must still be fixed before some tests are conflict-free, as numbers in ascending
+/// The data that must still be fixed before some tests become conflict-free, as numbers in ascending
 /// order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {

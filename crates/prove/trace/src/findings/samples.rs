@@ -39,7 +39,7 @@ pub(super) fn program(name: &str, file: &str) -> Tested {
     Tested::Program { program: TestedProgram { name: name.to_owned(), file: file.to_owned() } }
 }
 
-/// Writes a record in the state in which a knee process that was killed leaves it.
+/// Writes a record as a killed knee process leaves it.
 pub(super) fn record(dir: &Path, check: &Check, lines: &[TestLine]) {
     std::fs::create_dir_all(dir).unwrap();
     std::fs::write(dir.join(CHECK_FILE), serde_json::to_string(check).unwrap()).unwrap();
@@ -88,7 +88,7 @@ pub(super) fn shared(name: &str, at: usize) -> SharedLine {
     }
 }
 
-/// Any line that can be written.
+/// Any line that a record may contain.
 pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
     let verdict = prop_oneof![
         Just(Verdict::ConflictFree),

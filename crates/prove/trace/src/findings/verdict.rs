@@ -24,7 +24,8 @@ pub enum Verdict {
     Died,
 }
 
-/// Returns the verdict on a test, and the test's conflicts. `runs` are the runs that count.
+/// Returns the verdict on a test, and the test's conflicts. `runs` contains, for each valid run, the lines
+/// that the calls share.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
 /// have the same name, the smallest number of such lines in any run counts. A line with several data keeps

@@ -48,7 +48,7 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record, which must be of the check and the shard that `check` describes. Also
+    /// Continues a record, which must belong to the check and the shard that `check` describes. Also
     /// returns the tests that the record already contains. The record's description keeps the QEMU
     /// and the plugin with which the record began.
     ///

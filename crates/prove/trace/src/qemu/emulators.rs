@@ -1,8 +1,8 @@
 //! Fetches Debian's QEMUs from the mirror that the machine's apt uses, without installing them.
 //!
-//! A fetched QEMU is a directory with files of a suite's package qemu-system-x86 and of all
+//! A fetched QEMU is a directory with files from a suite's package qemu-system-x86 and from all
 //! packages that this package depends on. These packages include the C library, because this
-//! machine's C library may be incompatible. The directory is named by suite and version:
+//! machine's C library may be incompatible. The directory's name consists of the suite and the version:
 //! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB.
 
 use std::fs;
