@@ -62,10 +62,10 @@
 //! # Objects and copies
 //! An [`Object`] is memory that several spaces can map: a file with its [`Pager`], or shared memory. Each
 //! mapping has one *backing*, which the object keeps in an index by page (reverse mapping). There is no
-//! record per page: an address of a page is computed from the backing, and checked against the tables. To
-//! unmap a page from all spaces, [`Object::evict`] visits all places where the page may be mapped. A
-//! concurrent fault looks up the object's page while it holds the lock of the leaf, so the fault comes
-//! either before or after the visit of that leaf.
+//! record per page: a page's address in a space is computed from the backing, and checked against the tables.
+//! To unmap a page from all spaces, [`Object::evict`] visits all places where the page may be mapped. A
+//! concurrent fault looks up the object's page while it holds the lock of the leaf, so the fault comes either
+//! before or after the visit of that leaf.
 //!
 //! A forked copy shares its pages copy-on-write. Each page records its origin, which is the space that first
 //! touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`] searches

@@ -377,8 +377,8 @@ fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>)
 }
 
 /// Loads `page` after the space has become active on the CPU. The load of an unmapped page activates the
-/// space. Without it, the load of `page` would do so, and the full fence of the activation would hide a
-/// missing ordering of the entry of `page`.
+/// space. Otherwise the load of `page` would activate it, and the full fence of the activation would hide
+/// that accesses to the entry of `page` lack an ordering.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
     space: &Of<LEVELS>,

@@ -64,7 +64,7 @@ impl<'m, M: Machine> PinnedObject<'m, M> {
                 pool.frames.has_page()?;
                 Ok(core::ptr::from_ref(core.index.make(index, &mut pool.blocks)?))
             }) {
-                // SAFETY: slots live as long as the object, which `self` pins.
+                // SAFETY: slots live as long as the object, which `self` keeps alive.
                 Ok(slot) => break unsafe { &*slot },
                 Err(needed) => cpu.refill(needed)?,
             }
@@ -329,9 +329,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
-    /// Writes the dirty pages of the range to the pager, and frees the frames of all pages of the range.
-    /// When it returns, none of these pages is present in any space. An object without a pager keeps its
-    /// pages. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were freed.
+    /// Writes the dirty pages of the range to the pager, and frees the frames of all its pages except
+    /// [pinned](crate::Space::pin) ones. When it returns, no space maps the freed frames. Returns their
+    /// number. If the object has no pager, keeps all pages and returns 0.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.

@@ -161,9 +161,9 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // The surplus leaves at least as much for each other CPU. Near the limit, it rounds to zero. A
-        // small surplus would soon have to be reclaimed from the shares, which costs more than locking
-        // again.
+        // The surplus leaves at least as much in the rest for each other CPU. Near the limit, it rounds to
+        // zero. A small surplus would soon have to be reclaimed from the shares, which costs more than
+        // locking again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {

@@ -90,7 +90,7 @@ struct Content {
     /// A visitor compares the number before and after a pass to detect new copies.
     copies: u64,
     /// The shard has a reference to the object. An empty shard keeps this reference until the object is
-    /// closed, so that mapping and unmapping do not write the shared reference count.
+    /// closed, so that mapping and unmapping do not write to the shared reference count.
     holds: bool,
 }
 

@@ -249,7 +249,7 @@ impl Drop for Index {
                 // pointers to tables.
                 for below in unsafe { block.cast::<Tables>().as_ref() } {
                     if let Some(below) = NonNull::new(below.load(Relaxed)) {
-                        // SAFETY: the block below has one level less, and nobody uses it.
+                        // SAFETY: the height of the block below is one less, and nobody uses that block.
                         unsafe { free(below, height - 1) };
                     }
                 }

@@ -215,7 +215,7 @@ pub(crate) struct BackingPool {
 }
 
 impl BackingPool {
-    /// Writes `backing` to memory of the pool, whose address is stable.
+    /// Moves `backing` into a box from the pool, which gives it a stable address.
     ///
     /// # Errors
     /// [`Needed::Backings`] if the pool is empty.
@@ -256,8 +256,8 @@ impl Backings {
         self.first = Some(backing);
     }
 
-    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if no
-    /// other page is mapped by it.
+    /// Records that `pages` pages with these attributes were unmapped. Adds their backing to the list if the
+    /// backing no longer maps any page.
     ///
     /// # Safety
     /// The pages must have been mapped, and their nodes must be locked. The backing must outlive the

@@ -143,7 +143,7 @@ impl ObjectCore {
     /// Whether a page is still within the object. Must be called after the page's slot was set to `Coming`,
     /// or after the page was pinned. A truncation stores the new length and then scans the slots: it looks
     /// for pinned pages, and waits while a slot is `Coming`. The fences guarantee that the truncation sees
-    /// the slot as `Coming` or the pin, or this call sees the new length, or both.
+    /// the pin or the state `Coming`, unless this call sees the new length.
     pub(crate) fn is_within(&self, index: u64) -> bool {
         if !is_mutant!("is_within_no_fence") {
             fence(SeqCst);

@@ -90,7 +90,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
         with(&mut self.pool.borrow_mut())
     }
 
-    /// Runs an operation's callback. In debug builds, [`check`](Cpu::check) panics while the callback runs.
+    /// Runs an operation's callback. In debug builds, [`check`](Cpu::check) panics if it is called while the
+    /// callback runs.
     pub(crate) fn callback<R>(&self, with: impl FnOnce() -> R) -> R {
         struct End<'a>(&'a Cell<bool>);
         impl Drop for End<'_> {

@@ -70,7 +70,7 @@ impl Mailbox {
 
     /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
     /// acknowledges requests that were posted before. A requester that calls [`post`](Mailbox::post) later
-    /// finds in `wants` that the CPU has left the set, and so posts no request.
+    /// learns from `wants` that the CPU has left the set, and so posts no request.
     ///
     /// # Safety
     /// The caller must be the CPU's thread.
@@ -183,7 +183,7 @@ impl Mailbox {
     }
 }
 
-/// Flushes `pages` of `space` on the CPUs in `on`, and returns when all have acknowledged it.
+/// Flushes `pages` of `space` on the CPUs in `on`, and returns when all have acknowledged the request.
 ///
 /// # Safety
 /// The calling thread must be the thread of CPU `caller`.

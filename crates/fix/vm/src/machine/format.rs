@@ -54,7 +54,7 @@ pub enum MemoryType {
 /// The absent entry, 0 in all formats.
 pub const ABSENT: u64 = 0;
 
-/// Which TLB entries may survive the page fault that they raised. The fault handler must flush such an
+/// Which TLB entries may survive the page fault that they caused. The fault handler must flush such an
 /// entry; otherwise the CPU raises the same fault forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultFlush {
@@ -126,8 +126,9 @@ pub unsafe trait Format: Sync + 'static {
     /// not be global, and its accessed and dirty bits are set.
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
 
-    /// Encodes the page of `entry`, which [`page`](Format::page) made, as not accessed. The next access sets
-    /// the accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault) resolves.
+    /// Returns `entry`, which must be an entry made by [`page`](Format::page), with the accessed bit clear.
+    /// The next access sets the accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault)
+    /// resolves.
     fn clear_accessed(entry: u64) -> u64;
 
     /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
@@ -190,7 +191,7 @@ mod x86_64 {
     pub(super) const PRESENT: u64 = 1;
     pub(super) const WRITE: u64 = 1 << 1;
     pub(super) const USER: u64 = 1 << 2;
-    /// PWT and PCD: two bits of the index of an entry of the page attribute table (PAT).
+    /// PWT and PCD: the two low bits of the index into the page attribute table (PAT).
     pub(super) const WRITE_THROUGH: u64 = 1 << 3;
     pub(super) const CACHE_DISABLE: u64 = 1 << 4;
     pub(super) const ACCESSED: u64 = 1 << 5;
@@ -268,7 +269,7 @@ unsafe impl Format for X86_64 {
     }
 }
 
-/// RISC-V with `LEVELS` levels: 3 is Sv39 and 4 is Sv48. "Privileged Architecture", 10.3.
+/// RISC-V with `LEVELS` levels: 3 is Sv39 and 4 is Sv48. "Privileged Architecture", 12.3 to 12.5.
 ///
 /// Without the extension Svpbmt, entries have no memory type: the platform's physical memory attributes
 /// decide how CPUs access device memory. With `SVPBMT`, entries have the requested type, and the kernel must
@@ -300,7 +301,7 @@ mod riscv {
     pub(super) const FRAMES: u64 = (1 << 44) - 1;
 }
 
-// SAFETY: "Privileged Architecture", 10.3. The frame number overlaps no other field.
+// SAFETY: "Privileged Architecture", 12.3 to 12.5. The frame number overlaps no other field.
 unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVPBMT> {
     const LEVELS: u8 = LEVELS_;
     const HAS_KERNEL: bool = true;

@@ -97,9 +97,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// before it stores an entry that allows execution, possibly while it holds locks of a space. So the
     /// method must not wait for a CPU that may be waiting for such a lock without handling interrupts.
     ///
-    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` and `ic ivau` for each
-    /// cache line, and RISC-V needs a `fence.i` on each CPU. A program that writes code itself must execute
-    /// the same instructions.
+    /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` for each cache line and
+    /// then `ic ialluis`, and RISC-V needs a `fence.i` on each CPU. A program that writes code must make that
+    /// code visible itself.
     fn prepare_code(&self, _frame: Frame) {}
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
@@ -140,9 +140,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// The caller must be CPU `cpu`.
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush);
 
-    /// Called when this crate moves a frame that it no longer uses to a per-CPU pool for reuse, instead of
-    /// freeing it. From then on no CPU can access the frame's old content. The machine may overwrite the
-    /// content, for example with a pattern that exposes accesses through stale translations.
+    /// Called when this crate puts an unused frame into a per-CPU pool for reuse, instead of freeing it. From
+    /// then on no CPU can access the frame's old content. The machine may overwrite the content, for example
+    /// with a pattern that exposes accesses through stale translations.
     fn frame_recycled(&self, _frame: Frame) {}
 }
 

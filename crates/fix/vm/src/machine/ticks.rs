@@ -26,10 +26,10 @@ pub struct Ticks {
 const AWAY: u64 = u64::MAX;
 
 impl Ticks {
-    /// Creates the ticks of `cpus` CPUs, all of which are offline.
+    /// Creates the record of `cpus` CPUs, all of which are offline.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the memory for them cannot be allocated.
+    /// [`OutOfMemory`] if the record cannot be allocated.
     pub fn new(cpus: usize) -> Result<Ticks, OutOfMemory> {
         let last: Box<[Padded<AtomicU64>]> = for_each(cpus)?;
         last.iter().for_each(|last| last.0.store(AWAY, Relaxed));

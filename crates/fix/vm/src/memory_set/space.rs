@@ -14,7 +14,7 @@ use crate::page::{PAGE, Page, Pages, Protection};
 use crate::space::Space;
 
 /// The page tables of a set: a [`Space`], and the calling CPU. Create a `SpaceTable` on the CPU that calls
-/// the set.
+/// the set's methods.
 pub struct SpaceTable<'c, 'm, M: Machine> {
     space: Arc<Space<'m, M>>,
     cpu: &'c Cpu<'m, M>,

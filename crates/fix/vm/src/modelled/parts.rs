@@ -1,6 +1,6 @@
 //! Loom models of small protocols, without a machine around them: reference counts, waiting for a flush, fork
-//! or tick, and all locks except node locks. Memory that one thread uses after another is a [`Guarded`] cell,
-//! for which loom reports unordered accesses.
+//! or tick, and all locks except node locks. Memory that passes from one thread to another is a [`Guarded`]
+//! cell, for which loom reports unordered accesses.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
