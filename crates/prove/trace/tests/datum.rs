@@ -13,7 +13,7 @@ use knee_trace::{
     Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
 };
 
-/// Patience with each guest, which may have to wait for CPUs that other tests use.
+/// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Maximum number of tests of a pair of operations. The tests are spread over all situations of the
 /// pair.

@@ -18,14 +18,15 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The guest's kernel has other work, too, so a side may be switched out in one of this many tests.
+/// The guest's kernel has other work, too, so in one out of this many tests, a side may be
+/// switched out.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
-/// Patience with each guest, which may have to wait for CPUs that other tests use.
+/// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Patience with guests that hang on purpose. While such a guest boots, the patience is four times
-/// as long.
+/// How long to wait for guests that hang on purpose. While such a guest boots, the wait is four
+/// times as long.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
 
 /// What a guest did.

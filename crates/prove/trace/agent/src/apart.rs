@@ -1,6 +1,6 @@
 //! Makes QEMU translate kernel code separately for windows, so that only the code of windows needs
-//! callbacks. Most kernel code runs outside of windows: of the blocks of kernel code that run, four
-//! out of five belong to set-ups and clean-ups.
+//! callbacks. Most kernel code runs outside of windows: four out of five blocks of kernel code
+//! that a guest executes belong to set-ups and clean-ups.
 //!
 //! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP,
 //! this flag changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The
@@ -12,7 +12,7 @@
 //! callbacks: the results are the same, but the guest is slower.
 //!
 //! AC belongs to the CPU and not to the task. When a task that was switched out in a window
-//! resumes, AC is clear until the task returns to user mode. Such a run is disturbed, so knee
+//! resumes, AC may be clear until the task returns to user mode. Such a run is disturbed, so knee
 //! ignores its results.
 
 use std::ffi::CString;

@@ -46,7 +46,7 @@ pub enum Kind {
     NoObject,
     /// Each side reads its own file.
     TwoFiles,
-    /// Each side reads its own timer until an interrupt has made the timer expire.
+    /// Each side reads its own timer until the timer's interrupt has occurred.
     Interrupted,
     /// Both sides have the kernel write to the same [`WORD_BYTES`] bytes of user memory.
     SharedWord,

@@ -33,7 +33,7 @@ pub struct Disk<'a> {
     /// The extents that are not zero: offsets in bytes, and contents.
     #[serde(borrow)]
     pub extents: Vec<(u64, &'a [u8])>,
-    /// The places where the host searched for modules, for error messages.
+    /// The places where the host searched for modules; error messages list them.
     pub places: &'a str,
 }
 

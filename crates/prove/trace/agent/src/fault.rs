@@ -57,8 +57,8 @@ extern "C" fn on_fault(signal: libc::c_int, _: *mut libc::siginfo_t, context: *m
         registers[libc::REG_RIP as usize] = (&raw const knee_agent_done) as usize as i64;
         registers[libc::REG_RDX as usize] = signal.into();
     } else {
-        // SAFETY: `signal` is async-signal-safe. The instruction is executed again and ends the
-        // process.
+        // SAFETY: `signal` is async-signal-safe. The instruction is then executed again, and its
+        // signal ends the process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }

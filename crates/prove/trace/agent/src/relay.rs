@@ -51,8 +51,8 @@ pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
 }
 
 /// Removes all complete values from the bytes that were read from the ring, and returns the values
-/// in the order in which they were written. A guest may have written anything; bytes that cannot be
-/// decoded stay.
+/// in the order in which they were written. A guest may have written anything; bytes that cannot
+/// be decoded stay in `from`.
 pub fn relayed(from: &mut Vec<u8>) -> Vec<Relayed> {
     let (mut all, mut rest) = (Vec::new(), from.as_slice());
     while let Some((one, behind)) = first(rest) {

@@ -1,4 +1,5 @@
-//! `dashmap::DashMap`, a map of shards, each with its own lock, bound to knee's model `map`.
+//! `dashmap::DashMap`, a map that is divided into shards, each with its own lock, bound to knee's model
+//! `map`.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::process::ExitCode;

@@ -33,7 +33,7 @@ struct Bytes([AtomicU8; 4]);
 
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; 4]);
 
-/// A cache line for each caller. It has 128 bytes, since processors fetch lines in pairs.
+/// A pair of cache lines for each caller, since processors fetch lines in pairs.
 #[repr(align(128))]
 struct Line(AtomicU8);
 

@@ -11,7 +11,7 @@ use knee_sync::refs::refcache::{RefcacheArc, Weak, tick};
 use knee_sync::refs::{PerCpuRef, Snzi};
 
 state! {
-    /// The numbers of references, without the owners' references.
+    /// The numbers of references, not counting the owners' references.
     struct Counts {
         /// Whether the owner has killed the per-CPU count. The owner keeps its own reference until
         /// it kills the count.
@@ -29,7 +29,8 @@ fn put(count: &mut Natural, call: &mut knee_commute::Call<'_>) -> Result<(), Sto
     Ok(())
 }
 
-/// Taking and putting references commute unless the caller can see whether a reference was the last.
+/// Taking and putting references commute unless the caller can see whether a reference was the
+/// last one.
 fn counts() -> Interface<Counts> {
     let unseen = |name, about| Operation { name, about, apply: |_, _| Ok(Outcome::nothing()) };
     Interface {
@@ -156,7 +157,7 @@ fn counts() -> Interface<Counts> {
 #[repr(align(128))]
 struct Line(u64);
 
-/// SNZI arrivals that operations drop. The arrival at index `n` is at leaf `n`.
+/// SNZI arrivals for operations to drop. The arrival at index `n` is at leaf `n`.
 type Arrivals = Vec<Mutex<Option<knee_sync::refs::Arrival<'static>>>>;
 
 struct Bound {
@@ -164,7 +165,7 @@ struct Bound {
     snzi: &'static Snzi,
     arrivals: Arrivals,
     object: RefcacheArc<Line>,
-    /// References that operations drop.
+    /// References for operations to drop.
     copies: Vec<Mutex<Option<RefcacheArc<Line>>>>,
     weak: Weak<Line>,
 }

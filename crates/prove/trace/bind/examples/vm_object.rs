@@ -25,8 +25,8 @@ sort!(Page);
 state! {
     /// A page of the object.
     struct Content {
-        /// Whether the page had a frame initially. Without a frame, its content is the pager's
-        /// content.
+        /// Whether the page had a frame initially. If it had none, its content is what the pager
+        /// has stored.
         resident: Truth,
         content: Natural,
         /// The content that the pager has stored for the page.
@@ -177,7 +177,7 @@ fn object() -> Interface<Mapped> {
     }
 }
 
-/// The distance between two pages of the object that tests use. Pages at this distance are in
+/// The distance between the two pages that tests use in the object. Pages at this distance are in
 /// different blocks of the object's index.
 const STRIDE: u64 = 512;
 

@@ -207,7 +207,7 @@ impl Binding for OwnPages {
             "load" => succeeds(move || load(cpu, space, page)),
             "store" => succeeds(move || store(cpu, space, page, 2)),
             "remap" => succeeds(move || space.remap(cpu, small, other)),
-            // The first four of eight mapped pages cannot grow in place.
+            // A range of four pages that is directly followed by mapped pages cannot grow in place.
             "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
             "replace" => succeeds(move || space.replace(cpu, small, write)),
             "replace_object" => {

@@ -95,8 +95,8 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// Returns the move that each of these accesses to one line causes. An access is a CPU number
-    /// and whether the access is a write.
+    /// Returns the move that each of these accesses to one line causes. Each access is a pair: the
+    /// number of the CPU, and whether the access is a write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {

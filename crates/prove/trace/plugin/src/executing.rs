@@ -42,8 +42,8 @@ unsafe impl Sync for Shared {}
 
 /// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. With
 /// `by_registers`, registers identify the executing CPU if this QEMU can read them. In this case,
-/// the virtual CPUs must share one thread of the host. For the threads of a program without a
-/// machine, QEMU's numbers are correct and are used.
+/// the virtual CPUs must share one thread of the host. If QEMU runs a program without a machine,
+/// its numbers are correct and are used.
 pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }

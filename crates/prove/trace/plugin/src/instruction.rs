@@ -19,14 +19,14 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 /// Returns the number of memory accesses of an instruction that ends a block; `None` if it is
 /// neither a jump nor a simple instruction.
 ///
-/// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction
-/// leaves the block through a helper. Examples are returns, for which a helper finds the next
-/// block, conditional jumps, for which a helper computes the flags, and instructions that cross a
-/// page. Until another callback is set, QEMU then reports the accesses of other helpers as accesses
-/// of this instruction. For example, helpers access memory for atomic instructions in user code,
-/// and access descriptors and the stack to deliver an interrupt. So the plugin records at most as
-/// many accesses as the instruction makes. It records no access of `iretq` and `sysretq`, which
-/// access no memory except the stack.
+/// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction leaves the
+/// block through a helper. Examples are returns (a helper finds the next block), conditional jumps (a helper
+/// computes the flags), and instructions that cross a page. Until another callback is set, QEMU then reports
+/// the accesses of other helpers as accesses of this instruction. For example, helpers access memory for
+/// atomic instructions in user code, and access descriptors and the stack to deliver an interrupt. So the
+/// plugin records at most as many accesses as the instruction makes. It records no accesses for `iretq` and
+/// `sysretq`: `sysretq` makes none, and those of `iretq` are implicit accesses, which the plugin does not
+/// count.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {

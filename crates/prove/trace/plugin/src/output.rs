@@ -7,9 +7,10 @@
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
 //! ```
 //!
-//! The last three members are the numbers of kernel entries that the guest has reported. With
-//! `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as accesses of
-//! operations. When a test ends, the plugin writes a line for it (shown here as several lines):
+//! The last three members are the numbers of the kernel's entry points that the guest has reported.
+//! With `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as
+//! accesses of operations. When a test ends, the plugin writes a line for it (shown here as several
+//! lines):
 //!
 //! ```json
 //! {"test":0,
@@ -71,7 +72,7 @@ use crate::side::Side;
 /// The version of the schema above.
 const SCHEMA: u32 = 1;
 
-/// The numbers of kernel entries that the guest has reported, by kind.
+/// The numbers of the kernel's entry points that the guest has reported, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
     pub(crate) interrupts: usize,

@@ -11,8 +11,8 @@
 //!   version. Without this variable, the constructor sets the symbol to 2 if this QEMU has
 //!   scoreboards, which version 2 introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
-//!   buffer from then on. In the C calling convention of x86-64, both can be called with all three
-//!   arguments.
+//!   buffer from then on. In the C calling convention of x86-64, both forms can be called with all
+//!   three arguments.
 //! * From version 7 on, the callbacks for translation and reset receive the user data of their
 //!   registration as their last argument, and no longer the plugin's ID as their first. The
 //!   functions that register them take that user data as an additional argument, which older
@@ -231,7 +231,8 @@ pub(crate) enum Physical {
     Memory(u64),
     /// A device, or memory of the kernel if only the program counts.
     Device,
-    /// QEMU no longer has a translation of the address. Its documentation allows this.
+    /// QEMU no longer has a translation of the address. QEMU's documentation says that this may
+    /// happen.
     Unknown,
 }
 

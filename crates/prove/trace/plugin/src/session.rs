@@ -87,13 +87,13 @@ pub(crate) fn apart() {
     WATCHING.store(false, Relaxed);
 }
 
-/// Records a kernel entry that the guest reports.
+/// Records an entry point of the kernel that the guest reports.
 pub(crate) fn learn(entry: Entry) {
     let mut entries = ENTRIES.write().unwrap_or_else(PoisonError::into_inner);
     entries.get_or_insert_default().insert(entry.address, entry.kind);
 }
 
-/// Returns the kind of the kernel entry at this address, if there is one.
+/// Returns the kind of the kernel's entry point at this address, if there is one.
 pub(crate) fn entry_at(address: u64) -> Option<EntryKind> {
     let entries = ENTRIES.read().unwrap_or_else(PoisonError::into_inner);
     entries.as_ref()?.get(&address).copied()

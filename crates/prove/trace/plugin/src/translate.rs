@@ -4,7 +4,7 @@
 //! access. User code gets callbacks only with `user=on`, so that spinning user threads run without
 //! them. With `scope=program`, user code gets callbacks and kernel code gets none. Before
 //! `Mark::Arm`, only the marks that precede tests get callbacks: with callbacks for all code, a
-//! guest boots nine times slower. After `Mark::Apart`, kernel code that is translated while no
+//! guest takes nine times as long to boot. After `Mark::Apart`, kernel code that is translated while no
 //! window is open gets no callbacks.
 
 use std::ffi::{c_uint, c_void};

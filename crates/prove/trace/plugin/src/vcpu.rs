@@ -30,14 +30,14 @@ use crate::side::Side;
 /// The maximum number of virtual CPUs. QEMU's x86 machines have at most 255 without interrupt
 /// remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
-/// The range of addresses, in bytes, that counts as `__switch_to_asm`. The function is shorter, and
-/// the code after it in this range does not switch tasks.
+/// The size of the range of addresses that counts as `__switch_to_asm`, in bytes. The function is shorter,
+/// and the code after it in this range does not switch tasks.
 const SWITCH_BYTES: u64 = 256;
 /// The maximum number of addresses that a switch writes: it saves six registers, the flags in older
 /// kernels, and the stack pointer, and sets the stack canary.
 const MAX_SAVED: usize = 16;
 
-/// Whether the task whose window is open is running.
+/// Whether the task that has opened the window is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Here,
@@ -240,7 +240,7 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU, aligned against false sharing, since different threads write the slots.
+/// A virtual CPU, aligned to avoid false sharing, since different threads write the slots.
 #[repr(align(128))]
 struct Slot(UnsafeCell<Vcpu>);
 
@@ -272,8 +272,8 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks; `Err` is an iretq with the address after it. Returns the side and the depth of
-    /// interrupts at the end.
+    /// Runs blocks; `Err` stands for an `iretq` and contains the address of the next instruction. Returns the
+    /// side and the depth of interrupts at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));

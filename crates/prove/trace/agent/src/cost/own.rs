@@ -19,8 +19,8 @@ use crate::returned::Returned;
 
 /// The distance from a task's page to its second page, in bytes. One page table maps both pages.
 const NEIGHBOUR: usize = PAGES_APART / 2;
-/// The sizes of the testcases `page_fault1` and `mmap_churn1`: bytes of memory, the number of
-/// mappings, and the largest mapping in KiB.
+/// The sizes in the testcases `page_fault1` and `mmap_churn1`: the memory in bytes, the number of
+/// mappings, and the size of the largest mapping in KiB.
 const REGION: usize = 128 << 20;
 const MAPS: usize = 1024;
 const LARGEST: u32 = 32;
@@ -42,7 +42,7 @@ pub(super) struct Own {
     buffer: Box<[u8; PAGE]>,
     /// The address of the task's page.
     at: *mut u8,
-    /// The part of the task's region that has not been written.
+    /// The part of the task's region to which the task has not written yet.
     region: Map,
     maps: Vec<Map>,
     random: Rand32,

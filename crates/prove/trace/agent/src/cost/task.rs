@@ -48,8 +48,8 @@ impl Task {
             }
             turns.pass(nr);
         }
-        // Takes one more turn, so that this task still sleeps while other tasks do their last
-        // operation.
+        // Takes one more turn: until then, this task sleeps instead of ending while other tasks do
+        // their last operation.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
             pause();
@@ -58,7 +58,7 @@ impl Task {
     }
 }
 
-/// Emits a test whose two sides write to the same stack and thus conflict. The guest pauses after
+/// Runs a test whose two sides write to the same stack and thus conflict. The guest pauses after
 /// this test, while the tasks and their memory still exist, so the host can read the data in the
 /// lines that moved.
 fn pause() {

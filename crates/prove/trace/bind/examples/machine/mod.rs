@@ -68,7 +68,7 @@ unsafe impl Machine for Uncached {
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, _: Flush) {
-        // A real machine reads the set to find the CPUs that it interrupts.
+        // A real machine reads the set to find the CPUs that it has to interrupt.
         black_box(on.iter().count());
     }
 
@@ -109,7 +109,7 @@ impl Uncached {
 #[repr(align(128))]
 struct Own(Cpu<'static, Uncached>);
 
-/// The CPUs of a machine. The machine is never freed, like everything that a test allocates.
+/// The CPUs of a machine. Like everything that a test allocates, the machine is never freed.
 pub(crate) struct Cpus([Own; CPUS]);
 
 // SAFETY: each CPU is used only by the calls of one thread, and by the main thread while no thread
