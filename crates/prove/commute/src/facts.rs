@@ -12,7 +12,7 @@ use crate::literal::{Literal, show_sum};
 /// The sort of words. A question about a word compares it with a literal word. All literal words
 /// differ from each other.
 pub const WORD: &str = "Word";
-/// The value of a bound that does not exist.
+/// Stands for a bound that does not exist.
 const FREE: i64 = i64::MAX;
 
 /// A term of an uninterpreted sort. The only possible fact about two names is whether they are
@@ -173,8 +173,8 @@ impl Facts {
         self.merge(a, b);
     }
 
-    /// If `a` and `b` are known to be equal, the number of the last choice that made two names of their class
-    /// equal, if there was one.
+    /// The number of the last choice that made two names in the class of `a` and `b` equal. `None` if there
+    /// was no such choice, or if `a` and `b` are not known to be equal.
     pub(crate) fn choice_of_names(&self, a: Name, b: Name) -> Option<usize> {
         if self.root(a.0) != self.root(b.0) {
             return None;

@@ -1,13 +1,12 @@
 //! Concrete tests of every situation: the set-up, the calls, and the expected results.
 //!
-//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). Every
-//! situation, which is a path through the model, has a test for every pattern of equal and different
-//! values, up to isomorphism. Patterns vary names in arguments and in the state, and integers in
-//! arguments. For example, calls on two descriptors of one file and calls on descriptors of two
-//! files may touch different cache lines, even if the model makes no distinction between these cases.
-//! Integers of the state (lengths, counts, times, offsets) are as small as possible. Patterns do not
-//! vary them, because the calls touch the same cache lines whether two such integers are equal or
-//! not.
+//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). Every situation,
+//! which is a path through the model, has a test for every pattern of equal and different values, up to
+//! isomorphism. Patterns vary names in arguments and in the state, and integers in arguments. For example,
+//! calls on two descriptors of one file may touch other cache lines than calls on descriptors of two files,
+//! even if the model does not distinguish these cases. Integers of the state (lengths, counts, times,
+//! offsets) are as small as possible. Patterns do not vary them, because the calls touch the same cache lines
+//! whether two such integers are equal or not.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -125,9 +125,9 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
         loop {
             std::thread::sleep(STUCK / 20);
             let execution = stuck(STUCK);
-            // If the whole machine was paused, a check may find an execution that only seems stuck.
-            // The next check no longer finds this execution, so the process ends only if two checks
-            // in a row find a stuck execution.
+            // If the whole machine was paused, a check may find an execution that only seems stuck. By the
+            // next check, such an execution has ended. That is why the process ends only if two checks in a
+            // row find a stuck execution.
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(

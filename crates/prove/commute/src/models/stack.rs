@@ -12,8 +12,7 @@ state! {
 }
 
 /// Two `push` commute only if they push equal elements. Two `pop` commute only if the top two
-/// elements are equal or the stack is empty. A stack cannot scale because it keeps an order. A bag
-/// can.
+/// elements are equal or the stack is empty. Because it keeps an order, a stack cannot scale. A bag can.
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",

@@ -26,7 +26,7 @@ pub struct Bag<V> {
     length: Int,
     /// The numbers of the initial elements that were taken.
     taken: Vec<usize>,
-    /// The elements that were added and not taken.
+    /// The elements that were added and have not been taken.
     added: Vec<V>,
 }
 

@@ -13,7 +13,7 @@ struct Sequence<V> {
     length: Int,
     /// The number of initial elements that were taken.
     taken: i64,
-    /// The elements that were added and not taken.
+    /// The elements that were added and have not been taken.
     added: Vec<V>,
 }
 

@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute according to the definition. Some results of the calls must be possible in
-/// every order. If the calls return these results, the possible states after each set of the calls must
-/// not depend on the order of the calls.
+/// Whether the calls commute according to the definition: there must be a result for each call such that all
+/// calls can return these results in every order, and the possible states after each set of the calls then do
+/// not depend on the order.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];

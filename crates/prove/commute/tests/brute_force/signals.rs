@@ -35,7 +35,7 @@ impl Concrete for Signals {
         let standard: Vec<Standard> = [(false, false), (true, false), (true, true)]
             .map(|(blocked, pending)| Standard { blocked, pending, handled: 0 })
             .to_vec();
-        // If two values are pending, only their equality matters.
+        // If two values are pending, all that matters is whether they are equal.
         let queues = [vec![], vec![0], vec![0, 0], vec![0, 1]];
         let mut all = Vec::new();
         for int in &standard {

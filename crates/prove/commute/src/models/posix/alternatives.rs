@@ -1,6 +1,6 @@
 //! Alternatives to POSIX calls, next to the originals and with the same state.
 //!
-//! A small change of an interface is often enough to make more calls commute. `fstatx` returns the
+//! A small change to an interface is often enough to make more calls commute. `fstatx` returns the
 //! same values as `fstat` except the number of links, and commutes with every `link` and `unlink`.
 //! `open_anyfd` and `pipe_anyfd` return any unused descriptors, because few callers need the lowest
 //! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) `munmap`
