@@ -26,7 +26,7 @@ the same core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-baselines --example conn_table 4";
 
-/// A larger thread count is more likely a typing error than the CPU count of a real machine.
+/// A larger thread count is more likely a typo than the CPU count of a real machine.
 const MOST_THREADS: u32 = 1024;
 
 /// The number of connections of each thread. The connections fit into a core's L1 cache.
@@ -102,7 +102,7 @@ fn id(thread: u32, number: u32) -> FourTuple {
     }
 }
 
-/// Measures the throughput of all threads together, in million lookups per second.
+/// Measures the throughput of all threads together, in millions of lookups per second.
 fn measure(table: &impl ConnTable<u64>, threads: u32, with_writer: bool, seconds: f64) -> f64 {
     let begin = Barrier::new(threads as usize);
     let over = AtomicBool::new(false);

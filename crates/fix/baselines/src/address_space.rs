@@ -7,7 +7,7 @@ use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 ///
 /// Tests, benchmarks and workloads are written once, for this trait. A program that chooses a design at run
 /// time uses `dyn AddressSpace`. Any CPU may call any operation at any time. Each operation behaves and fails
-/// like the operation of [`Space`] with the same name. The older designs have no guard pages.
+/// like the [`Space`] operation of the same name. The older designs have no guard pages.
 ///
 /// ```
 /// use knee_baselines::AddressSpace;
@@ -50,7 +50,8 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
         protection: Protection,
     ) -> Result<Pages, MapError>;
 
-    /// Unmaps `pages`; some or all of them may be unmapped already. When this returns, no CPU can access them.
+    /// Unmaps `pages`; some or all of them may be unmapped already. When this returns, no CPU can access
+    /// them.
     ///
     /// # Errors
     /// See [`MapError`].

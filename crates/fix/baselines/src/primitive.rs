@@ -12,7 +12,7 @@ pub(crate) use knee_sync::shim::{AtomicPtr, AtomicU64, RawLock as RawMutex};
 #[cfg(any(loom, shuttle))]
 pub(crate) use wide::AtomicU128;
 
-/// A mutex with the lock of parking_lot, or in models with the lock of knee-sync's models.
+/// A mutex that uses parking_lot's lock or, in models, the lock of knee-sync's models.
 pub(crate) type Mutex<T> = parking_lot::lock_api::Mutex<RawMutex, T>;
 
 /// Words of 128 bits, which neither loom nor shuttle provides.
@@ -23,8 +23,8 @@ mod wide {
 
     use super::AtomicU64;
 
-    /// A 64-bit index into the list of all values that any word ever had. Equal values have the same index,
-    /// so a compare-exchange can compare indexes.
+    /// A 64-bit index into the list of all values that any word has ever had. Equal values have the same
+    /// index, so a compare-exchange can compare indexes.
     #[derive(Debug)]
     pub(crate) struct AtomicU128(AtomicU64);
 

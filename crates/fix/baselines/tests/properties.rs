@@ -28,7 +28,7 @@ proptest! {
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, this thread
+/// Sections begin, mark pages and end. Each wait runs on its own thread. When the wait returns, that thread
 /// checks the sections that had marked the page before the wait: all of them must have ended.
 fn waits_for_marks<F: Invalidation>(
     form: F,

@@ -28,8 +28,8 @@ type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {
     frames: Hosted,
-    /// Requests by receiver and sender. One request for each pair is enough: the sender waits until it is
-    /// `None` again.
+    /// Requests, indexed by receiver and sender. One request for each pair is enough: the sender waits until
+    /// it is `None` again.
     requests: [[Mutex<Option<Request>>; CPUS]; CPUS],
     tlbs: [Mutex<BTreeSet<(u64, Page)>>; CPUS],
 }
@@ -93,7 +93,7 @@ impl TwoCpus {
 }
 
 // SAFETY: frames come from the hosted machine. When `shoot_down` returns, each CPU of the set has flushed,
-// and then replaced the request by `None` under the request's lock.
+// and then replaced the request with `None` under the request's lock.
 unsafe impl Machine for TwoCpus {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;

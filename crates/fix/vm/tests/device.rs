@@ -296,7 +296,7 @@ fn invalid_requests_change_nothing<A: Architecture>() {
     let cpu = machine.cpu(0);
     let free = machine.free_frames();
     let object = |first: u64, pages: u64| {
-        // SAFETY: each object is dropped here, so that no space maps the frames.
+        // SAFETY: each object is dropped at once, so no space ever maps the frames.
         unsafe { Object::of_device(&cpu, Frame(first), pages, MemoryType::Device, WRITE) }.map(drop)
     };
     assert_eq!(object(1000, 0), Err(MapError::Empty));
@@ -325,7 +325,7 @@ fn invalid_requests_change_nothing<A: Architecture>() {
     let private = space.map_object(&cpu, pages, &device.object, 0, READ, Sharing::Private);
     assert_eq!(private, Err(MapError::Device));
     space.map_object(&cpu, Pages::new(START, PAGES + 1), &device.object, 0, all, SHARED).unwrap();
-    // Programs never execute device memory, and there is nothing beyond the device.
+    // Programs cannot execute device memory, or access anything beyond the device.
     for _ in 0..2 {
         let execute = space.fault(&cpu, START, Protection::EXECUTE);
         assert_eq!(execute, Err(Fault::AccessDenied));

@@ -160,7 +160,7 @@ struct State {
     /// The word of each content, indexed by `View::content`.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
-    /// `said` has one bit for each operation that is published, and `over` one for each operation that is
+    /// `said` has a bit for each operation that is published, and `over` has a bit for each operation that is
     /// complete.
     said: u32,
     over: u32,

@@ -77,7 +77,7 @@ enum Operation {
     Remap(usize, Pages, Pages),
     Store(usize, Page, u64),
     Load(usize, Page),
-    /// Replaces the second space by a fork of the first.
+    /// Replaces the second space with a fork of the first.
     Fork,
     Resize(usize, u64),
     Evict(u64, u64),
@@ -731,8 +731,8 @@ fn pages_that_are_unmapped_in_parts_are_flushed_before_their_frames_are_freed<A:
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A space is forked while pages of its object are removed. The copy reads the stored words, or zeros from
-/// new pages.
+/// A space is forked while pages of its object are removed. Loads from the copy find the stored words, or
+/// zeros in new pages.
 fn pages_are_not_freed_while_a_fork_copies_them<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(2048, 4);
     let all = machine.free_frames();

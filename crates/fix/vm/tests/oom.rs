@@ -296,7 +296,7 @@ fn apply<'m>(
     }
 }
 
-/// Calls `with` while `count` frames or allocations are left, and updates `count`.
+/// Calls `with` with a budget of `count` frames or allocations, and sets `count` to what is left of it.
 fn limited<R>(
     left: &'static std::thread::LocalKey<Cell<u64>>,
     count: &mut u64,

@@ -287,8 +287,8 @@ impl Drop for Over<'_> {
 }
 
 /// One thread acts as a device that writes to pinned pages. Meanwhile, CPUs unmap, replace, discard and
-/// protect pages, and fork the space. A page that the device has written has the written value as long as it
-/// is pinned.
+/// protect pages, and fork the space. A page that the device has written keeps the written value as long as
+/// it is pinned.
 fn every_write_of_a_device_arrives<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1500 };
     const PAGES: u64 = 4;

@@ -61,7 +61,7 @@ fn unmapping_a_large_range_leaves_no_tables<A: Architecture>() {
     assert_eq!(space.audit(&cpu).tables, before + 1);
 }
 
-/// Threads map, touch and unmap their own pages in common leaves, while another thread prunes.
+/// Threads map, touch and unmap their own pages in shared leaves, while another thread prunes.
 fn pruning_during_concurrent_changes_loses_nothing<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 1500 };

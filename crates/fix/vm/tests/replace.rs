@@ -62,7 +62,8 @@ fn pages_around_the_replaced_ones_keep_their_content<A: Architecture>() {
     }
 }
 
-/// Another CPU never finds the page unmapped, and never the old content after it has found the new one.
+/// Another CPU never finds the page unmapped, and never finds the old content once it has found the new
+/// content.
 fn a_page_is_mapped_throughout<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2000 };
     let machine = Hosted::<A>::with_architecture(256, 2);

@@ -55,7 +55,7 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Adds a part to the list. The list must not be empty, unless no other thread knows the object.
+    /// Adds a part to the list. The list must not be empty, unless no other thread can reach the object.
     fn add(&self, part: &Part) {
         let mut parts = self.parts.lock_briefly();
         part.place.store(parts.len(), Relaxed);
@@ -107,7 +107,7 @@ impl Part {
         match self.object.compare_exchange(ptr::null_mut(), new, Release, Acquire) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: this thread has just made the object, and no other thread knows it. The part's
+                // SAFETY: this thread has just made the object, and no other thread can reach it. The part's
                 // recorded position stays correct: it is 0 in the lists of both `new` and `other`.
                 drop(unsafe { Box::from_raw(new) });
                 other
@@ -223,7 +223,7 @@ impl Reverse for PerBacking {
         let is_last = if record.was_shared.load(Relaxed) {
             let _bucket = frames.lock_bucket(frame);
             mark(&frames.bucket(frame).stamp);
-            // Relaxed: the bucket's lock orders all changes of the frame's count.
+            // Relaxed: the bucket's lock orders all changes to the frame's count.
             record.count.fetch_sub(1, Relaxed) == 1
         } else {
             // No other thread has the frame or can get it, because this entry was the only path to the frame.

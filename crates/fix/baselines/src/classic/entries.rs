@@ -1,5 +1,5 @@
-//! Entries of a map, and operations on them for any data structure: clipping and merging, as in FreeBSD's
-//! `vm_map.c` and Linux's `mm/vma.c`.
+//! The entries of a map, and operations on them that work with any data structure: clipping and merging, as
+//! in FreeBSD's `vm_map.c` and Linux's `mm/vma.c`.
 
 use knee_vm::{MapError, Page, Pages, Protection};
 

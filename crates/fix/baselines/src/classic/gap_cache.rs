@@ -16,9 +16,9 @@ impl GapCache {
         self.from = self.from.min(start);
     }
 
-    /// Returns the start of the first gap of `count` pages in this range. `entries(page, with)` must call
-    /// `with` with the entries in order, from the last entry that begins before `page`, until `with` returns
-    /// false.
+    /// Returns the start of the first gap of `count` pages in this range. `entries(page, with)` must pass the
+    /// entries to `with` in order, starting with the last entry that begins before `page`, until `with`
+    /// returns false.
     pub(super) fn find(
         &mut self,
         pages: Pages,

@@ -1,6 +1,6 @@
 //! Locks that a thread may hold while it waits for other CPUs.
 //!
-//! In a kernel, a CPU that spins for a lock still takes interrupts. A CPU here must also handle requests,
+//! In a kernel, a CPU that spins on a lock still takes interrupts. A CPU here must also handle requests,
 //! because the lock's holder may be waiting for this CPU to flush pages. So all waits for these locks go
 //! through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 //!

@@ -24,7 +24,7 @@ pub struct Memory<'m, M: Machine, S: Strategies> {
     form: S::Invalidation,
     places: Box<[CachePadded<<S::Invalidation as Invalidation>::Place>]>,
     pub(super) accounting: S::Accounting,
-    /// The list of frames that are no longer mapped, but that TLBs may still contain.
+    /// The list of frames that no table contains any more, but to which TLB entries may still point.
     limbo: Lock<u64>,
 }
 
@@ -111,8 +111,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Frees a frame that is in no table, for a caller that cannot wait. If the frame may still be in TLBs, a
-    /// later [`catch_up`](Memory::catch_up) frees it.
+    /// Frees a frame that is in no table, for a caller that cannot wait. If TLB entries may still point to
+    /// the frame, a later [`catch_up`](Memory::catch_up) frees it.
     pub(super) fn put_off(&self, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
             let mut limbo = self.limbo.lock_briefly();
@@ -237,8 +237,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // The increment comes before the first table lock. So an operation that finds an entry that this
-        // operation has cleared sees the increment, unless this operation has already flushed the entry.
+        // The increment comes before the first table lock. So if another operation finds an entry that this
+        // operation has cleared but not flushed yet, it also sees the increment.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);
@@ -275,7 +275,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
         drop(whole);
         drop(section);
-        // Release: pairs with the load of `flushing` above when another operation executes it.
+        // Release: pairs with another operation's load of `flushing` above.
         pmap.flushing.fetch_sub(1, Release);
         while first != END {
             let frame = Frame(first);

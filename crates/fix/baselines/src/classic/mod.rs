@@ -62,9 +62,9 @@
 //! for a lock. Here, they [handle requests](knee_vm::Machine::wait_while).
 //!
 //! # Differences from the sources
-//! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist until their
-//! space is dropped. The trees do not record gaps, so a search for a gap starts at the first possible gap, as in
-//! Linux until 3.8. Allocations of frames can fail, but allocations of entries cannot.
+//! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist
+//! until their space is dropped. The trees do not record gaps, so a search for a gap starts at the first
+//! possible gap, as in Linux until 3.8. Allocations of frames can fail, but allocations of entries cannot.
 
 mod accounting;
 mod audit;

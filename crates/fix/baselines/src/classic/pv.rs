@@ -310,7 +310,7 @@ impl Reverse for PerPage {
                 None => record.of.0.set(next),
             }
         }
-        // Relaxed: the bucket's lock orders all changes of the frame's count.
+        // Relaxed: the bucket's lock orders all changes to the frame's count.
         let is_last = record.count.fetch_sub(1, Relaxed) == 1;
         drop(bucket);
         // SAFETY: the entry was removed from the frame's list, and its page belongs to this space.

@@ -43,7 +43,7 @@ impl MapKind for RcuTree {
 pub struct RcuMap<R: Reverse> {
     /// `mmap_lock`.
     lock: Shared<GapCache>,
-    /// The number of the current or next writer's turn: `mm_lock_seq`.
+    /// The number of the current turn or, between turns, of the next one: `mm_lock_seq`.
     turn: AtomicU64,
     root: AtomicPtr<Node<R>>,
 }
@@ -51,7 +51,7 @@ pub struct RcuMap<R: Reverse> {
 /// The number of slots of a node, as in a maple leaf.
 const FAN: usize = 16;
 
-/// A child: a node of the level below, or at level 0 an area.
+/// A child: a node of the level below, or, at level 0, an area.
 type Slot = *mut ();
 
 /// A node. Once a node is in the tree, only its slots change, and they change only if the node's level is
@@ -123,8 +123,8 @@ impl<R: Reverse> Node<R> {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
-    /// Returns the slot of the child for areas that begin at this page. At level 0, returns the slot of the
-    /// last area that begins at or before this page.
+    /// Returns the slot of the child to which areas that begin at this page belong. At level 0, returns the
+    /// slot of the last area that begins at or before this page.
     #[inline]
     fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
@@ -214,7 +214,8 @@ impl<R: Reverse> Area<R> {
     /// a reader.
     #[inline]
     fn try_read(&self, turn: &AtomicU64) -> bool {
-        // Acquire: if the turn of the mark is over, the reader sees what was done in that turn.
+        // Acquire: if the turn in which the area was marked is over, the reader sees what was done in that
+        // turn.
         let is_marked = || self.marked.load(SeqCst) == turn.load(Acquire);
         if is_marked() {
             return false;
@@ -428,7 +429,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         area.state.get()
     }
 
-    /// Returns the path to the leaf for areas that begin at a page.
+    /// Returns the path to the leaf to which areas that begin at a page belong.
     fn path(&self, page: Page) -> Option<Path<'a, R>> {
         let mut node = self.root()?;
         let (mut above, mut keys) = ([const { None }; LEVELS], Pages::new(Page(0), u64::MAX));
@@ -612,8 +613,9 @@ impl<M: Machine, R: Reverse> Entries<R> for Held<'_, '_, M, R> {
 
 impl<M: Machine, R: Reverse> Drop for Held<'_, '_, M, R> {
     fn drop(&mut self) {
-        // Release: if a reader finds that the turn of a mark is over, it sees what was done in that turn.
-        // This thread still holds the lock, because fields are dropped only after this function returns.
+        // Release: if a reader finds that the turn in which an area was marked is over, it sees what was done
+        // in that turn. This thread still holds the lock, because fields are dropped only after this function
+        // returns.
         self.map.turn.fetch_add(1, Release);
     }
 }

@@ -53,7 +53,7 @@ impl<T: Send + 'static> EpochTable<T> {
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
         loop {
-            // Acquire: this thread must see the entry as the linking thread wrote it.
+            // Acquire: this thread must see what was written to the entry before it was linked.
             let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
             // SAFETY: an entry found in a section is freed only after the section, even if it is unlinked
             // meanwhile. While the caller holds the writers' lock, no other thread unlinks an entry. The

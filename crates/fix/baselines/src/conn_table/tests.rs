@@ -94,7 +94,8 @@ fn a_connection_is_not_removed_during_a_lookup() {
 /// A connection with a flag. The thread that has closed the connection sets the flag.
 struct Opened(Arc<AtomicBool>);
 
-/// Two threads open and close connections, and others look them up. A connection stays open while a lookup uses it.
+/// Two threads open and close connections, and others look them up. A connection stays open while a lookup
+/// uses it.
 fn finds_no_freed_connection(table: &impl ConnTable<Opened>) {
     const CONNECTIONS: u16 = 4;
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
@@ -147,7 +148,8 @@ fn a_lookup_never_finds_a_freed_connection() {
 
 #[test]
 fn a_lookup_sees_a_complete_connection_on_any_path() {
-    // The process's statics are initialized first, so that their initialization does not synchronize the threads.
+    // The process's statics are initialized first, so that their initialization does not synchronize the
+    // threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
     // `remove` executes a fence at its end, which synchronizes the threads in Miri. Only a lookup just before
     // that fence detects a link that is not ordered, so Miri needs several rounds.

@@ -41,7 +41,7 @@ pub struct EpochPlace(AtomicU64);
 /// The thread is not in a section.
 const IDLE: u64 = 0;
 
-// SAFETY: the comments in `begin` and `wait` argue why a waiter misses no section.
+// SAFETY: the comments in `begin` and `wait` explain why a waiter misses no section.
 unsafe impl Invalidation for Epoch {
     type Place = EpochPlace;
 
@@ -56,12 +56,13 @@ unsafe impl Invalidation for Epoch {
     #[inline]
     unsafe fn begin(&self, place: &EpochPlace, platform: &impl Platform) {
         // Acquire: a waiter does not wait for sections that have read its new time, so these sections must
-        // see what the waiter did before. Release: a waiter that waits for the thread's previous section may
-        // load this value instead of `IDLE`, and must then see what the previous section did.
+        // see what the waiter did before it advanced the clock. Release: a waiter that waits for the thread's
+        // previous section may load this value instead of `IDLE`, and must then see what the previous section
+        // did.
         let now = self.clock.load(order!(Acquire, "di_epoch_clock"));
         place.0.store(now, order!(Release, "di_epoch_begin"));
         // Pairs with the heavy fence of `wait`: either the waiter sees this store and waits for this section,
-        // or everything in the section happens after what the waiter did before.
+        // or everything in the section happens after what the waiter did before its fence.
         platform.light();
     }
 

@@ -48,8 +48,8 @@ pub unsafe trait Invalidation: Sync {
     /// Begins a section.
     ///
     /// # Safety
-    /// Only one thread may call `begin`, `mark` and `finish` with this place. The place must stay at its address
-    /// as long as the form exists, must be used with this form only, and must not be in a section.
+    /// Only one thread may call `begin`, `mark` and `finish` with this place. The place must stay at its
+    /// address as long as the form exists, must be used with this form only, and must not be in a section.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
     /// Records that the section of this place has removed a mapping of the stamp's page. The caller holds the

@@ -19,8 +19,8 @@ struct Page {
 }
 
 /// Some threads mark pages, and set a flag at the end of each section. Other threads read which sections have
-/// marked a page, wait, and must find all flags of these sections set. The flags are Relaxed, so only the
-/// form makes them visible.
+/// marked a page, wait, and must find all flags of these sections set. Accesses to the flags are Relaxed, so
+/// only the form of delayed invalidation makes them visible.
 fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();

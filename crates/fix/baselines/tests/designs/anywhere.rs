@@ -38,7 +38,8 @@ fn map_anywhere_uses_an_unmapped_range<D: Design>() {
         let shared = D::shared(&machine, u64::MAX);
         let space = D::space(&shared, &cpu);
         let (read, mut known) = (Protection::READ, Vec::new());
-        // Whether each of the first 2000 pages is mapped. Only `map_anywhere` maps later pages.
+        // Whether each of the first 2000 pages is mapped. Pages after these are mapped only by
+        // `map_anywhere`.
         let mut used = vec![false; 2000];
         for operation in operations {
             let (pages, is_mapped) = match operation {

@@ -193,8 +193,8 @@ fn a_space_is_forked_during_writes<D: Design>() {
 
 for_each_design!(a_space_is_forked_during_writes, Lazy);
 
-/// A fork that contains a CPU's last store also contains the store before it, to a page that was absent until
-/// then.
+/// If a fork contains a CPU's last store, it also contains the CPU's previous store, which made an absent
+/// page present.
 fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);
@@ -230,7 +230,8 @@ fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
 
 for_each_design!(a_fork_is_a_snapshot_of_one_moment);
 
-/// Each CPU changes its own space and accesses the spaces of the others. At first, all spaces share the same pages.
+/// Each CPU changes its own space and accesses the spaces of the others. At first, all spaces share the same
+/// pages.
 fn a_family_diverges_on_all_cpus<D: Design>() {
     const PAGES: u64 = 24;
     let pages = Pages::new(Page(505), PAGES);

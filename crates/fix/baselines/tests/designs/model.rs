@@ -15,7 +15,7 @@ use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// The limit of mapped pages: larger than most ranges, and smaller than the largest.
+/// The limit on mapped pages: larger than most ranges, and smaller than the largest.
 const LIMIT: u64 = 1 << 19;
 
 /// Performs an operation on a space of any design, like [`knee_models::space::apply`] on a space of knee-vm.
@@ -82,8 +82,8 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
 for_each_design!(a_space_behaves_like_a_map_of_pages);
 
 /// Each page differs from its neighbors in protection, so there is an entry for each page, and trees have
-/// several levels. Runs of pages are mapped and unmapped, so that nodes become empty from either end and are
-/// filled again.
+/// several levels. The test maps and unmaps ranges of pages, so that nodes become empty from either end and
+/// are filled again.
 fn hundreds_of_entries_are_found<D: Design>() {
     const COUNT: u64 = 700;
     let machine = MachineOf::<D>::with_architecture(4096, 1);

@@ -150,7 +150,7 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Each CPU changes its own pages, and `each` is their number. CPU 0's pages begin at `first`, and the other
+/// Each CPU changes `each` pages of its own. CPU 0's pages begin at `first`, and the other
 /// CPUs' pages follow. The pages in `mapped` are mapped before the CPUs start.
 fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {

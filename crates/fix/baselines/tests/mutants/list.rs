@@ -1,5 +1,5 @@
-//! The planted mutants of knee-baselines, each with the test that must notice it, and some mutants of knee-sync and
-//! knee-vm that tests of this crate also notice.
+//! The planted mutants of knee-baselines, each with the test that must notice it, and some mutants of
+//! knee-sync and knee-vm that tests of this crate also notice.
 
 use knee_models::Detector::{self, Integration, Loom, Miri, Shuttle, Torture};
 

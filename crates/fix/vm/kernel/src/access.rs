@@ -21,7 +21,7 @@ unsafe extern "C" {
 /// The page at which spaces map the code.
 pub(crate) const CODE: Page = Page(1);
 
-/// The pager of the code, which it copies from the kernel's image.
+/// A pager that copies the code from the kernel's image.
 struct Image;
 
 impl Pager for Image {

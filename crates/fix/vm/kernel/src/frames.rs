@@ -15,7 +15,8 @@ const FREE: u64 = 0xf4ee_f4ee << 32;
 /// The words of a frame that contain the pattern. Checking all words would be slow.
 const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
 
-/// A CPU takes at least this many frames from the common list at a time, and returns twice as many.
+/// A CPU takes at least this many frames at a time from the common list. When it returns frames, it returns
+/// twice this many.
 const BATCH: usize = 64;
 
 /// A list of free frames. The first word of each frame is the number of the next frame plus one, or 0.

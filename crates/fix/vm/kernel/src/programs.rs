@@ -1,4 +1,4 @@
-//! The programs of the folder `user`, which the build script compiles.
+//! The programs in the folder `user`, which the build script compiles.
 
 use crate::console::println;
 use crate::{arch, process};
@@ -12,7 +12,7 @@ macro_rules! program {
 const PROGRAMS: &[(&str, &[u8])] =
     &[program!("calls"), program!("devices"), program!("processes"), program!("threads")];
 
-/// Runs the programs that `names`, a list separated by commas, contains. Runs all programs if it is empty.
+/// Runs the programs in `names`, a comma-separated list, or all programs if the list is empty.
 ///
 /// # Panics
 /// If a program ends with a status other than 0.

@@ -37,7 +37,7 @@ impl Request {
     }
 }
 
-/// Requests by receiver and sender.
+/// Requests, indexed by receiver and sender.
 static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
     [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
 
@@ -100,7 +100,7 @@ fn wait(caller: usize, sent: u64) {
     }
 }
 
-/// Handles the requests of other CPUs to the calling CPU.
+/// Handles the requests that other CPUs have sent to the calling CPU.
 pub(crate) fn handle() {
     for request in &REQUESTS[cpu_number()][..cpu::count()] {
         let kind = request.kind.load(Acquire);

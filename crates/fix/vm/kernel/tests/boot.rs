@@ -85,8 +85,8 @@ impl Target {
             return None;
         }
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
-        /// Builds with and without mutants overwrite each other's image, so only one thread at a time builds and
-        /// makes a copy of its own.
+        /// Builds with and without mutants overwrite each other's image, so only one thread at a time builds
+        /// an image and copies it.
         static BUILD: Mutex<()> = Mutex::new(());
         let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cargo = Command::new(env!("CARGO"));
@@ -190,8 +190,8 @@ fn programs_and_storms_pass_on_riscv64() {
     everything_passes(&RISCV64, [300, 400, 30]);
 }
 
-/// Planted mistakes. Each entry has the architectures that expose the mistake, the storm that must notice it,
-/// and the number of rounds that this takes.
+/// Planted mistakes. Each entry names the architectures that expose the mistake, the storm that must notice
+/// it, and the number of rounds that this takes.
 const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     // All spaces share one address-space identifier. On RISC-V, QEMU flushes its TLB on each load of satp. On

@@ -10,7 +10,7 @@ use sys::*;
 const AT: u64 = 0x1000_0000;
 
 fn main() {
-    // Mapped memory is zero, and keeps the stored values.
+    // Newly mapped memory is zero, and keeps the values that are stored in it.
     check(mmap_at(AT, 4 * PAGE, READ | WRITE) == AT as i64, 1);
     check(load(AT) == Some(0) && store(AT + 8, 7) && load(AT + 8) == Some(7), 2);
     check(mmap_at(AT + PAGE, PAGE, READ) == EEXIST, 3);

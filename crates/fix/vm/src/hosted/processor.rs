@@ -18,7 +18,7 @@ use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
 
-/// A CPU panics after this many consecutive faults that were raised by cached entries and that the handler
+/// A CPU panics after this many consecutive faults that were caused by cached entries and that the handler
 /// reported as resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the
 /// page in between.
 const MOST_CACHED_FAULTS: u32 = 64;

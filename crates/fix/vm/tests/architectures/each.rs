@@ -31,7 +31,7 @@ macro_rules! tests {
 /// The number of architectures, including Sv39.
 pub(crate) const ARCHITECTURES: u8 = 4;
 
-/// Calls a function whose type parameter is the architecture with this number. Numbers are below
+/// Calls a generic function for the architecture with this number. Numbers are below
 /// `ARCHITECTURES`.
 macro_rules! on_architecture {
     ($number:expr, $test:ident($($argument:expr),*)) => {

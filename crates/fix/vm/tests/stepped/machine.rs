@@ -18,7 +18,7 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// The panic payload that abandons an operation, because it would wait for another CPU. The test continues
+/// The payload of the panic that abandons an operation that would wait for another CPU. The test continues
 /// after this panic.
 pub(crate) struct Waits;
 
@@ -255,7 +255,7 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
         with: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Fault> {
-        // The number of consecutive faults that cached entries have raised.
+        // The number of consecutive faults that cached entries have caused.
         let mut cached_faults = 0;
         loop {
             match self.translate(cpu, space, page, access) {

@@ -288,8 +288,8 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// If the copy-on-write break did not wait for the unmap of another page of the leaf, its own flush would
-/// count as complete as soon as the flush of the unmap ended.
+/// If the copy-on-write break did not wait for the unmap of another page of the leaf, the break's own flush
+/// would count as complete as soon as the flush of the unmap ended.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
@@ -341,7 +341,7 @@ fn unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts<A: Archi
 }
 
 /// A cached pointer to a table is flushed when the table is freed. A cached absent entry is flushed by the
-/// page fault that it raises.
+/// page fault that it causes.
 fn tables_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         for page in [HERE, FAR] {

@@ -117,7 +117,7 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
     }
 }
 
-/// While a CPU forks in a loop, other operations run between two forks.
+/// While a CPU forks in a loop, other operations get to run between two forks.
 fn an_operation_that_waits_for_a_fork_does_not_wait_for_the_next_fork<A: Architecture>() {
     type Operation<A> = for<'m> fn(&'m Stepped<A>, &Space<'m, Stepped<A>>, &Cpu<'m, Stepped<A>>);
     let map: Operation<A> = |_, space, cpu| space.map(cpu, only(FAR), WRITE).unwrap();

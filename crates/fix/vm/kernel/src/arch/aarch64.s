@@ -66,7 +66,7 @@ memory_table:
 .balign 2048
 .global vectors
 vectors:
-    // Exceptions taken from the kernel. Interrupts are masked, so each exception is a defect.
+    // Exceptions taken from the kernel. Interrupts are masked, so any such exception is a bug.
     .rept 8
     .balign 128
     b kernel_trap

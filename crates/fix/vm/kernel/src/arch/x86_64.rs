@@ -82,7 +82,7 @@ struct EntryData {
     registers: u64,
     /// The stack pointer of the caller of `enter_user`.
     kernel_stack: u64,
-    /// The stack pointer of the program, during the entry of a system call.
+    /// The program's stack pointer, while the kernel enters a system call.
     user_stack: u64,
     task: *mut TaskState,
 }

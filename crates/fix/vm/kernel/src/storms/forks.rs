@@ -23,7 +23,7 @@ fn address(page: Page) -> u64 {
     page.address().0 + 8
 }
 
-/// A copy of the space, and the words that each CPU's pages had at the fork.
+/// A copy of the space, and the words that each CPU's pages contained at the fork.
 struct Copy {
     space: Box<Space>,
     words: Vec<[u64; 2]>,

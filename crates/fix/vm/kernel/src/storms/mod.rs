@@ -61,7 +61,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "memory", run: memory::memory },
 ];
 
-/// Runs the storms that `names`, a list separated by commas, contains. Runs all storms if it is empty.
+/// Runs the storms in `names`, a comma-separated list, or all storms if the list is empty.
 pub(crate) fn run(names: &str, options: &Options) {
     let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
     for name in &names {

@@ -76,7 +76,7 @@ pub(super) fn objects(options: &Options) {
                     drop_space(copy);
                 }
                 3 => {
-                    // A page of the private mapping that only this CPU uses. The store makes a private copy
+                    // A page that only this CPU uses, in the private mapping. The store makes a private copy
                     // of it, in which stores to the object are not visible.
                     let page = private + number as u64;
                     let at = page.address().0 + 8 * 100;
