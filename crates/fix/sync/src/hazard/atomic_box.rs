@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::mutant::order;
 use crate::primitive::AtomicPtr;
@@ -48,26 +48,24 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
 
     /// Replaces the value.
     pub fn store(&self, new: Option<Box<T>>) {
-        let old = self.exchange(new);
+        // Release: a reader that loads the new value sees its content. Before a thread frees the old value,
+        // it executes a heavy fence, which acquires everything that came before the store of the old value.
+        let old = self.pointer.swap(into_raw(new), order!(Release, "box_store"));
         // SAFETY: the exchange removed `old`, so no other thread retires it.
         unsafe { retire_any(old) };
     }
 
     /// Replaces the value and returns the old one, which stays valid until the guard is dropped.
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Guard<'static, T>> {
-        let old = self.exchange(new);
+        // Release: as in `store`. Acquire: this thread sees the content of the old value. No mutant weakens the
+        // Acquire, because the fence in `protect` hides it in builds for Miri and loom.
+        let old = self.pointer.swap(into_raw(new), AcqRel);
         // SAFETY: the exchange removed `old`, and only this function has it until it is retired below, so
         // the object is alive.
         let guard = unsafe { protect(&AtomicPtr::new(old)) };
         // SAFETY: the exchange removed `old`, so no other thread retires it.
         unsafe { retire_any(old) };
         guard
-    }
-
-    fn exchange(&self, new: Option<Box<T>>) -> *mut T {
-        // Release: a reader that loads the new value sees its content. Before a thread frees the old value,
-        // it executes a heavy fence, which acquires everything that came before the store of the old value.
-        self.pointer.swap(into_raw(new), order!(Release, "box_store"))
     }
 
     /// Replaces the value if it is still `current`, which the caller has loaded.
@@ -84,7 +82,7 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
     ) -> Result<(), Option<Box<T>>> {
         let current = current.map_or(ptr::null_mut(), Guard::as_ptr);
         let new = into_raw(new);
-        // Release: as in `exchange`.
+        // Release: as in `store`.
         let release = order!(Release, "box_exchange");
         match self.pointer.compare_exchange(current, new, release, Relaxed) {
             Ok(old) => {
