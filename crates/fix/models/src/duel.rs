@@ -37,7 +37,7 @@ impl Duel {
         }
     }
 
-    /// Prints the number of rounds. Returns a failure if either thread has detected an error.
+    /// Prints the number of rounds. Returns `FAILURE` if either thread has detected an error.
     pub fn outcome(&self, mode: &str) -> ExitCode {
         println!("{mode}: {} rounds", self.rounds.load(Relaxed));
         if self.bad.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -68,8 +68,8 @@ impl Duel {
         }
     }
 
-    /// Calls `read` repeatedly, each time with many stores in the store buffer. The argument is the number of
-    /// times that `read` checks an object. This number varies, so that the writer sometimes overtakes `read`.
+    /// Calls `read` repeatedly, each time with many stores in the store buffer. The argument tells `read` how
+    /// many times to check an object. This number varies, so that the writer sometimes overtakes `read`.
     pub fn read(&self, mut read: impl FnMut(u64)) {
         let cold: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let (mut rounds, mut at) = (0_u64, 1_usize);

@@ -21,12 +21,12 @@
 //! | loom | orderings that are too weak, even if x86 hides them, in all interleavings of a few accesses |
 //! | shuttle | mistakes in the logic, in schedules of more threads |
 //! | unit and integration tests | mistakes in the logic |
-//! | the torture test, on real CPUs | missing fences and system calls, which no tool models |
+//! | the torture test, on real CPUs | a missing fence or a missing system call, which no tool models |
 //! | Miri | orderings that are too weak, in code that loom does not model |
 
 pub mod duel;
 pub mod random;
-// Builds for loom have no hosted machine.
+// The model needs knee-vm's hosted machine, which is incomplete in builds for loom.
 #[cfg(all(feature = "space", not(loom)))]
 pub mod space;
 

@@ -22,7 +22,8 @@ pub struct Package {
 
 /// How to compile a crate.
 pub(crate) struct Build<'a> {
-    /// The `cfg`s for the crates of this workspace only. Builds share the dependencies.
+    /// The `cfg`s for the crates of this workspace only. Builds with different `cfg`s share the compiled
+    /// dependencies.
     pub(crate) workspace: &'a [&'a str],
     /// The model checker, loom or shuttle. The build sets the checker's `--cfg` for all crates, because cargo
     /// uses this `--cfg` to select dependencies.
@@ -82,7 +83,7 @@ impl Program {
 impl Run {
     /// Whether the program failed because a test failed, and not for another reason. Under loom, a panic
     /// while unwinding ends the process before the harness prints its result, so a printed panic without a
-    /// result of the harness counts too.
+    /// result from the harness counts too.
     pub(crate) fn is_failed_test(&self) -> bool {
         let is_failed = ["test result: FAILED", "panicked at"];
         !self.is_success
@@ -143,7 +144,7 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
     Some((name, Program(copy)))
 }
 
-/// A wrapper of the compiler that adds these `cfg`s. cargo uses it only for the crates of this workspace, and
+/// A compiler wrapper that adds these `cfg`s. cargo uses it only for the crates of this workspace, and
 /// keeps the output of wrappers with different names apart.
 fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
     let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));

@@ -47,7 +47,7 @@ pub struct Suite {
 }
 
 /// The torture test takes this lock exclusively, because its threads must run at the same time and so need
-/// two CPUs for themselves. The other tests take the lock for reading, so they can run at the same time.
+/// two CPUs to themselves. The other tests take the lock for reading, so they can run at the same time.
 static CPUS: RwLock<()> = RwLock::new(());
 
 /// A mutant's time limit is this many times the time that the real code has just taken on the same machine,
@@ -68,7 +68,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// test may never notice the mutant. So the test is started up to this many times.
 const ATTEMPTS: usize = 6;
 
-/// A mutant, and the test of a program that must notice it.
+/// A mutant, the test that must notice it, and the program that contains this test.
 struct Job<'a> {
     mutant: &'static str,
     program: &'a Program,
@@ -296,7 +296,7 @@ fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration
     program.run(mutant, &["--exact", test], limit)
 }
 
-/// Runs a job, whose test takes `time` in the real code. Returns `None` if the test notices the mutant, and
+/// Runs a job. With the real code, its test takes `time`. Returns `None` if the test notices the mutant, and
 /// otherwise the reason.
 fn survives(job: &Job, time: Duration) -> Option<String> {
     let Job { mutant, program, test } = job;

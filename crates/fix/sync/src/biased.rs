@@ -168,8 +168,8 @@ mod modelled {
 
     use crate::model::{Model, check, interrupt, thread};
 
-    /// Uses a nested cell, because loom treats a use of the lock's own cell as a single moment, the start of
-    /// the use.
+    /// Uses a nested cell, because loom treats a use of the lock's own cell as if it ended as soon as it
+    /// started.
     fn add(count: &mut Guarded<u32>) {
         interrupt();
         // SAFETY: loom panics on a concurrent access.

@@ -1,7 +1,7 @@
 //! Identifies the calling thread, to detect that a thread would wait for itself.
 
-/// A number that is not 0 and identifies the calling thread, even in the child of a fork, where the
-/// thread has a different thread ID: the address of a thread-local variable.
+/// A nonzero number that identifies the calling thread: the address of a thread-local variable. The number
+/// stays the same in the child of a fork, where the thread has a different thread ID.
 ///
 /// Without `std`, and under loom and shuttle, which run their threads as coroutines of one thread, all
 /// threads have the same number, and [`is_known`](Caller::is_known) always returns false.

@@ -28,7 +28,7 @@ impl Calls {
         }
     }
 
-    /// Marks that the owner frees objects, until the result is dropped. Returns `None` if the owner is
+    /// Marks the owner as freeing objects, until the result is dropped. Returns `None` if the owner is
     /// already freeing objects.
     pub(crate) fn begin(&self) -> Option<Calling<'_>> {
         let calls = self.count.load(Relaxed);
@@ -48,7 +48,7 @@ impl Calls {
 
     /// Whether the calling thread is freeing objects as the owner. False if threads cannot be told apart.
     pub(crate) fn is_own(&self) -> bool {
-        // A thread finds its own stores, and no other thread stores its number.
+        // A thread sees its own stores, and no other thread stores this thread's number.
         self.count.load(Relaxed) % 2 == 1 && Caller::get().is_known(self.caller.load(Relaxed))
     }
 
@@ -59,9 +59,9 @@ impl Calls {
         self.count.store(calls, order!(Release, "epoch_end_calls"));
     }
 
-    /// Waits for the end of the calls that the owner has begun. The caller must have made the start of these
-    /// calls visible to itself, either by a heavy fence or by taking the garbage lock that the owner
-    /// released after the start.
+    /// Waits for the end of the calls that the owner has begun. The start of these calls must be visible to
+    /// the caller, either through a heavy fence or because the caller has taken the garbage lock, which the
+    /// owner released after the start.
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.count.load(order!(Acquire, "epoch_ended"));
         let begun = calls();

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn callers_that_wait_together_share_a_barrier() {
-        // A caller may pause between its arrival and its call, and then come too late to share.
+        // A caller may pause between its arrival and its call, and then come too late to share a barrier.
         let mut rounds = (0..1000).map(|_| barriers_of_a_crowd());
         let is_shared = rounds.any(|executed| {
             assert!((2..=1 + CALLERS).contains(&executed), "{executed} barriers");

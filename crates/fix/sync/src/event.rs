@@ -6,7 +6,7 @@ use crate::mutant::is_mutant;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU32, constant, fence};
 
-/// Rounds of spinning before the thread sleeps; most waits end sooner.
+/// The number of rounds for which a thread spins before it sleeps; most waits end sooner.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SPINS_BEFORE_SLEEP: u32 = 80;
 

@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn an_owner_sees_what_the_last_owner_wrote() {
-        // Initialises process-wide state before the threads start, because its initialisation could order
-        // them.
+        // Initialises process-wide state before the threads start, because initialising it later could order
+        // the threads.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
         thread::scope(|scope| {

@@ -77,7 +77,7 @@ mod chosen {
     #[cfg(not(feature = "std"))]
     use bare::chosen;
 
-    /// On a machine without an environment, a call chooses the mutant.
+    /// `choose_mutant`, for machines without an environment.
     #[cfg(not(feature = "std"))]
     mod bare {
         use core::ptr;
@@ -92,7 +92,7 @@ mod chosen {
         }
 
         pub(super) fn chosen() -> Option<&'static str> {
-            // SAFETY: only `choose_mutant` stores a pointer, that of a static.
+            // SAFETY: only `choose_mutant` stores a pointer here, and the pointer is to a static.
             unsafe { NAME.load(Relaxed).as_ref() }.copied()
         }
     }

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A thread's registration. A thread has at most one registration of a type, and other threads must not use
-/// copies of the registration.
+/// A thread's registration. A thread has at most one registration of each type, and other threads must not
+/// use copies of the registration.
 pub(crate) trait Part: Copy {
     /// Registers the calling thread.
     fn register() -> Self;

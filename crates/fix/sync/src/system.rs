@@ -94,8 +94,8 @@ unsafe impl Platform for System {
     /// Sleeps in growing intervals of at most 10 ms. Each interval is a quarter longer than the previous
     /// interval. So an interval is at most 50 µs plus a quarter of the total time that the thread has slept
     /// so far. The thread notices the end of the wait at most one interval late. No wake-up can be lost, and
-    /// the child of a fork inherits no state of a wait. A thread with a real-time policy sleeps as well; if
-    /// it yielded instead, a reader of lower priority might never get the CPU.
+    /// a wait has no state that the child of a fork could inherit. A thread with a real-time policy sleeps as
+    /// well; if it yielded instead, a reader of lower priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
@@ -189,7 +189,7 @@ mod membarrier {
         known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// Returns when a barrier that began after the call has ended.
+    /// Returns after the end of a barrier that began after the call.
     pub(super) fn barrier(system: &System) {
         COMBINER.barrier(system, execute);
     }

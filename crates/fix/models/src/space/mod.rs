@@ -19,8 +19,8 @@ pub use strategies::operation;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// Returns the page of the model that has this number. The pages lie around the ends of tables of three
-/// levels, so that a range lies in one table, spans two tables, or covers many.
+/// Returns the model's page with this number. The pages lie around the ends of tables of three
+/// levels, so that a range may lie in one table, span two tables, or cover many.
 fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,
@@ -46,7 +46,7 @@ pub enum Operation {
     Discard(Pages),
     /// [`Space::populate`].
     Populate(Pages),
-    /// A store of the page's first word.
+    /// A store to the page's first word.
     Store(Page, u64),
     /// A load of the page's first word.
     Load(Page),
@@ -258,7 +258,7 @@ impl Turn {
         }
     }
 
-    /// Calls `with`, which performs this operation, and passes the turn on.
+    /// Calls `with` to perform this operation, and then passes the turn on.
     fn take(&self, nr: usize, with: impl FnOnce()) {
         struct Next<'a>(&'a Turn, usize);
         impl Drop for Next<'_> {
@@ -307,7 +307,7 @@ pub fn family<A: Architecture>(text: &[u8]) {
     assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
 
-/// Performs the operations of an input that belong to this CPU, each in its turn.
+/// Performs this CPU's operations from an input, each when its turn comes.
 fn take_turns<'m, A: Architecture>(
     cpu: Processor<'m, A>,
     turn: &Turn,

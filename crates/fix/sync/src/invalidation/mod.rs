@@ -1,5 +1,5 @@
 //! Delayed invalidation: before a thread reuses an object, it waits for the threads that have unlinked the
-//! object and not yet invalidated its cached copies.
+//! object but have not yet invalidated its cached copies.
 //!
 //! A kernel that unmaps a page removes the mapping from the page's list of mappings, and flushes the TLBs
 //! of other CPUs later, once for many pages. Meanwhile another thread may find the list empty and reuse the
@@ -44,9 +44,10 @@
 //!
 //! # Rules
 //! - [`Section::mark`] must be called under the exclusive lock of the object that the stamp belongs to.
-//! - Before a thread calls [`Tracker::wait`], it must have taken that lock after the marks that it must not
-//!   miss. The thread may have released the lock since. `wait` returns when the sections that made these
-//!   marks have ended, and the caller sees what they did.
+//! - A thread must take that lock before it calls [`Tracker::wait`], because `wait` may miss marks that are
+//!   made after the thread has taken the lock. The thread may release the lock before the call. `wait`
+//!   returns when the sections that made the earlier marks have ended, and the caller then sees what these
+//!   sections did.
 //! - A stamp must be used with one tracker only. A thread must not wait within its own section, because it
 //!   would wait for itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.

@@ -1,4 +1,4 @@
-//! Models of threads that mark pages and of a thread that waits for them.
+//! Models of threads that mark pages in sections, and of a thread that waits for these sections.
 
 use loom::sync::{Arc, Mutex};
 

@@ -132,7 +132,7 @@ impl Slot {
         stamp: &Stamp,
         platform: &impl Platform,
     ) {
-        // The caller has taken the page's lock after the threads that marked the page had released it. So
+        // The caller took the page's lock after the threads that marked the page had released it. So
         // the caller sees the stamp's bit here, and `slots` contains the slots of these threads, because a
         // thread registers before it marks.
         let bit = stamp.bit();

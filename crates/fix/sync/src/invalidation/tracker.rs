@@ -60,11 +60,11 @@ impl<P: Platform> Tracker<P> {
     }
 
     /// Waits for the end of all sections that marked this stamp before the caller took the lock of the
-    /// stamp's object. The caller then sees what these sections did. The call may happen to wait for other
-    /// sections, too.
+    /// stamp's object. The caller then sees what these sections did. The call may wait for other sections as
+    /// well.
     ///
     /// A wait spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Such waits
-    /// are rare: FreeBSD counted six while 32 threads built its sources.
+    /// are rare: FreeBSD's kernel counted six during a build of its sources with 32 threads.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         Slot::wait(self.slots.values(), stamp, &self.platform);
@@ -113,7 +113,7 @@ impl Drop for Member<'_> {
     }
 }
 
-/// A batch of removals, from the first removal to the flush for all the removals.
+/// A batch of removals, from the first removal to the flush that covers all of them.
 #[derive(Debug)]
 pub struct Section<'m, 'a> {
     member: &'m mut Member<'a>,

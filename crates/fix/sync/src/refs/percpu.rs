@@ -46,7 +46,7 @@ const BIAS: u64 = 1 << 62;
 /// on. Linux's count needs only 8 bytes for each CPU, because a CPU's counters of different objects share
 /// cache lines.
 ///
-/// References are not bound to threads: one thread may put a reference that another thread got. A thread's
+/// References are not bound to threads: one thread may put a reference that another thread took. A thread's
 /// counter remains when the thread exits.
 ///
 /// # How it works

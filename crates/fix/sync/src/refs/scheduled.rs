@@ -142,7 +142,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
 #[test]
 fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
     check(|| {
-        // With nine leaves, some of them have a node between them and the root.
+        // With nine leaves, some are below an inner node.
         let snzi = Arc::new(Snzi::new(9));
         let all = [0, 0, 1, 7, 8].map(|leaf| {
             let snzi = Arc::clone(&snzi);

@@ -71,9 +71,9 @@ impl AtomicWord {
 /// own instead, which is ten times as fast. If the answer may be late, [`refcache`](super::refcache) is five
 /// times as fast.
 ///
-/// A query returns true if it begins after an arrival has returned and ends before the departure is called.
-/// It returns false if it begins after all departures have returned and ends before another arrival is
-/// called.
+/// A query returns true if it begins after an arrival has returned and ends before that arrival's departure
+/// begins. It returns false if it begins after all departures have returned and ends before another arrival
+/// begins.
 ///
 /// Each leaf and each inner node takes 128 bytes.
 ///
@@ -145,7 +145,7 @@ impl Snzi {
         self.nodes.len() + 1 - self.first_leaf
     }
 
-    /// Whether any thread has arrived and not departed. If the result is false, the caller sees what the
+    /// Whether any thread has arrived and not yet departed. If the result is false, the caller sees what the
     /// departed threads did.
     #[inline]
     pub fn query(&self) -> bool {
@@ -352,8 +352,7 @@ mod tests {
         for leaves in [1, 2, 9] {
             let snzi = Snzi::new(leaves);
             let all = Barrier::new(THREADS);
-            // The number of arrivals that have returned minus the number of departures that have been
-            // called.
+            // The number of arrivals that have returned minus the number of departures that have begun.
             let there = AtomicUsize::new(0);
             thread::scope(|scope| {
                 for thread in 0..THREADS {

@@ -29,8 +29,9 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// A lock stays shut for this many times the duration of the last heavy fence and wait for readers, so
-/// writers wait at most 1 / (`INHIBIT_FACTOR` + 1) of the time. This is BRAVO's inhibit factor.
+/// After a writer has shut a lock, the lock stays shut for this many times as long as the heavy fence and the
+/// wait for readers took. So writers wait at most 1 / (`INHIBIT_FACTOR` + 1) of the time. This is BRAVO's
+/// inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
 /// Readers of a shut lock check the time once in this many reads, because reading the clock costs more than
@@ -222,7 +223,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// Releases a reader's lock.
     ///
     /// # Safety
-    /// The thread of these slots has the lock.
+    /// The thread that owns these slots has the lock.
     #[inline]
     pub(super) unsafe fn unlock_shared(&self, slots: Option<&Slots>) {
         if let Some(slots) = slots
@@ -264,7 +265,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// Takes the lock for a writer if it is free. The call may cost a heavy fence, and does not wait for
+    /// Takes the lock for a writer if it is free. The call may cost a heavy fence, but does not wait for
     /// readers.
     #[inline]
     pub(super) fn try_lock_exclusive<P: Platform>(
@@ -332,7 +333,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
 }
 
 /// Whether it is certain that a thread without a slot for a lock does not have that lock. If the thread had
-/// the lock, a non-recursive read of the underlying lock could deadlock with a waiting writer.
+/// the lock, taking the underlying lock non-recursively could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

@@ -38,8 +38,8 @@
 //! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for the
 //!   underlying lock, and the underlying lock decides the order.
 //! - A panic unlocks the lock and does not poison it.
-//! - A thread may hold more than four read locks at a time. The fifth and each further read lock costs as
-//!   much as the underlying lock.
+//! - A thread may hold more than four read locks at a time. The fifth read lock (on a symmetric platform, the
+//!   fourth) and each further read lock cost as much as the underlying lock.
 //!
 //! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!

@@ -45,7 +45,7 @@ impl Readers {
     }
 
     /// Adds a free node. An embedder without an allocator adds one node for each thread or CPU. The `Slots`
-    /// of all nodes must be made for equal platforms.
+    /// of all nodes must have been made for equal platforms.
     ///
     /// # Panics
     /// If the node was added before, to this set or to another.

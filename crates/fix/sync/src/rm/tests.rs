@@ -83,7 +83,7 @@ fn a_reader_may_read_again_while_a_writer_waits() {
         let first = lock.read();
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
-            // When new readers no longer get the underlying lock, the writer is waiting.
+            // Once new readers no longer get the underlying lock, the writer is waiting.
             // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {
@@ -222,7 +222,7 @@ fn a_writer_that_sleeps_is_woken_when_the_reader_leaves() {
     let guard = lock.read();
     thread::scope(|scope| {
         let writer = scope.spawn(|| *lock.write() = 1);
-        // The sleep is usually longer than a writer spins. If the sleep is shorter, the test still passes.
+        // The sleep usually lasts longer than a writer spins. If the sleep is shorter, the test still passes.
         thread::sleep(std::time::Duration::from_millis(20));
         assert!(!writer.is_finished());
         assert_eq!(*guard, 0);

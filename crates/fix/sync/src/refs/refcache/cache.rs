@@ -163,7 +163,8 @@ unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R
 /// The state of a registered thread.
 pub(super) struct Member<R> {
     cache: Biased<Box<Cache<R>>>,
-    /// Whether the cache is in use: it is set when a slot is filled, and cleared when the cache is flushed.
+    /// Whether the cache is in use. The flag is set when a slot is filled, and cleared when the cache is
+    /// flushed.
     used: AtomicBool,
 }
 
@@ -251,8 +252,7 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
-        // `used` must be loaded after `is_owner_inside`: an owner that is no longer inside set `used` before
-        // it left.
+        // `used` must be loaded after `is_owner_inside`: if the owner has left, it set `used` before it left.
         let mut used = self.members.values().filter(|member| {
             let is_inside = member.cache.is_owner_inside() && !is_mutant!("refcache_used_only");
             is_inside || member.used.load(Relaxed)
@@ -308,7 +308,7 @@ fn review<R: RawMutex>(object: NonNull<Header<R>>, epoch: u64) -> Verdict {
     match &state.weak {
         Some(word) if !word.end() => {
             // An upgrade has cleared the bit. The delta of the upgrade's reference is still in a cache, even
-            // if the reference was dropped since.
+            // if the reference has been dropped since.
             word.set_dying();
             state.touched = epoch;
             Verdict::Later
@@ -406,7 +406,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     }
 
     /// # Safety
-    /// The object is alive while the thread is inside the cache's lock.
+    /// The object is alive while the thread holds the cache's lock.
     #[inline]
     unsafe fn note(&self, cache: &mut Cache<R>, object: NonNull<Header<R>>, change: i64) {
         let slot = &mut cache.slots[place(object)];

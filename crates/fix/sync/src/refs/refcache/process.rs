@@ -1,4 +1,4 @@
-//! The refcache of the process, in which each thread registers at its first use.
+//! The refcache of the process. Each thread registers when it first uses the refcache.
 
 use std::io;
 use std::mem::ManuallyDrop;
