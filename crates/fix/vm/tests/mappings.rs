@@ -27,7 +27,7 @@ fn unchanged_mappings_are_listed_exactly_during_other_changes<A: Architecture>()
         (Pages::new(Page(1 << 30), 1), READ),
     ];
     // Pages directly after the first range, with its protection; pages on both sides of the second range; and
-    // a gibibyte of its own.
+    // a separate gibibyte.
     let changed = [
         (Pages::new(Page(600), 50), READ),
         (Pages::new(Page(1990), 10), WRITE),

@@ -111,7 +111,7 @@ fn an_object_replaces_memory_and_memory_an_object<A: Architecture>() {
     assert_eq!(space.query(&cpu, START), Some(WRITE), "an operation that fails changes nothing");
 }
 
-/// Branches store these ranges, and some leaves below the branches have present pages.
+/// Large ranges are stored in branches, and some leaves below those branches have present pages.
 fn large_ranges_are_replaced<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);

@@ -27,8 +27,8 @@ use crate::outcome::Outcome;
 use crate::state::State;
 use crate::watch::Running;
 
-/// The explorer gives up on a set of operations after this many paths with too many questions. The
-/// remaining paths probably have too many questions, too.
+/// The explorer gives up on a set of operations once this many of its paths have exceeded the limit on
+/// questions. The remaining paths probably have too many questions, too.
 const MOST_TOO_DEEP: usize = 1000;
 
 /// A complete execution, which defines a situation.

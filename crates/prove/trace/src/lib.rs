@@ -15,8 +15,8 @@
 //! | tests, kernel → the result of each test | [`check()`], [`Checked`] |
 //! | test results → a record on disk, and its evaluation | [`findings`] |
 //!
-//! Crate knee-marks documents what a guest's init has to do, and crate knee-plugin documents what
-//! the plugin observes. Crate knee-probe is a small example of such an init.
+//! The documentation of the crate knee-marks says what a guest's init has to do, and that of knee-plugin says
+//! what the plugin observes. Crate knee-probe is a small example of such an init.
 //!
 //! ```no_run
 //! use std::path::Path;

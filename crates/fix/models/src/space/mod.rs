@@ -19,8 +19,9 @@ pub use strategies::operation;
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// Returns the model's page with this number. The pages lie around the ends of tables of three
-/// levels, so that a range may lie in one table, span two tables, or cover many.
+/// Returns the model's page with this number. Some pages lie around the end of a leaf table, some around the
+/// end of a table one level up, and the others are the first pages of consecutive leaf tables. So a range may
+/// lie in one table, span two tables, or cover many.
 fn page(number: u64) -> Page {
     Page(match number {
         0..24 => 500 + number,

@@ -166,9 +166,9 @@
 //! ```
 //!
 //! # Without an operating system
-//! A kernel has a handle for each CPU, must not preempt a thread in a section, and provides the nodes and
-//! entries. An interrupt handler may enter sections with the handle of the CPU that it interrupts, but must
-//! not retire anything.
+//! A kernel has a handle for each CPU, must not preempt a thread in a section, and provides the memory: a
+//! node for the record of each CPU, and an entry in each object that it retires. An interrupt handler may
+//! enter sections with the handle of the CPU that it interrupts, but must not retire anything.
 //!
 //! ```
 //! use core::ptr::NonNull;

@@ -206,12 +206,12 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 
     unsafe fn flush_local(&self, cpu: usize, space: u64, pages: Flush) {
-        // SAFETY: the caller is this CPU.
+        // SAFETY: `cpu` is the calling CPU.
         unsafe { self.mailboxes[cpu].flush(space, pages) };
     }
 
     unsafe fn wait_while(&self, cpu: usize, condition: impl FnMut() -> bool) {
-        // SAFETY: the caller is this CPU.
+        // SAFETY: `cpu` is the calling CPU.
         unsafe { self.mailboxes[cpu].wait_while(self.epoch.platform(), condition) };
     }
 }

@@ -110,7 +110,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
     ) -> Result<R, Fault> {
         assert!(address.0.is_multiple_of(8), "the address is not a multiple of eight");
         let page = address.page();
-        // Number of consecutive faults that cached entries have raised.
+        // Number of consecutive faults caused by cached entries.
         let mut cached_faults = 0;
         loop {
             self.handle_ipis();

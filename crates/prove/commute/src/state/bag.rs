@@ -8,7 +8,7 @@
 //!   every order, the second call gets element 1, and so on.
 //! - If the bag has initial elements, but fewer than there are calls that take one, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
-//!   added. In an order in which the same call comes first, the call gets an initial element.
+//!   added. But in an order in which that call comes first, it gets an initial element.
 //! - If the bag has no initial elements, a call that comes first finds the bag empty. So the orders
 //!   agree only if the bag is empty whenever a call tries to take an element. In that case, there
 //!   is nothing to choose.

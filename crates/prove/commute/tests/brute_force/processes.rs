@@ -42,7 +42,7 @@ impl Processes {
         unused(NEW, &self.children).into_iter().map(with).collect()
     }
 
-    /// Every state that results from opening one more descriptor of `process`, which refers to
+    /// Every state that results from opening one more descriptor in `process`. The new descriptor refers to
     /// `to`.
     fn with_fd(&self, process: usize, any: bool, to: (i64, bool)) -> Vec<(Self, String)> {
         let free = unused(FDS, &self.fds[process]);

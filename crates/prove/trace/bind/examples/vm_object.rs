@@ -1,8 +1,8 @@
 //! `knee_vm::Object`: an object with a pager, and two spaces that map it.
 //!
-//! Pages with even names are in one space, and pages with odd names are in the other space. Each of these
-//! pages is in a leaf table of its own, and each page of the object is in its own block of the object's
-//! index.
+//! The names of pages are numbers. Pages with even numbers are in one space, and pages with odd numbers are
+//! in the other space. Each of these pages is in a leaf table of its own, and each page of the object is in
+//! its own block of the object's index.
 
 mod machine;
 

@@ -2,7 +2,7 @@
 
 use knee_commute::{TEST_SCHEMA, Test};
 
-/// The numbers of the calls in the order of each expectation of a test.
+/// For each expectation of a test, the numbers of the calls, in the order that the expectation describes.
 ///
 /// # Errors
 /// The reason why the test cannot be run: its schema is unknown, or an order contains a call that

@@ -43,8 +43,9 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
         }
     }
 
-    /// What the code with these keys touches: the value on which all keys with a clear majority
-    /// agree. `None` if there is no such key, or if such keys disagree.
+    /// What the code with these keys touches. A key counts if one value clearly predominates among the values
+    /// recorded for it. The result is the value that all such keys share. `None` if there is no such key, or
+    /// if such keys disagree.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
         let mut known = keys.filter_map(|key| self.0.get(&key).filter(sure));
