@@ -132,6 +132,13 @@ enum EvictMode {
     Truncate,
 }
 
+impl EvictMode {
+    /// Whether dirty pages are written to the pager.
+    fn writes(self) -> bool {
+        matches!(self, EvictMode::Evict | EvictMode::WriteBack)
+    }
+}
+
 impl<'m, M: Machine> Object<'m, M> {
     /// Creates an object of `pages` pages that are zero at first: shared memory. It may grow to its
     /// [`capacity`](Object::capacity).
@@ -423,7 +430,7 @@ impl<'m, M: Machine> Object<'m, M> {
         // after the visit below sees the new states. If a fault locks its leaf earlier, the visit finds the
         // new PTE.
         core.index.for_each(pages.clone(), |_, slot| {
-            if matches!(mode, EvictMode::Discard | EvictMode::Truncate) {
+            if !mode.writes() {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
                 unsafe { self.machine.wait_while(cpu.number(), || slot.get() == State::Coming) };
             }
@@ -520,7 +527,7 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<bool, PagerError> {
         let meta = cpu.machine().frame_meta(frame);
-        if matches!(mode, EvictMode::Evict | EvictMode::WriteBack) && meta.is_dirty() {
+        if mode.writes() && meta.is_dirty() {
             let pager =
                 self.get().pager.as_ref().expect("`evict` and `write_back` check for a pager");
             // SAFETY: no CPU writes to the frame until its slot is `Present` again.

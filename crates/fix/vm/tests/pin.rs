@@ -10,7 +10,7 @@ use std::thread;
 
 use each::on_each_architecture;
 use knee_models::random::Random;
-use knee_vm::hosted::{Architecture, Hosted};
+use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
     Fault, MapError, MemoryType, Object, PAGE, Page, Pager, PagerError, Pages, PinnedPage,
     Protection, ResizeError, Sharing, Space, Usage,
@@ -277,6 +277,28 @@ fn invalid_pins_are_reported<A: Architecture>() {
     word(&pinned).store(1, SeqCst);
 }
 
+/// In each round, pins one of `pages`, writes the number of the round to it, waits for a moment, and calls `check`.
+/// Skips pages that cannot be pinned at the moment.
+fn write_as_a_device<'m, A: Architecture>(
+    cpu: &Processor<'m, A>,
+    space: &Space<'m, Hosted<A>>,
+    pages: Pages,
+    rounds: u64,
+    check: impl Fn(Page, &PinnedPage<'m, Hosted<A>>, u64),
+) {
+    let mut random = Random::new(0);
+    for round in 1..=rounds {
+        let page = pages.start + random.below(pages.count());
+        let Ok(pinned) = space.pin(cpu, page, WRITE) else { continue };
+        word(&pinned).store(round, SeqCst);
+        for _ in 0..random.below(4) {
+            cpu.handle_ipis();
+            thread::yield_now();
+        }
+        check(page, &pinned, round);
+    }
+}
+
 /// Ends the other threads, even if this one panics.
 struct Over<'a>(&'a AtomicBool);
 
@@ -336,20 +358,12 @@ fn every_write_of_a_device_arrives<A: Architecture>() {
         }
         let _over = Over(&is_over);
         let cpu = machine.cpu(0);
-        let mut random = Random::new(0);
-        for round in 1..=ROUNDS {
-            let page = START + random.below(PAGES);
-            let Ok(pinned) = space.pin(&cpu, page, WRITE) else { continue };
-            word(&pinned).store(round, SeqCst);
-            for _ in 0..random.below(4) {
-                cpu.handle_ipis();
-                thread::yield_now();
-            }
+        write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
             assert_eq!(space.frame(&cpu, page), Some(pinned.frame()), "the page has moved");
             let found = cpu.load(space, page.address());
             let is_right = matches!(found, Ok(value) if value == round);
             assert!(is_right, "the device wrote {round}, and the program found {found:?}");
-        }
+        });
         cpu.leave(space);
     });
     let cpu = machine.cpu(0);
@@ -393,16 +407,8 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
         });
         let _over = Over(&is_over);
         let cpu = machine.cpu(0);
-        let mut random = Random::new(0);
-        for round in 1..=ROUNDS {
-            let page = START + random.below(PAGES);
-            let Ok(pinned) = space.pin(&cpu, page, WRITE) else { continue };
-            word(&pinned).store(round, SeqCst);
-            for _ in 0..random.below(4) {
-                cpu.handle_ipis();
-                thread::yield_now();
-            }
-            assert_eq!(word(&pinned).load(SeqCst), round, "the frame has another user");
+        write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
+            assert_eq!(word(pinned).load(SeqCst), round, "the frame has another user");
             // A truncation that is about to fail may deny the access for a moment.
             loop {
                 match cpu.load(space, page.address()) {
@@ -410,7 +416,7 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
                     found => break assert_eq!(found, Ok(round)),
                 }
             }
-        }
+        });
         cpu.leave(space);
     });
 }

@@ -207,7 +207,7 @@ unsafe impl Format for X86_64 {
     const HAS_KERNEL: bool = true;
     /// "Software Developer's Manual", volume 3, 4.10.4.1 and 4.10.2.3.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Never;
-    const FRAMES: u64 = 1 << 40;
+    const FRAMES: u64 = (ADDRESS >> 12) + 1;
 
     #[inline]
     fn table(frame: Frame) -> u64 {
@@ -307,7 +307,7 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
     const HAS_KERNEL: bool = true;
     /// "Privileged Architecture", 12.2.1: even an absent entry may be cached until `sfence.vma`.
     const FAULT_FLUSH: FaultFlush = FaultFlush::Always;
-    const FRAMES: u64 = 1 << 44;
+    const FRAMES: u64 = riscv::FRAMES + 1;
 
     #[inline]
     fn table(frame: Frame) -> u64 {
@@ -408,7 +408,7 @@ unsafe impl Format for AArch64 {
     /// "Architecture Reference Manual", D8.16: an entry that raises a translation fault is never cached,
     /// but an entry that raises a permission fault may be cached.
     const FAULT_FLUSH: FaultFlush = FaultFlush::IfPresent;
-    const FRAMES: u64 = 1 << 36;
+    const FRAMES: u64 = (aarch64::ADDRESS >> 12) + 1;
 
     #[inline]
     fn table(frame: Frame) -> u64 {

@@ -11,9 +11,8 @@ use super::Space;
 use crate::cpu::Cpu;
 use crate::error::{Fault, PartialCopy};
 use crate::machine::Machine;
-use crate::machine::format::{Entry, Format};
-use crate::page::{PAGE, Page, Pages, Protection, VirtAddr};
-use crate::tree::node::{Leaf, NodeRef, first_leaf};
+use crate::machine::format::Entry;
+use crate::page::{PAGE, Page, Protection, VirtAddr};
 
 /// Bytes in a word, the unit in which memory is read and written.
 const WORD: usize = 8;
@@ -94,40 +93,19 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut with = Some(with);
         loop {
             self.make_present(cpu, page, access)?;
-            let _guard = cpu.pin();
-            let pages = Pages::new(page, 1);
-            let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), pages) else {
-                continue;
-            };
-            leaf.lock(self.machine().epoch().platform());
-            let locked = Unlock(leaf);
             // Another CPU may have unmapped or protected the page since.
-            let entry = leaf
-                .table()
-                .filter(|_| !leaf.is_detached())
-                .map(|entries| M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0));
-            let result = match entry {
-                Some(Entry::Page { frame, protection, .. }) if protection.contains(access) => {
+            let result = self.with_entry(cpu, page, |_, entry| match entry {
+                Entry::Page { frame, protection, .. } if protection.contains(access) => {
                     let with = with.take().expect("it is called once");
                     Some(Ok(cpu.callback(|| with(self.machine().address(frame)))))
                 }
-                Some(Entry::Device { .. }) => Some(Err(Fault::Device)),
+                Entry::Device { .. } => Some(Err(Fault::Device)),
                 _ => None,
-            };
-            drop(locked);
-            if let Some(result) = result {
+            });
+            if let Some(result) = result.flatten() {
                 return result;
             }
         }
-    }
-}
-
-/// Unlocks a leaf on drop, even if a callback panics.
-struct Unlock<'a>(&'a Leaf);
-
-impl Drop for Unlock<'_> {
-    fn drop(&mut self) {
-        self.0.unlock();
     }
 }
 

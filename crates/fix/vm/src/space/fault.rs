@@ -273,11 +273,7 @@ impl<'m, M: Machine> Space<'m, M> {
             // outside of Rust's memory model (see [`Machine`]), so `copy_words` reads the frame with atomics.
             unsafe { copy_words(self.machine, frame, own) };
         }
-        self.machine.frame_meta(own).set_origin(self.lineage.own(), page);
-        self.machine.frame_meta(own).set_written();
-        if attributes.protection.contains(Protection::EXECUTE) {
-            self.machine.prepare_code(own);
-        }
+        self.init_private(own, page, attributes.protection);
         leaf.lock(self.machine.epoch().platform());
         let entries = leaf.table().expect("the leaf has the entry's table");
         // Operations that change the leaf wait until its flush ends, so the PTE is unchanged. Release: a CPU
@@ -414,11 +410,8 @@ impl<'m, M: Machine> Space<'m, M> {
             _ => match backing {
                 None => {
                     let frame = pool.frames.page()?;
-                    let meta = self.machine.frame_meta(frame);
-                    meta.set_origin(self.lineage.own(), page);
-                    // A new page counts as dirty: no backing store has its zeros.
-                    meta.set_written();
-                    self.publish(entry, frame, protection, Protection::NONE);
+                    self.init_private(frame, page, protection);
+                    publish::<M>(entry, frame, protection);
                     leaf.present().set(leaf.present().get() + 1);
                     return Ok(Step::MadePresent);
                 }
@@ -476,7 +469,10 @@ impl<'m, M: Machine> Space<'m, M> {
         if protection.contains(Protection::WRITE) {
             meta.set_written();
         }
-        self.publish(entry, frame, protection, old);
+        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
+            self.machine.prepare_code(frame);
+        }
+        publish::<M>(entry, frame, protection);
         if is_known {
             let flushes = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
             let is_spurious = flushes && old.contains(access);
@@ -486,18 +482,24 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent)
     }
 
-    /// Stores a new entry for a page. `old` is what the previous entry allowed.
+    /// Makes a frame, whose content is complete, a private frame of this space at `page`.
     #[inline]
-    fn publish(&self, entry: &AtomicU64, frame: Frame, protection: Protection, old: Protection) {
-        if protection.contains(Protection::EXECUTE) && !old.contains(Protection::EXECUTE) {
+    pub(super) fn init_private(&self, frame: Frame, page: Page, protection: Protection) {
+        let meta = self.machine.frame_meta(frame);
+        meta.set_origin(self.lineage.own(), page);
+        // A new page counts as dirty: no backing store has its content.
+        meta.set_written();
+        if protection.contains(Protection::EXECUTE) {
             self.machine.prepare_code(frame);
         }
-        // Release: a CPU that finds the frame sees its content.
-        entry.store(
-            M::Format::page_or_prot_none(frame, protection),
-            order!(Release, "page_publish"),
-        );
     }
+}
+
+/// Stores the entry of a present page. Release: a CPU that finds the frame sees its content.
+#[inline]
+fn publish<M: Machine>(entry: &AtomicU64, frame: Frame, protection: Protection) {
+    let new = M::Format::page_or_prot_none(frame, protection);
+    entry.store(new, order!(Release, "page_publish"));
 }
 
 /// Makes a page of device memory present in a locked leaf.

@@ -259,12 +259,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 // either use atomics, or are made by devices or machine code, which are outside of Rust's
                 // memory model.
                 unsafe { copy_words(self.machine(), frame, own) };
-                let meta = self.machine().frame_meta(own);
-                meta.set_origin(self.lineage.own(), page);
-                meta.set_written();
-                if protection.contains(Protection::EXECUTE) {
-                    self.machine().prepare_code(own);
-                }
+                self.init_private(own, page, protection);
                 own
             };
             gather.share(self.machine(), from, duplicate, |slot, entry| {

@@ -29,7 +29,7 @@ use crate::cpu::Cpu;
 use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
 use crate::machine::cpu_set::CpuSet;
-use crate::machine::format::{ABSENT, Format};
+use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::table_at;
 use crate::needed::Nodes;
 use crate::page::{Frame, Page, Pages, Protection};
@@ -37,7 +37,7 @@ use crate::quota::{Account, Quota};
 use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
 use crate::tree::Tree;
-use crate::tree::node::{MOST_ABOVE, NodeRef, Present};
+use crate::tree::node::{Leaf, MOST_ABOVE, NodeRef, Present, first_leaf};
 use crate::tree::query::mapped;
 use alloc::boxed::Box;
 
@@ -187,6 +187,30 @@ impl<'m, M: Machine> Space<'m, M> {
             return Err(MapError::Empty);
         }
         if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
+    }
+
+    /// Locks the leaf of a page while `with` runs, and passes the leaf and the page's entry to `with`. Returns
+    /// `None` if there is no entry yet, or if another CPU has just removed the leaf.
+    fn with_entry<R>(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        with: impl FnOnce(&Leaf, Entry) -> R,
+    ) -> Option<R> {
+        /// Unlocks the leaf, even if a callback of the embedder panics.
+        struct Unlock<'a>(&'a Leaf);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                self.0.unlock();
+            }
+        }
+
+        let _guard = cpu.pin();
+        let leaf = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))?;
+        leaf.lock(cpu.platform());
+        let _locked = Unlock(leaf);
+        let entries = leaf.table().filter(|_| !leaf.is_detached())?;
+        Some(with(leaf, M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0)))
     }
 
     /// The protection of `page`, or `None` if it is not mapped.

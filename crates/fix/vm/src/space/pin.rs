@@ -9,12 +9,10 @@ use crate::backing::{Backing, Sharing};
 use crate::cpu::Cpu;
 use crate::error::Fault;
 use crate::machine::Machine;
-use crate::machine::format::{Entry, Format};
-use crate::page::{Frame, Page, Pages, Protection};
+use crate::machine::format::Entry;
+use crate::page::{Frame, Page, Protection};
 use crate::tree::Tree;
-use crate::tree::node::{Leaf, NodeRef, first_leaf};
-
-use core::sync::atomic::Ordering::Relaxed;
+use crate::tree::node::Leaf;
 
 /// A pinned page, made by [`Space::pin`]. A device or the kernel may access the frame until this value is
 /// dropped, which may happen on any CPU.
@@ -114,13 +112,10 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     fn pin_once(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Attempt<'m, M> {
-        let _guard = cpu.pin();
-        let root = NodeRef::Branch(self.tree().root());
-        let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else { return Attempt::Retry };
         self.tree().pins.0.add();
-        leaf.lock(cpu.platform());
-        let attempt = self.pin_in(leaf, page, access);
-        leaf.unlock();
+        let attempt = self
+            .with_entry(cpu, page, |leaf, entry| self.pin_in(leaf, page, entry, access))
+            .unwrap_or(Attempt::Retry);
         let is_counted =
             matches!(&attempt, Attempt::Pinned(PinnedPage { owner: Owner::Space(_), .. }));
         if !is_counted {
@@ -130,11 +125,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// An attempt to pin a page, in a locked leaf.
-    fn pin_in(&self, leaf: &Leaf, page: Page, access: Protection) -> Attempt<'m, M> {
-        let Some(entries) = leaf.table().filter(|_| !leaf.is_detached()) else {
-            return Attempt::Retry;
-        };
-        let frame = match M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0) {
+    fn pin_in(&self, leaf: &Leaf, page: Page, entry: Entry, access: Protection) -> Attempt<'m, M> {
+        let frame = match entry {
             Entry::Page { frame, protection, .. } if protection.contains(access) => frame,
             Entry::Device { .. } => return Attempt::Failed(Fault::Device),
             _ => return Attempt::Retry,

@@ -316,13 +316,24 @@ impl Leaf {
         own.or_else(|| self.find_above(page))
     }
 
+    /// The pages of the span among `pages`, with their entries. `count` is the number of entries that the caller
+    /// looks for. If it is 0, the iterator is empty. The caller must have the lock.
+    #[inline]
+    fn entries_in(
+        &self,
+        pages: Pages,
+        count: &Cell<u32>,
+    ) -> impl Iterator<Item = (Page, &AtomicU64)> + use<'_> {
+        let pages = pages.and(self.span());
+        let entries = self.table().filter(|_| count.get() > 0 && !pages.is_empty());
+        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
+        pages.iter().zip(entries)
+    }
+
     /// The present pages among `pages`, except for device memory. The caller must have the lock.
     #[inline]
     pub(crate) fn present_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = Present<'_>> {
-        let pages = pages.and(self.span());
-        let entries = self.table().filter(|_| self.present.get() > 0 && !pages.is_empty());
-        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
-        pages.iter().zip(entries).filter_map(|(page, entry)| {
+        self.entries_in(pages, &self.present).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::Page { frame, protection, .. } => {
                     Some(Present { page, entry, frame, protection })
@@ -342,10 +353,7 @@ impl Leaf {
         &self,
         pages: Pages,
     ) -> impl Iterator<Item = (Page, &AtomicU64, Frame)> {
-        let pages = pages.and(self.span());
-        let entries = self.table().filter(|_| self.devices.get() > 0 && !pages.is_empty());
-        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
-        pages.iter().zip(entries).filter_map(|(page, entry)| {
+        self.entries_in(pages, &self.devices).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::Device { frame, .. } => Some((page, entry, frame)),
                 _ => None,
@@ -411,10 +419,7 @@ impl Leaf {
         &self,
         pages: Pages,
     ) -> impl Iterator<Item = (Page, Frame)> {
-        let pages = pages.and(self.span());
-        let entries = self.table().filter(|_| self.flush_pending.get() > 0 && !pages.is_empty());
-        let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
-        pages.iter().zip(entries).filter_map(|(page, entry)| {
+        self.entries_in(pages, &self.flush_pending).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::FlushPending(frame) => Some((page, frame)),
                 _ => None,

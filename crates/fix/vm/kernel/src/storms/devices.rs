@@ -9,7 +9,7 @@ use crate::access::{load, store, write};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::machine::board;
-use crate::{arch, frames as free_frames, remote};
+use crate::{arch, frames, remote};
 
 /// The pages at which the space maps the device, around the end of a leaf table.
 const PAGES: Pages = Pages { start: Page(0xd_0000 - 2), end: Page(0xd_0000 + 2) };
@@ -17,13 +17,13 @@ const PAGES: Pages = Pages { start: Page(0xd_0000 - 2), end: Page(0xd_0000 + 2) 
 /// Runs the storm. The device's memory is a frame that nothing else uses.
 pub(super) fn devices(options: &Options) {
     let space = new_space();
-    let mut frames = [Frame(0)];
-    assert_eq!(board().allocate(&mut frames), 1);
+    let mut memory = [Frame(0)];
+    assert_eq!(board().allocate(&mut memory), 1);
     let access = Protection::READ_WRITE;
     // SAFETY: the frame belongs to this function, which frees it at the end. The kernel's mapping of it is
     // also write-back.
     let object =
-        unsafe { Object::of_device(current(), frames[0], 1, MemoryType::WriteBack, access) };
+        unsafe { Object::of_device(current(), memory[0], 1, MemoryType::WriteBack, access) };
     let object = object.expect("there is memory");
     for page in PAGES.iter() {
         space
@@ -31,7 +31,7 @@ pub(super) fn devices(options: &Options) {
             .expect("the page is free");
     }
     // SAFETY: the frame is memory, which the kernel and programs access as atomic words.
-    let word = unsafe { &*arch::direct(frames[0]).cast::<AtomicU64>().add(1) };
+    let word = unsafe { &*arch::direct(memory[0]).cast::<AtomicU64>().add(1) };
     // The frame still has the pattern of free frames.
     word.store(0, SeqCst);
     let is_revoking = AtomicBool::new(false);
@@ -61,7 +61,7 @@ pub(super) fn devices(options: &Options) {
     });
     drop_space(space);
     drop(object);
-    free_frames::mark(frames[0]);
+    frames::mark(memory[0]);
     // SAFETY: nothing maps the frame any more.
-    unsafe { board().free(&frames) };
+    unsafe { board().free(&memory) };
 }
