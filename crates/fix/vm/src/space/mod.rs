@@ -23,6 +23,8 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 
+use knee_sync::shim::is_mutant;
+
 use crate::allocate::try_box;
 use crate::backing::{Backing, Marked};
 use crate::cpu::Cpu;
@@ -190,7 +192,9 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Locks the leaf of a page while `with` runs, and passes the leaf and the page's entry to `with`. Returns
-    /// `None` if there is no entry yet, or if another CPU has just removed the leaf.
+    /// `None` if there is no entry yet, or if another CPU has just removed the leaf. Waits while the leaf is
+    /// being flushed: until then, programs may still access the page's previous frame, and would miss what
+    /// the caller writes to the new one.
     fn with_entry<R>(
         &self,
         cpu: &Cpu<'m, M>,
@@ -206,11 +210,19 @@ impl<'m, M: Machine> Space<'m, M> {
         }
 
         let _guard = cpu.pin();
-        let leaf = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))?;
-        leaf.lock(cpu.platform());
-        let _locked = Unlock(leaf);
-        let entries = leaf.table().filter(|_| !leaf.is_detached())?;
-        Some(with(leaf, M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0)))
+        loop {
+            let leaf = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))?;
+            leaf.lock(cpu.platform());
+            let locked = Unlock(leaf);
+            if leaf.is_flushing() && !is_mutant!("enters_while_flushing") {
+                drop(locked);
+                // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
+                unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
+                continue;
+            }
+            let entries = leaf.table().filter(|_| !leaf.is_detached())?;
+            return Some(with(leaf, M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0)));
+        }
     }
 
     /// The protection of `page`, or `None` if it is not mapped.

@@ -101,7 +101,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut access = access | Protection::READ;
         loop {
             self.make_present(cpu, page, access)?;
-            match self.pin_once(cpu, page, access) {
+            let attempt =
+                self.with_entry(cpu, page, |leaf, entry| self.pin_in(leaf, page, entry, access));
+            match attempt.unwrap_or(Attempt::Retry) {
                 Attempt::Pinned(pinned) => return Ok(pinned),
                 Attempt::Retry => (),
                 Attempt::NeedsWrite => access |= Protection::WRITE,
@@ -109,19 +111,6 @@ impl<'m, M: Machine> Space<'m, M> {
                 Attempt::Failed(fault) => return Err(fault),
             }
         }
-    }
-
-    fn pin_once(&self, cpu: &Cpu<'m, M>, page: Page, access: Protection) -> Attempt<'m, M> {
-        self.tree().pins.0.add();
-        let attempt = self
-            .with_entry(cpu, page, |leaf, entry| self.pin_in(leaf, page, entry, access))
-            .unwrap_or(Attempt::Retry);
-        let is_counted =
-            matches!(&attempt, Attempt::Pinned(PinnedPage { owner: Owner::Space(_), .. }));
-        if !is_counted {
-            self.tree().pins.0.remove();
-        }
-        attempt
     }
 
     /// An attempt to pin a page, in a locked leaf.
@@ -153,6 +142,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return if is_writable { Attempt::NeedsWrite } else { Attempt::NeedsCopy };
         } else {
             meta.pins.add();
+            self.tree().pins.0.add();
             Owner::Space(self.tree_pointer())
         };
         Attempt::Pinned(PinnedPage { machine: self.machine, frame, owner })

@@ -38,6 +38,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("no_wait_for_fork", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("fault_while_forking", Integration("stepped", "a_fork_copies_the_state_after_all_cpus_have_flushed_writable_entries::x86_64")),
     ("fault_while_leaving", Integration("stepped", "accessing_a_page_that_is_being_discarded_waits::x86_64")),
+    ("enters_while_flushing", Integration("stepped", "devices_and_the_kernel_wait_for_the_flush_of_the_old_page::x86_64")),
     ("unshare_while_flushing", Integration("stepped", "breaking_sharing_waits_for_the_flush_of_other_pages::x86_64")),
 
     // Lazy unmaps.

@@ -320,6 +320,23 @@ fn accessing_a_page_that_is_being_discarded_waits<A: Architecture>() {
     });
 }
 
+/// Until a CPU has flushed the old page, programs on it do not see what devices and the kernel write to the
+/// new one.
+fn devices_and_the_kernel_wait_for_the_flush_of_the_old_page<A: Architecture>() {
+    with_any_space::<A>(|machine, space, [first, second, changer]| {
+        machine.store(first, space, HERE, 1).unwrap();
+        let others = || {
+            assert!(waits(|| space.pin(first, HERE, WRITE)));
+            assert!(waits(|| space.write(first, HERE.address(), &[2])));
+            assert!(waits(|| space.read(first, HERE.address(), &mut [0])));
+            assert_eq!(machine.load(first, space, HERE), Ok(1));
+        };
+        machine.meanwhile(others, || space.discard(changer, only(HERE)).unwrap());
+        space.write(second, HERE.address(), &[2]).unwrap();
+        assert_eq!(machine.load(first, space, HERE), Ok(2));
+    });
+}
+
 /// An object keeps a mapping in its reverse map until all CPUs have flushed all pages of the mapping.
 /// Otherwise the object's frames could be reused while a CPU still accesses them.
 fn unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts<A: Architecture>() {
@@ -410,5 +427,6 @@ on_each_architecture!(
     no_cpu_has_the_new_page_while_another_has_the_old_one,
     breaking_sharing_waits_for_the_flush_of_other_pages,
     accessing_a_page_that_is_being_discarded_waits,
+    devices_and_the_kernel_wait_for_the_flush_of_the_old_page,
     unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts,
 );
