@@ -1,6 +1,6 @@
-//! Measures lookups per second in two connection tables: one with a read lock, one with an epoch. Measures
-//! each with 1 to N lookup threads, with and without a thread that opens and closes connections. See
-//! `--help`.
+//! Measures the lookups per second of two connection tables: one under a read lock, the other under an epoch.
+//! Each table is measured with 1 to N lookup threads, both with and without a thread that opens and closes
+//! connections. See `--help`.
 
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Write};
@@ -26,10 +26,10 @@ the same core. The writer opens and closes a connection every 100 microseconds.
 
   cargo run --release -p knee-baselines --example conn_table 4";
 
-/// A larger thread count is more likely a typo than the CPU count of a real machine.
+/// The maximum thread count that this program accepts. A larger number is probably a typo.
 const MOST_THREADS: u32 = 1024;
 
-/// The number of connections of each thread. The connections fit into a core's L1 cache.
+/// The number of connections of each thread. One thread's connections fit into its core's L1 cache.
 const CONNECTIONS: u32 = 64;
 
 /// How long the writer keeps each connection open.
@@ -81,7 +81,7 @@ fn compare(out: &mut impl Write, most: u32, seconds: f64) -> io::Result<()> {
     Ok(())
 }
 
-/// Parses the maximum number of threads, and the seconds.
+/// Parses the maximum number of threads, and the duration of each measurement in seconds.
 fn parse(arguments: &[String]) -> Option<(u32, f64)> {
     let cpus = || thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let (threads, seconds) = match arguments {

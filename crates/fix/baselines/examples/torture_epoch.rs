@@ -1,6 +1,6 @@
-//! Runs a reader and a writer as fast as possible with [`Epoch`], the delayed invalidation that FreeBSD tried
-//! in 2018. `torture_epoch epoch [SECONDS]` exits with status 1 as soon as the reader finds a freed object.
-//! See the example `torture` of knee-sync.
+//! A torture test of [`Epoch`], the form of delayed invalidation that FreeBSD tried in 2018: a reader and a
+//! writer run as fast as they can. `torture_epoch epoch [SECONDS]` exits with status 1 as soon as the reader
+//! finds a freed object. See the example `torture` of knee-sync.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The operations of an address space of any design.
+//! The operations that every design of address spaces provides.
 
 use knee_vm::hosted::MmuContext;
 use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
@@ -7,7 +7,7 @@ use knee_vm::{Cpu, Fault, Machine, MapError, Page, Pages, Protection, Space};
 ///
 /// Tests, benchmarks and workloads are written once, for this trait. A program that chooses a design at run
 /// time uses `dyn AddressSpace`. Any CPU may call any operation at any time. Each operation behaves and fails
-/// like the [`Space`] operation of the same name. The older designs have no guard pages.
+/// like the [`Space`] operation of the same name, except that the older designs have no guard pages.
 ///
 /// ```
 /// use knee_baselines::AddressSpace;
@@ -74,7 +74,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// See [`MapError`].
     fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
 
-    /// Makes `pages` present, as if each page were read, in order. All of them must be mapped.
+    /// Makes `pages` present, one after the other, as if each page were read. All of them must be mapped.
     ///
     /// # Errors
     /// The fault of the first page that cannot be read. The pages before that page are present.

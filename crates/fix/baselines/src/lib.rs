@@ -1,5 +1,5 @@
-//! The older designs that knee-sync and knee-vm are measured against. Each improvement can be measured
-//! separately.
+//! The older designs that knee-sync and knee-vm are measured against. The effect of each improvement can be
+//! measured separately.
 //!
 //! | | |
 //! | --- | --- |

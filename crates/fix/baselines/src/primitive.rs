@@ -28,7 +28,7 @@ mod wide {
     #[derive(Debug)]
     pub(crate) struct AtomicU128(AtomicU64);
 
-    /// All values. The model does not include this list.
+    /// All values so far. The list is not part of the model.
     static VALUES: Mutex<Vec<u128>> = Mutex::new(Vec::new());
 
     fn number(value: u128) -> u64 {

@@ -75,7 +75,7 @@ fn waits_for_marks<F: Invalidation>(
                             SeqCst,
                         );
                     });
-                    // A faulty `wait` that returns too early would return during these calls.
+                    // These calls give a faulty `wait` time to return too early.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The number of objects that a writer uses in turn.
 const OBJECTS: usize = 64;
-/// The number of stores that occupy a store buffer for a while. Today's CPUs have store buffers of 56 to 72
+/// This many stores occupy most of a store buffer for a while: today's CPUs have store buffers of 56 to 72
 /// entries.
 const STORES: usize = 40;
 /// The number of lines in a table that is too large for any cache.
@@ -94,7 +94,7 @@ impl Duel {
         }
     }
 
-    /// Calls `is_bad` repeatedly, `checks` times in all, and reports an error if it returns true.
+    /// Calls `is_bad` `checks` times, and reports an error each time that it returns true.
     pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();
@@ -105,7 +105,7 @@ impl Duel {
 
 /// An object that readers find.
 pub struct Object {
-    /// Whether readers must not find the object.
+    /// Whether the object is freed, so that readers must not find it.
     pub freed: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool with one current object, whose other objects are free.
+    /// A pool with one current object. All other objects are free.
     #[allow(clippy::new_without_default, reason = "nothing needs a default")]
     pub fn new() -> Pool {
         let objects: Vec<_> =
@@ -129,7 +129,7 @@ impl Pool {
 
     /// Finds the current object.
     pub fn find(&self) -> &Object {
-        // SAFETY: the pointer is to an object of the pool.
+        // SAFETY: the pointer points to an object of the pool.
         unsafe { &*self.current.load(Acquire) }
     }
 
@@ -142,7 +142,7 @@ impl Pool {
             if object.freed.load(Relaxed) {
                 object.freed.store(false, Relaxed);
                 let old = self.current.swap(std::ptr::from_ref(object).cast_mut(), Release);
-                // SAFETY: the pointer is to an object of the pool.
+                // SAFETY: the pointer points to an object of the pool.
                 free(unsafe { &*old });
             }
         }

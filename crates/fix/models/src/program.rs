@@ -97,7 +97,7 @@ impl Run {
     }
 }
 
-/// Compiles a crate and returns its programs by the names of their targets.
+/// Compiles a crate and returns its programs, each under the name of its target.
 pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Program> {
     /// Allows one build at a time: concurrent builds would wait for each other and print messages about it.
     static CARGO: Mutex<()> = Mutex::new(());
@@ -131,7 +131,7 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
 }
 
 /// If this cargo message reports a program, returns the name of the program's target and a copy of the
-/// program. It is a copy because another build overwrites the executable of an example.
+/// program. The program is copied because another build would overwrite the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;

@@ -1,4 +1,4 @@
-//! Pseudorandom numbers, for tests of adjustable length.
+//! Pseudorandom numbers for tests, and the factor by which tests are lengthened.
 
 /// Pseudorandom numbers: xorshift.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ impl Random {
     }
 }
 
-/// The factor by which a test is longer than usual: `long` if `KNEE_TORTURE=long` is set, and otherwise 1.
-/// A long run takes minutes.
+/// The factor by which tests are lengthened: `long` if `KNEE_TORTURE=long` is set, and otherwise 1. A long
+/// run takes minutes.
 pub fn patience(long: u64) -> u64 {
     let is_long = std::env::var_os("KNEE_TORTURE").is_some_and(|is| is == "long");
     if is_long { long } else { 1 }

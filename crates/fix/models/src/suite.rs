@@ -296,8 +296,8 @@ fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration
     program.run(mutant, &["--exact", test], limit)
 }
 
-/// Runs a job. With the real code, its test takes `time`. Returns `None` if the test notices the mutant, and
-/// otherwise the reason.
+/// Runs the test of a job, which takes `time` with the real code. Returns `None` if the test notices the
+/// mutant; otherwise returns a message about the failure.
 fn survives(job: &Job, time: Duration) -> Option<String> {
     let Job { mutant, program, test } = job;
     let mut limit = LEAST_PATIENCE.max(PATIENCE * time);
@@ -321,7 +321,7 @@ fn survives(job: &Job, time: Duration) -> Option<String> {
     ))
 }
 
-/// Calls `of` with each item, on all CPUs, and returns the results in the order of the items.
+/// Calls `of` with each item, using all CPUs, and returns the results in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());

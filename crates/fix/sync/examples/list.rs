@@ -5,8 +5,8 @@
 //! on the set does not contain the number, and no thread changes that link. The second step unlinks the node.
 //! Any thread that finds a marked link may do the second step, and the thread that succeeds retires the node.
 //!
-//! A thread never follows a marked link, because the next node may have been retired. It unlinks the node
-//! that the marked link belongs to, or starts again at the head.
+//! A thread never follows a marked link, because the next node may have been retired. Instead, the thread
+//! unlinks the node that the marked link belongs to, or starts again at the head.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,7 +16,7 @@ use std::thread;
 use knee_models::random::Random;
 use knee_sync::hazard::{self, Guard};
 
-/// The bit of a link that marks its node as removed. Nodes are aligned, so this bit of their address is 0.
+/// The bit of a link that marks its node as removed. Nodes are aligned, so this bit of their addresses is 0.
 const MARK: usize = 1;
 const THREADS: u64 = 4;
 const NUMBERS: u64 = 16;

@@ -60,7 +60,7 @@ fn sections(duel: &Duel, system: System) {
 
 fn hazards(duel: &Duel, system: System) {
     unsafe fn free(object: *mut ()) {
-        // SAFETY: the pointer is to an object of the pool.
+        // SAFETY: the pointer points to an object of the pool.
         unsafe { &*object.cast::<Object>() }.freed.store(true, Relaxed);
     }
     let pool = Pool::new();
@@ -174,7 +174,7 @@ fn refcache(duel: &Duel) {
 }
 
 fn rm(duel: &Duel) {
-    /// The number of reads after which the lock is open again.
+    /// The number of reads after which readers have opened the lock's fast path again.
     const READS: u64 = 20;
     let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
     let reader = || {

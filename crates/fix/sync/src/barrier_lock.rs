@@ -7,7 +7,7 @@ use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The thread that runs a barrier, as a [`Caller`], or 0.
+/// The thread that is running a barrier, as a [`Caller`], or 0.
 #[derive(Debug)]
 pub(crate) struct BarrierLock(AtomicU64);
 
@@ -22,7 +22,7 @@ impl BarrierLock {
     }
 
     /// Takes the lock after the barriers of other threads have ended. The caller must then execute a heavy
-    /// fence, which acquires the effects of the calls that those barriers have made.
+    /// fence, so that it sees the effects of the calls that those barriers have made.
     pub(crate) fn lock(&self, platform: &impl Platform) -> BarrierGuard<'_> {
         let caller = Caller::get().0;
         let take = || self.0.compare_exchange(0, caller, Relaxed, Relaxed);
@@ -30,7 +30,7 @@ impl BarrierLock {
         BarrierGuard(self)
     }
 
-    /// Whether the calling thread runs a barrier. False if threads cannot be told apart.
+    /// Whether the calling thread is running a barrier. False if threads cannot be told apart.
     pub(crate) fn is_own(&self) -> bool {
         Caller::get().is_known(self.0.load(Relaxed))
     }

@@ -135,8 +135,8 @@ impl<T> Biased<T> {
     /// release, the owner cannot take the lock. Threads that request several locks must all request them in
     /// the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
-        // Relaxed: next the caller executes `heavy`, a full fence, which acquires what the last holder did.
-        // An owner that sees this store does nothing but wait.
+        // Relaxed: the caller executes `heavy` next, a full fence that acquires what the last holder did. The
+        // store itself publishes nothing: an owner that sees it only waits.
         platform.wait_while(|| {
             self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")

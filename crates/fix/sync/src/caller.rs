@@ -1,4 +1,4 @@
-//! Identifies the calling thread, to detect that a thread would wait for itself.
+//! Identifies the calling thread, so that a thread can detect that it would wait for itself.
 
 /// A nonzero number that identifies the calling thread: the address of a thread-local variable. The number
 /// stays the same in the child of a fork, where the thread has a different thread ID.

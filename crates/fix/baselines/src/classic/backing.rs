@@ -3,9 +3,9 @@
 //! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
 //! be mapped. Only a page-table entry decides whether a frame of the object is mapped at a page: the listed
 //! parts may contain other pages too, and nothing is stored for each page. The first fault creates the
-//! object. A fork copies each backing, and adds the copy to the object of the original. Frames that are
-//! allocated by later copy-on-write breaks belong to the same object, as with Linux's `anon_vma` until
-//! 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces that are related by forks.
+//! object. A fork copies each backing and adds the copy to the list of the same object. Frames that later
+//! copy-on-write faults allocate belong to this object too, as with Linux's `anon_vma` until 2.6.33. There
+//! are no `anon_vma_chain`s, so a walk visits all spaces that are related by forks.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -29,11 +29,12 @@ use crate::invalidation::Stamp;
 #[derive(Debug)]
 pub enum PerBacking {}
 
-/// Pages of a space where frames of an object may be mapped.
+/// A range of pages of a space. Frames of an object may be mapped there.
 #[derive(Debug)]
 pub struct Part {
     pmap: Arc<Pmap<PerBacking>>,
-    /// The range grows, under the map's lock, and never shrinks.
+    /// The first page. The range from `start` to `end` may grow while the map is locked, but it never
+    /// shrinks.
     start: AtomicU64,
     end: AtomicU64,
     /// The object, or null until the first fault.
@@ -139,8 +140,8 @@ impl Backing<PerBacking> for Arc<Part> {
     }
 
     fn end(self, guard: &Guard<'_, impl Platform>) {
-        // If another entry shares the part, the part stays in its list, at the same address. The count is
-        // stable: only the map refers to the part, and the caller holds the map's lock.
+        // If another entry shares the part, the part stays in its list, at the same address. The reference
+        // count cannot change meanwhile: only the map holds references, and the caller holds the map's lock.
         if Arc::strong_count(&self) > 1 {
             return;
         }
@@ -196,7 +197,7 @@ impl Reverse for PerBacking {
         record.was_shared.store(false, Relaxed);
         record.count.store(1, Relaxed);
         record.of.page.store(of.page.0, Relaxed);
-        // Release: a reader that finds the object here finds it initialized, and finds the page number.
+        // Release: a reader that loads this pointer sees the initialized object and the frame's page number.
         record.of.object.store(backing.object(), Release);
     }
 
@@ -244,8 +245,8 @@ impl Reverse for PerBacking {
     ) {
         let _guard = cpu.pin();
         let owner = &frames.record(frame).of;
-        // SAFETY: an object to which a frame belonged in this section exists until the section ends. Acquire:
-        // pairs with `insert`.
+        // SAFETY: if the frame belonged to an object at any time in this section, that object exists until
+        // the section ends. Acquire: pairs with `insert`.
         let Some(object) = (unsafe { owner.object.load(Acquire).as_ref() }) else { return };
         let page = Page(owner.page.load(Relaxed));
         let parts = object.parts.lock_briefly();

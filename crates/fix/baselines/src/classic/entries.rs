@@ -1,5 +1,5 @@
-//! The entries of a map, and operations on them that work with any data structure: clipping and merging, as
-//! in FreeBSD's `vm_map.c` and Linux's `mm/vma.c`.
+//! The entries of a map. They are clipped and merged as in FreeBSD's `vm_map.c` and Linux's `mm/vma.c`, by
+//! functions that work with any data structure.
 
 use knee_vm::{MapError, Page, Pages, Protection};
 
@@ -15,7 +15,7 @@ pub struct Entry<R: Reverse> {
 
 /// The entries of a map that is locked for writing, ordered by page. Entries do not overlap.
 ///
-/// A change to an entry excludes faults on its pages until the map is unlocked or
+/// Once an entry has been changed, faults on its pages are excluded until the map is unlocked or
 /// [downgraded](Entries::downgrade).
 pub trait Entries<R: Reverse> {
     /// Returns the last entry that begins at or before this page.
@@ -47,7 +47,7 @@ pub trait Entries<R: Reverse> {
     /// Returns the start of the first gap of at least `count` pages in this range.
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
-    /// Records the unmapping of a range that begins at `start`.
+    /// Tells the search for gaps about a newly unmapped range, which begins at `start`.
     fn unmapped(&mut self, start: Page);
 
     /// Excludes faults on all pages of the space.
@@ -198,7 +198,8 @@ fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     }
 }
 
-/// Merges the two entries that meet at a page's start, if they differ only in their pages.
+/// Merges the entry that ends just before page `at` with the entry that begins there, if both have the same
+/// protection and backing.
 fn merge<R: Reverse>(entries: &mut impl Entries<R>, at: Page) -> bool {
     let Some(left) = entries.before(at) else {
         return false;

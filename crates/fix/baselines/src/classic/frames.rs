@@ -11,8 +11,8 @@ use super::pools::Pools;
 use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
-/// The record of a frame, in its own cache line like `struct page`, so that the locks of tables do not share
-/// lines.
+/// The record of a frame. Like a `struct page`, it has a cache line of its own, so that the locks of two
+/// tables never share a line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record<R: ReverseState> {
@@ -20,7 +20,8 @@ pub(super) struct Record<R: ReverseState> {
     pub(super) lock: Lock<()>,
     /// Whether more than one page-table entry has contained the frame since it was allocated. Cleared when
     /// the frame's only owner has waited for the flushes of all former mappings. While set, TLBs may still
-    /// contain a former mapping of the frame. Changed by the frame's only owner, or under its bucket's lock.
+    /// contain a former mapping of the frame. Only the frame's sole owner, or a thread that holds the lock of
+    /// the frame's bucket, changes this flag.
     pub(super) was_shared: AtomicBool,
     /// The number of page-table entries that contain the frame.
     pub(super) count: AtomicU32,
@@ -39,7 +40,7 @@ pub(super) struct Bucket {
     pub(super) stamp: Stamp,
 }
 
-/// The bucket count. FreeBSD has one bucket for each CPU, at most 256.
+/// The bucket count. FreeBSD has one bucket for each CPU, but at most 256.
 const BUCKETS: usize = 64;
 
 /// The number of page-number bits that one table level translates.
@@ -108,8 +109,8 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         if !record.was_shared.load(Relaxed) {
             return false;
         }
-        // The load is under the bucket's lock, so that a caller that gets false sees the marks of the
-        // previous owners' sections.
+        // The bucket is locked during the load, so that a caller that gets false sees the marks of the
+        // sections that removed the frame's other mappings.
         let _bucket = self.lock_bucket(frame);
         record.count.load(Relaxed) > 1
     }

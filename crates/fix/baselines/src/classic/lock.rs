@@ -1,8 +1,8 @@
 //! Locks that a thread may hold while it waits for other CPUs.
 //!
-//! In a kernel, a CPU that spins on a lock still takes interrupts. A CPU here must also handle requests,
-//! because the lock's holder may be waiting for this CPU to flush pages. So all waits for these locks go
-//! through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
+//! In a kernel, a CPU that spins on a lock still takes interrupts. Likewise, a CPU that spins on one of these
+//! locks must handle requests, because the lock's holder may be waiting for this CPU to flush pages. So all
+//! waits for these locks go through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 //!
 //! Locks are taken with Acquire and released with Release: what a holder did happens before everything that
 //! later holders do.

@@ -37,7 +37,7 @@ pub trait Map<R: Reverse>: Debug + Send + Sync {
     fn clear(&mut self, end: impl FnMut(u64, R::Backing));
 }
 
-/// A kind of map, which works with any reverse map.
+/// A kind of map. Each kind works with any reverse map.
 pub trait MapKind: Debug + 'static {
     /// The map type.
     type Map<R: Reverse>: Map<R>;

@@ -86,8 +86,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
         // SAFETY: only this CPU uses the place, and the place is not in a section: each function in this file
-        // that begins a section also ends it, and meanwhile calls no function that begins a section. Places
-        // exist as long as the form.
+        // that begins a section also ends it, and calls no function that begins another section in between.
+        // Places exist as long as the form.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
@@ -159,7 +159,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         let writes = access.contains(Protection::WRITE);
         let mut settled = None;
         loop {
-            // If this allocation fails, the failure matters only if the frame is needed below.
+            // A failure of this allocation matters only if the frame is needed below.
             let _ = self.frames.pools.refill_page(cpu);
             let mut whole = pmap.lock_whole(cpu);
             let guard = self.frames.lock_table(cpu, table);
@@ -319,7 +319,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
 
     /// Maps the frames of a space in its copy, and write-protects them in both spaces: `pmap_copy`,
     /// `copy_page_range`. The caller has locked the map of `from` for writing, and no other thread uses the
-    /// copy. Returns the number of present pages. After an error, the copy maps some of the frames.
+    /// copy. Returns the number of present pages. If this fails, the copy may already map some of the frames.
     pub(super) fn copy(
         &self,
         cpu: &Cpu<'m, M>,

@@ -63,8 +63,9 @@
 //!
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist
-//! until their space is dropped. The trees do not record gaps, so a search for a gap starts at the first
-//! possible gap, as in Linux until 3.8. Allocations of frames can fail, but allocations of entries cannot.
+//! until their space is dropped. The trees do not record gaps. Instead, as in Linux until 3.8, a search for a
+//! gap starts at a cached page before which no gap is large enough. Allocations of frames can fail, but
+//! allocations of entries cannot.
 
 mod accounting;
 mod audit;

@@ -5,9 +5,8 @@ use knee_vm::{Cpu, Machine};
 
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
-/// A CPU may hold locks while it waits for other CPUs through this platform, provided that every CPU that
-/// waits for one of these locks also does so through this platform. Then a CPU that waits for a lock still
-/// handles the requests of the lock's holder.
+/// A CPU may hold locks while it waits for other CPUs through this platform. In return, every CPU must wait
+/// for these locks through this platform too, so that it still handles the requests of a lock's holder.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,

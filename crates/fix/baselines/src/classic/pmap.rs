@@ -19,7 +19,7 @@ pub struct Pmap<R: ReverseState> {
     /// The CPUs whose TLBs may contain pages of the space.
     pub(super) active: CpuSet,
     pub(super) root: Frame,
-    /// The lock of all tables, for reverse maps with one lock.
+    /// The lock that guards all tables, for reverse maps with a single lock.
     pub(super) lock: Lock<R::OfSpace>,
     /// The number of operations that are removing pages from tables and have not flushed them yet.
     pub(super) flushing: AtomicU32,
@@ -28,7 +28,8 @@ pub struct Pmap<R: ReverseState> {
 /// The first space number. The spaces of other designs have smaller numbers.
 const FIRST_NUMBER: u64 = 1 << 63;
 
-/// The state that a reverse map keeps for a space. If one lock guards all tables, this holds the lock.
+/// Access to the state that a reverse map keeps for a space. If one lock guards all tables, this value is
+/// also the guard of that lock.
 pub(super) struct Whole<'a, R: ReverseState> {
     held: Option<Held<'a, R::OfSpace>>,
     none: R::OfSpace,
@@ -98,7 +99,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Some(&self.table(table)[slot(page, 0)])
     }
 
-    /// Returns the table that contains a page's entry, and adds missing tables on the path.
+    /// Returns the table that contains a page's entry, after adding the missing tables on the path to it.
     #[inline]
     pub(super) fn leaf(
         &self,

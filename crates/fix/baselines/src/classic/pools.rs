@@ -17,7 +17,7 @@ pub(super) struct Pools<'m, M: Machine> {
 
 #[derive(Debug)]
 struct Pool {
-    /// Frames of zeros.
+    /// A frame of zeros, if one is prepared.
     page: Option<Frame>,
     /// Frames with any content.
     frames: Vec<Frame>,
@@ -36,9 +36,9 @@ impl<'m, M: Machine> Pools<'m, M> {
     /// Passes the CPU's pool to `with`. `with` must not call functions of `self`.
     #[inline]
     fn with<R>(&self, cpu: &Cpu<'m, M>, with: impl FnOnce(&mut Pool) -> R) -> R {
-        // SAFETY: the caller of `Cpu::new` guarantees that there is one `Cpu` of this number, and only one
-        // thread uses it, because it is not `Sync`. Each operation of a space has checked that the CPU
-        // belongs to this machine.
+        // SAFETY: the caller of `Cpu::new` guarantees that there is only one `Cpu` with this number, and only
+        // one thread uses that `Cpu`, because it is not `Sync`. Each operation of a space has checked that
+        // the CPU belongs to this machine.
         with(unsafe { &mut *self.pools[cpu.number()].get() })
     }
 
@@ -58,8 +58,8 @@ impl<'m, M: Machine> Pools<'m, M> {
         })
     }
 
-    /// Returns the frame of zeros that [`refill_page`](Pools::refill_page) prepared, so this call zeroes no
-    /// frame.
+    /// Takes the frame of zeros that [`refill_page`](Pools::refill_page) has prepared, so that no frame needs
+    /// to be zeroed here.
     #[inline]
     pub(super) fn page(&self, cpu: &Cpu<'m, M>) -> Option<Frame> {
         self.with(cpu, |pool| pool.page.take())
@@ -95,7 +95,7 @@ impl Pool {
         }
         let frame = self.frames.pop().ok_or(OutOfMemory)?;
         if !M::ZEROED {
-            // SAFETY: the pool owns the frame, which has this size.
+            // SAFETY: the pool owns the frame, which is `PAGE` bytes long.
             unsafe { machine.address(frame).write_bytes(0, PAGE) };
         }
         Ok(frame)

@@ -65,7 +65,7 @@ struct Chunk {
     pmap: *const Pmap<PerPage>,
     next: *mut Chunk,
     previous: *mut Chunk,
-    /// A bit for each free entry.
+    /// A bit for each entry, which is set if the entry is free.
     free: [u64; WORDS],
     frame: Frame,
 }

@@ -48,7 +48,7 @@ pub struct RcuMap<R: Reverse> {
     root: AtomicPtr<Node<R>>,
 }
 
-/// The number of slots of a node, as in a maple leaf.
+/// The number of slots in a node: as many as in a leaf of a maple tree.
 const FAN: usize = 16;
 
 /// A child: a node of the level below, or, at level 0, an area.
@@ -77,8 +77,8 @@ struct Area<R: Reverse> {
     state: UnsafeCell<State<R>>,
 }
 
-/// The content of an area. The area's readers read this content, and the writer that has marked the area
-/// changes it.
+/// The content of an area. Readers of the area read it, and only a writer that has marked the area changes
+/// it.
 #[derive(Debug)]
 struct State<R: Reverse> {
     pages: Pages,
@@ -157,8 +157,8 @@ impl<R: Reverse> Node<R> {
             // SAFETY: the caller is in a section or holds the lock.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
-        // The key of a slot may be less than the start of the child's first area, so the child may have no
-        // match.
+        // The key of a slot may be less than the start of the child's first area, so the child may contain no
+        // area that begins at or before `page`.
         // SAFETY: the caller is in a section or holds the lock.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
@@ -290,7 +290,8 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
             // SAFETY: this thread is in a section.
             let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
             if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
-                /// Ends the read even if `with` panics, because a writer may be waiting for the end.
+                /// Ends the read even if `with` panics, because a writer may be waiting for the area's
+                /// readers.
                 struct End<'a, R: Reverse>(&'a Area<R>);
                 impl<R: Reverse> Drop for End<'_, R> {
                     fn drop(&mut self) {
@@ -395,7 +396,7 @@ const LEVELS: usize = 16;
 struct Path<'a, R: Reverse> {
     above: [Option<(&'a Node<R>, usize)>; LEVELS],
     leaf: &'a Node<R>,
-    /// The leaf's areas begin in this range.
+    /// An area belongs to the leaf if it begins in this range.
     keys: Pages,
 }
 

@@ -14,7 +14,7 @@ use crate::invalidation::Stamp;
 
 /// A way to find the page-table entries that contain a frame.
 pub trait Reverse: ReverseState {
-    /// The state of a map entry.
+    /// The state that a reverse map keeps for a map entry.
     type Backing: Backing<Self>;
 
     /// Creates the backing of mapped pages.
@@ -46,7 +46,8 @@ pub trait Reverse: ReverseState {
 
     /// Removes a mapping of a frame, after the page-table entry was cleared. If other threads may have to
     /// wait for the flush, calls `mark` under the lock of the frame's bucket. Calls `free` with each frame
-    /// that the reverse map itself no longer needs. Returns whether it was the frame's last mapping.
+    /// that contained only structures of the reverse map and is no longer needed. Returns whether the removed
+    /// mapping was the frame's last.
     fn remove<M: Machine>(
         frames: &Frames<'_, M, Self>,
         of: Mapping<'_, Self>,

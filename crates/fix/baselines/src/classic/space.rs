@@ -33,7 +33,7 @@ pub struct Space<'m, M: Machine, S: Strategies> {
     resident: Resident<S>,
 }
 
-/// The lowest page that `map_anywhere` uses, so that null pointers fault.
+/// `map_anywhere` uses no page below this one, so that accesses through null pointers fault.
 const LOWEST: Page = Page(16);
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {
@@ -139,7 +139,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
         if M::FAULT_FLUSH != FaultFlush::Never {
-            // The CPU may have cached the page's old entry, or the absence of its table.
+            // The CPU may have cached the page's old entry, or the fact that the page had no table.
             let pages = Flush::Tables(Pages::new(page, 1));
             // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };

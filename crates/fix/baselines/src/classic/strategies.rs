@@ -5,7 +5,7 @@ use super::map::MapKind;
 use super::reverse::Reverse;
 use crate::invalidation::Invalidation;
 
-/// The strategies of a [`Space`](super::Space). A tuple of four types implements it:
+/// The strategies of a [`Space`](super::Space). A tuple of four strategies implements this trait, for example
 /// `(Tree, PerPage, Slots, OneCounter)`.
 pub trait Strategies: 'static {
     /// The map of entries: [`Tree`](super::Tree) or [`RcuTree`](super::RcuTree).

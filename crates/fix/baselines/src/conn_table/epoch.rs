@@ -14,11 +14,11 @@ use knee_sync::order;
 /// A connection table whose readers are in a section of the process's epoch domain.
 ///
 /// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls
-/// `with` within the section. While `with` runs, the process frees no object that was retired meanwhile.
-/// `with` must not wait for sections to end.
+/// `with` within the section. An object that the process retires while `with` runs is freed only after `with`
+/// has returned. `with` must not wait for sections to end.
 pub struct EpochTable<T: Send + 'static> {
     buckets: Box<[AtomicPtr<Entry<T>>]>,
-    /// Held to link and unlink entries.
+    /// A thread holds this lock while it links or unlinks an entry.
     writers: Mutex<()>,
 }
 
@@ -47,8 +47,8 @@ impl<T: Send + 'static> EpochTable<T> {
     }
 
     /// # Safety
-    /// While the caller uses the result, it must be in a section of the process's domain, or hold the
-    /// writers' lock.
+    /// As long as the caller uses the result, the caller must be in a section of the process's domain, or
+    /// hold the writers' lock.
     #[inline]
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
@@ -96,7 +96,8 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
             let _writing = self.writers.lock();
             // SAFETY: this thread holds the writers' lock.
             let Found { at, entry } = unsafe { self.find(id)? };
-            // SAFETY: as above. The entry keeps its own link, for readers that are at this entry.
+            // SAFETY: as above. The entry keeps its own link, so that readers that have reached this entry
+            // can go on.
             let next = unsafe { entry.as_ref() }.next.load(Relaxed);
             // Release: readers now find the next entry through this store.
             at.store(next, order!(Release, "conn_remove"));

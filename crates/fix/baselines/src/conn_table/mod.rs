@@ -8,16 +8,17 @@
 //! # From the lock to the epoch
 //! 1. **Links that readers can follow while a writer changes them.** The table's lists become chains of
 //!    atomic pointers. A writer links a complete entry with a release store, which pairs with the readers'
-//!    acquire loads. An unlinked entry keeps its own link, for readers that are at this entry.
+//!    acquire loads. An unlinked entry keeps its own link, so that readers that have reached this entry can
+//!    go on.
 //! 2. **The read lock becomes a section**, [`epoch::pin`](knee_sync::epoch::pin): two stores to the thread's
 //!    own cache line. The write lock becomes a mutex, because it now has to exclude only other writers.
 //! 3. **A freed flag.** A connection that was found under the read lock is in the table. A connection that
-//!    was found in a section may have been removed and not yet freed: its memory is valid, but the connection
-//!    may be closed. So a thread that removes a connection locks it and marks it as freed, and a thread that
-//!    finds one checks the mark *after* locking it. Here the mark is `None` in place of the connection, so
-//!    that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the table before it
-//!    locks the connection. Otherwise a busy connection would block all threads that open and close other
-//!    connections.)
+//!    was found in a section may already have been removed from the table: its memory is still valid, but the
+//!    connection may be closed. So a thread that removes a connection locks it and marks it as freed, and a
+//!    thread that finds one checks the mark *after* locking it. Here the mark is `None` in place of the
+//!    connection, so that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the
+//!    table before it locks the connection. Otherwise a busy connection would block all threads that open and
+//!    close other connections.)
 //! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that
 //!    kept a connection alive is no longer needed, which removes two atomic operations.
 //!
@@ -97,7 +98,7 @@ pub trait ConnTable<T>: Sync {
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R>;
 
     /// Closes a connection and returns it, or returns `None` if it is not open. Waits for the connection's
-    /// lock: after this returns, no lookup sees the connection, even if the lookup began before.
+    /// lock: after this returns, no lookup sees the connection, not even one that began earlier.
     fn remove(&self, id: &FourTuple) -> Option<T>;
 }
 

@@ -151,8 +151,9 @@ fn a_lookup_sees_a_complete_connection_on_any_path() {
     // The process's statics are initialized first, so that their initialization does not synchronize the
     // threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
-    // `remove` executes a fence at its end, which synchronizes the threads in Miri. Only a lookup just before
-    // that fence detects a link that is not ordered, so Miri needs several rounds.
+    // `remove` executes a fence at its end, which synchronizes the threads in Miri. So only a lookup that
+    // runs just before that fence detects a link that is stored or loaded with too weak an ordering, and Miri
+    // needs several rounds.
     let rounds = if cfg!(miri) { 16 } else { 2 };
     for round in 0..rounds {
         let table = EpochTable::with_buckets(1);

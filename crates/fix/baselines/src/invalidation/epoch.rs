@@ -22,7 +22,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Returns a form whose clock is at its first time.
+    /// Returns a form whose clock has not been advanced yet.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }
@@ -34,7 +34,7 @@ impl Default for Epoch {
     }
 }
 
-/// A thread's place in an [`Epoch`]: when its section began, or `IDLE`.
+/// A thread's place in an [`Epoch`]: the time at which the thread's section began, or `IDLE`.
 #[derive(Debug)]
 pub struct EpochPlace(AtomicU64);
 
@@ -85,9 +85,9 @@ unsafe impl Invalidation for Epoch {
             platform.heavy();
         }
         for place in places {
-            // A section that reads the clock from now on gets `now` or a later time. A section with an older
-            // time began earlier, or read the clock earlier and stores the time late. Waiting for such a late
-            // section does no harm.
+            // A section that reads the clock from now on gets `now` or a later time. A section with an
+            // earlier time either began earlier, or read the clock earlier and stores that time late. Waiting
+            // for such a late section does no harm.
             platform.sleep_while(|| {
                 (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))
                     .contains(&place.0.load(order!(Acquire, "di_epoch_wait")))

@@ -25,11 +25,10 @@ impl Default for Stamp {
     }
 }
 
-/// A form of delayed invalidation. [`Tracker`](super::Tracker) meets the requirements of its unsafe
-/// functions.
+/// A form of delayed invalidation. [`Tracker`](super::Tracker) is a safe interface to any form.
 ///
 /// # Safety
-/// Consider the sections in `places` that marked the stamp before the caller held the lock of the stamp's
+/// Consider the sections in `places` that marked the stamp before the caller took the lock of the stamp's
 /// page. [`wait`](Invalidation::wait) returns only after all of these sections have finished, and the caller
 /// then sees what the sections did. Callers free frames when `wait` returns.
 pub unsafe trait Invalidation: Sync {
@@ -59,7 +58,8 @@ pub unsafe trait Invalidation: Sync {
     /// As for [`Invalidation::begin`], but the place must be in a section.
     unsafe fn mark(&self, place: &Self::Place, stamp: &Stamp);
 
-    /// Ends the section. Everything that it removed must have been invalidated on all CPUs.
+    /// Ends the section. By then, all mappings that the section removed must have been invalidated on all
+    /// CPUs.
     ///
     /// # Safety
     /// As for [`Invalidation::mark`].

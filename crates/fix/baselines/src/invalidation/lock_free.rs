@@ -4,13 +4,13 @@
 //! is a pair: a number, and the next link. A section has finished if its number is not greater than the
 //! head's number. Numbers increase along the list, and a new section gets the largest. So once another pair
 //! has replaced the pair of a link, the link never holds the old pair again: there is no ABA problem. The
-//! lowest bit of `next` is set while a link is not in the list, or is being inserted or removed. A thread
-//! that finds this bit set restarts at the head. A section that ends moves its own number and `next` into the
-//! link before it, in one compare-exchange.
+//! lowest bit of a link's `next` is set while this link is not in the list, or is being inserted or removed.
+//! A thread that finds this bit set restarts at the head. A section that ends moves its own number and `next`
+//! into the link before it, in one compare-exchange.
 //!
 //! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
-//! retries until the change is complete, which has the same effect. FreeBSD disables preemption of the owner
-//! meanwhile, which a process cannot do.
+//! retries until the change is complete, which has the same effect. FreeBSD disables preemption while a
+//! thread changes its link; a process cannot do that.
 
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -90,7 +90,7 @@ impl Link {
         Pair::unpack(self.0.fetch_or(invalid.pack(), order!(AcqRel, "link_close")))
     }
 
-    /// The address, as stored in the previous link.
+    /// The link's own address, as the previous link stores it.
     fn name(&self) -> u64 {
         ptr::from_ref(self).expose_provenance() as u64
     }
@@ -103,8 +103,8 @@ impl LockFree {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
 
-    /// Returns the link that has this `next`, and the pair that was found in it. Returns `None` if there is
-    /// no such link, or if the walk found an invalid link.
+    /// Finds the link whose `next` has this value, and returns the link and its pair. Returns `None` if there
+    /// is no such link, or if the walk found an invalid link.
     fn find(&self, next: u64) -> Option<(&Link, Pair)> {
         let mut link = &self.head;
         loop {
@@ -179,7 +179,8 @@ unsafe impl Invalidation for LockFree {
 
     fn wait<'a>(&self, _: impl Iterator<Item = &'a Link>, stamp: &Stamp, platform: &impl Platform) {
         let number = stamp.number.load(Relaxed);
-        // A number moves to the head from link to link, and each thread that moves it has acquired it first.
+        // A number moves from link to link until it reaches the head, and each thread that moves it has
+        // acquired it first.
         platform.sleep_while(|| number > self.head.load().number);
     }
 }

@@ -120,7 +120,7 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Sections pass their numbers on under the mutex, so what the passing sections did also
+                // Sections pass their numbers on under the mutex, so everything that those sections did also
                 // happens before this store.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }

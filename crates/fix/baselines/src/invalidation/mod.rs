@@ -4,7 +4,7 @@
 //! | | cost of begin and finish | a waiter waits for the sections that marked the page, and for | cost of a wait |
 //! |---|---|---|---|
 //! | [`Slots`] | three stores to the thread's own line | sections that marked another page with the same bit, one of 64 | a scan of all threads, if the page was ever marked |
-//! | [`Locked`] | a mutex twice | older sections | a load |
+//! | [`Locked`] | for each, taking a mutex | older sections | a load |
 //! | [`LockFree`] | for each, a walk over active sections and a 128-bit compare-exchange | older sections | a load |
 //! | [`Epoch`] | two stores to the thread's own line | all sections | a heavy fence and a scan of all threads |
 //!

@@ -1,4 +1,5 @@
-//! All interleavings of a marking thread and a waiting thread, up to a number of preemptions.
+//! Checks all interleavings of a marking thread and a waiting thread that have at most a given number of
+//! preemptions.
 
 use knee_sync::shim::{AtomicBool, Model, Mutex, check, check_symmetric, interrupt, thread};
 use loom::cell::UnsafeCell;
@@ -48,7 +49,7 @@ impl<F: Invalidation> Place<F> {
                     section.mark(&self.stamp);
                     *taken - 1
                 };
-                // SAFETY: only this section has this number, and readers wait for it.
+                // SAFETY: only this section has this number, and readers wait for this section.
                 self.flushed[number].with_mut(|flushed| unsafe { *flushed = true });
             } else {
                 section.mark(&self.other);
@@ -61,7 +62,7 @@ impl<F: Invalidation> Place<F> {
         let taken = *self.taken.lock().unwrap();
         self.tracker.wait(&self.stamp);
         for flushed in &self.flushed[..taken] {
-            // SAFETY: the wait above was for this section.
+            // SAFETY: the wait above was for the section that writes this cell.
             assert!(flushed.with_mut(|flushed| unsafe { *flushed }));
         }
     }

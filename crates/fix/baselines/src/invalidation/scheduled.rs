@@ -1,5 +1,4 @@
-//! Models for shuttle, for each form: some threads mark pages, and other threads wait for the marking
-//! sections.
+//! Shuttle models for each form: some threads mark pages, and other threads wait for the marking sections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

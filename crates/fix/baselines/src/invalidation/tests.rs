@@ -18,9 +18,9 @@ struct Page {
     stamp: Stamp,
 }
 
-/// Some threads mark pages, and set a flag at the end of each section. Other threads read which sections have
-/// marked a page, wait, and must find all flags of these sections set. Accesses to the flags are Relaxed, so
-/// only the form of delayed invalidation makes them visible.
+/// Some threads mark pages, and set a flag at the end of each section. Another thread reads which sections
+/// have marked a page, waits, and must then find the flags of all these sections set. Accesses to the flags
+/// are Relaxed, so only the form of delayed invalidation makes the stores to the flags visible.
 fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();
@@ -35,7 +35,7 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
                 guard.mark(&page.stamp);
             }
             if section % 16 == 0 {
-                // Lets waiters run, even on one CPU.
+                // Lets the waiting thread run, even if there is only one CPU.
                 thread::yield_now();
             }
             is_over.store(true, Relaxed);
@@ -65,8 +65,8 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// Consider the sections that have marked a page, and a younger section that has not marked it. A wait for
-/// the page returns even if the younger section is still active.
+/// A wait for a page returns while a section is still active, if that section has not marked the page and is
+/// younger than the sections that have.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());

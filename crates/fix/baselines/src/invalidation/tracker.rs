@@ -40,7 +40,7 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
         Member { tracker: self, place, is_inside: false }
     }
 
-    /// Waits for the end of all sections that marked `stamp` before the caller held the lock of the stamp's
+    /// Waits for the end of all sections that marked `stamp` before the caller took the lock of the stamp's
     /// page. Some [forms](super) also wait for other sections. The caller then sees what the sections did.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
@@ -101,8 +101,8 @@ impl<F: Invalidation, P: Platform> Section<'_, '_, F, P> {
         unsafe { self.member.tracker.form.mark(&self.member.place, stamp) };
     }
 
-    /// Ends the section. Everything that it removed must have been invalidated. Dropping the section does
-    /// the same.
+    /// Ends the section. By then, all mappings that the section removed must have been invalidated on all
+    /// CPUs. Dropping the section does the same.
     #[inline]
     pub fn finish(self) {}
 }

@@ -19,7 +19,7 @@ pub(crate) fn places(random: &mut Random, count: usize) -> (usize, usize) {
     (first, last.min(count - 1))
 }
 
-/// Returns the factor by which a test runs longer than usual.
+/// Returns the factor by which tests are lengthened.
 pub(crate) fn patience() -> u64 {
     random::patience(500)
 }

@@ -14,7 +14,7 @@ use crate::choices::patience;
 use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 use crate::storm::storm;
 
-/// The pages that are mapped at first: some in two tables, and a range that one extent covers.
+/// The pages that are mapped at first: a range that spans two tables, and a range that one extent covers.
 const ALL: [Pages; 2] = [Pages::new(Page(500), 24), Pages::new(Page(4000), 4000)];
 
 fn page(number: u64) -> Page {
@@ -193,8 +193,8 @@ fn a_space_is_forked_during_writes<D: Design>() {
 
 for_each_design!(a_space_is_forked_during_writes, Lazy);
 
-/// If a fork contains a CPU's last store, it also contains the CPU's previous store, which made an absent
-/// page present.
+/// If a fork contains a store of a CPU, it also contains that CPU's previous store, which made an absent page
+/// present.
 fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);

@@ -82,8 +82,8 @@ fn a_space_behaves_like_a_map_of_pages<D: Design>() {
 for_each_design!(a_space_behaves_like_a_map_of_pages);
 
 /// Each page differs from its neighbors in protection, so there is an entry for each page, and trees have
-/// several levels. The test maps and unmaps ranges of pages, so that nodes become empty from either end and
-/// are filled again.
+/// several levels. The test maps and unmaps ranges page by page, upward or downward, so that nodes are
+/// emptied from either end and filled again.
 fn hundreds_of_entries_are_found<D: Design>() {
     const COUNT: u64 = 700;
     let machine = MachineOf::<D>::with_architecture(4096, 1);

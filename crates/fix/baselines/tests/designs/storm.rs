@@ -30,7 +30,7 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // Creating a machine takes as much time as many operations, so the machine is small.
+    // Creating a large machine would take as long as many operations, so the machine is small.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -188,7 +188,8 @@ fn cpus_with_leaves_of_one_branch_do_not_interfere<D: Design>() {
     apart::<D>(Page(BRANCH - 600), 400, None, D::rounds(15, 3));
 }
 
-/// The CPUs split the extent down two levels, and the ranges of adjacent CPUs meet inside a leaf.
+/// The CPUs split the extent, which moves parts of it down two levels. The ranges of adjacent CPUs meet
+/// inside a leaf.
 fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
     let mapped = Pages { start: Page(3 * LEAF), end: Page(2 * BRANCH + 5) };
     apart::<D>(Page(9 * LEAF + 100), 1300, Some(mapped), D::rounds(30, 4));
@@ -198,7 +199,8 @@ fn cpus_with_parts_of_one_extent_do_not_interfere<D: Design>() {
 /// The pages at which the ranges of one CPU begin and end. Other CPUs access these pages too.
 type Places = Vec<Page>;
 
-/// The state of a page, published by the only CPU that changes the page. Its version is odd during a change.
+/// A version and the state of a page, published by the only CPU that changes the page. The version is odd
+/// during a change.
 #[derive(Default)]
 struct Published(AtomicU64);
 
@@ -339,8 +341,8 @@ fn pages_of_one_leaf_are_found_as_published<D: Design>() {
     );
 }
 
-/// Some ranges are extents of one branch or of the branch above, and other ranges lie in leaves that CPUs
-/// share.
+/// Some ranges are extents of a branch or of the table above the branches. Other ranges lie in leaves that
+/// CPUs share.
 fn pages_of_split_extents_are_found_as_published<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
@@ -458,7 +460,7 @@ fn pages_of_split_extents_contain_stores_since_they_were_mapped<D: Design>() {
     shared::<D>(near.chain(far).map(Page).collect(), D::rounds(10, 2), D::rounds(3000, 1500));
 }
 
-/// A fault reads extents while another CPU splits them, which moves them down a level.
+/// A fault reads extents while another CPU splits them and thereby moves them down a level.
 fn a_fault_finds_an_extent_that_is_split_meanwhile<D: Design>() {
     let (all, page, other) = (Pages::new(Page(100), BRANCH), Page(101), Page(5 * LEAF));
     let (published, is_over) = (Published::default(), AtomicU64::new(0));

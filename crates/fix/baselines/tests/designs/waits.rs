@@ -71,7 +71,8 @@ fn unmapping_the_last_mapping_waits<S: Strategies>() {
     on::<S, Sv48>();
 }
 
-/// A write fault does not copy a frame that only this space maps, so it must wait before the write.
+/// A write fault does not copy a frame that only this space maps, so the fault must wait before it makes the
+/// page writable.
 fn writing_to_the_last_mapping_waits<S: Strategies>() {
     fn on<S: Strategies, A: Architecture>() {
         the_last_mapping_of_a_frame_waits::<S, A>(|cpu, space| {

@@ -53,7 +53,7 @@ pub enum Operation {
     Load(Page),
 }
 
-/// The error of a change or of an access.
+/// The error of a change (`Ok`) or of an access (`Err`).
 pub type Wrong = Result<MapError, Fault>;
 
 /// Runs of mapped pages, and the first words of pages.
@@ -206,11 +206,11 @@ pub fn apply<'m, A: Architecture>(
     }
 }
 
-/// The quota of a family, in pages. The large ranges together have more pages.
+/// The quota of a family, in pages. The large ranges together exceed this quota.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// The maximum number of operations of an input. Each operation has four bytes. More operations could need
-/// more memory than the machine has.
+/// The maximum number of operations in an input, each of four bytes. More operations could need more memory
+/// than the machine has.
 const MOST: usize = 120;
 
 /// A space and its model.
@@ -219,7 +219,8 @@ struct Member<'m, A: Architecture> {
     model: Model,
     /// Ranges that `map_anywhere` has mapped.
     found: Vec<Pages>,
-    /// The space is or was lazy. Until a CPU ticks, the CPU may use cached translations of unmapped pages.
+    /// Whether the space is or was lazy. If so, a CPU may use cached translations of unmapped pages until it
+    /// ticks.
     is_weak: bool,
 }
 
@@ -353,7 +354,7 @@ fn turn_of<'m, A: Architecture>(
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
         model.check_pages(|page| space.query(cpu, page));
-        // A check of all nodes takes as much time as many operations.
+        // A check of all nodes takes as long as many operations, so it runs only after every 16th operation.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);
         }
@@ -385,8 +386,8 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
-        // If `value` is less than 64, this kind is an unmap, which ignores `value`. So corpus inputs with
-        // small values keep their meaning.
+        // Kind 4 is a replacement only if `value` is at least 64; otherwise it is an unmap, which ignores
+        // `value`. So corpus inputs with small values keep their meaning.
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");

@@ -56,7 +56,7 @@ impl Bag {
 }
 
 /// # Safety
-/// The entry is from `into_entry`, and the grace period of its calls is over.
+/// The entry came from `into_entry`, and the grace period of its calls is over.
 unsafe fn call_all(entry: NonNull<Entry>) {
     // SAFETY: `into_entry` leaked the bag, whose first field is the entry.
     let mut bag = unsafe { Box::from_raw(entry.cast::<Bag>().as_ptr()) };

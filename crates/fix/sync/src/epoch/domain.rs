@@ -197,9 +197,9 @@ impl<P: Platform> Domain<P> {
     ///
     /// Either the scan sees a reader's epoch, or the reader stored the epoch after the fence. In the first
     /// case, the reader holds no object with a tag below its epoch (see `Reader::enter`). In the second case,
-    /// the reader's loads come after the fence, too, and see every unlinking from before the fence. So the
-    /// reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago and
-    /// stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
+    /// the reader's loads come after the fence, too, and see every unlinking that came before the fence. So
+    /// the reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago
+    /// and stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
     /// such a reader: by the second case, the reader holds no object with a tag below the safe epoch, and
     /// objects that are sealed from now on get no such tag.
     fn scan(&self, fenced: u64) -> u64 {
@@ -221,7 +221,7 @@ impl<P: Platform> Domain<P> {
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for the
     /// oldest of these sections.
     ///
-    /// A section is seen only by a scan; scans run in this function, in waits and in reclamation. To watch a
+    /// Only scans see sections. Scans run in this function, in waits and during reclamation. To watch a
     /// domain, call this function periodically. A section may have begun long before a scan sees it, so a
     /// stall may be reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
@@ -241,8 +241,8 @@ impl<P: Platform> Domain<P> {
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals the owner's open objects and frees the sealed objects that are ready. If none is ready although
-    /// many objects are waiting, this function scans and tries again, provided that a scan is due or very
+    /// Seals the owner's open objects and frees the sealed objects that are ready. If none is ready and many
+    /// objects are waiting, this function may scan and try again: it does so if a scan is due, or if very
     /// many objects are waiting.
     ///
     /// # Safety
@@ -257,8 +257,8 @@ impl<P: Platform> Domain<P> {
                 garbage.sealed()
             })
         };
-        // It costs no fence to free objects that an earlier scan has found ready. SAFETY: the caller owns
-        // the record.
+        // Freeing objects that an earlier scan has found ready costs no fence. SAFETY: the caller owns the
+        // record.
         let freed = unsafe { self.free(record) };
         if freed > 0 || sealed < SCAN_IF_DUE_AT {
             return;
@@ -327,12 +327,12 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // This thread had adopted the record and has forked within one of the record's calls. The
-                // thread releases the record when the call returns.
+                // This thread had adopted the record, and forked while it was making one of the record's
+                // calls. The thread releases the record when the call returns.
                 continue;
             }
             watch.calls.end();
-            // SAFETY: records stay as long as the domain.
+            // SAFETY: records exist as long as the domain.
             let is_adopter_kept = unsafe { adopter.as_ref() }
                 .is_some_and(|adopter| adopter.watch.is_kept.load(Relaxed));
             if !watch.is_kept.load(Relaxed) && !is_adopter_kept {
@@ -461,7 +461,7 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// In a mutant, objects are freed one epoch too early.
+/// By how much objects are freed too early: one epoch in a mutant, and otherwise 0.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }

@@ -129,7 +129,7 @@ impl Queue {
         ready
     }
 
-    /// Calls all entries, even if a call panics. A second panic aborts the process.
+    /// Makes the calls of all entries, even if one of these calls panics. A second panic aborts the process.
     ///
     /// # Safety
     /// The grace periods of all entries are over.
