@@ -104,7 +104,8 @@ impl<'d, P: Platform> Handle<'d, P> {
         Guard { domain: self.domain, record: self.record(), here: PhantomData }
     }
 
-    /// A section that may be held across anything and sent to other threads; see [`Section`].
+    /// A section that may be held while a thread blocks, and that may be sent to other threads; see
+    /// [`Section`].
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'d, P> {
         let node = match self.section.get() {
@@ -365,12 +366,12 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
 }
 
 /// # Safety
-/// The caller owns the record, and any thread may make the call after a grace period.
+/// The caller owns the record. After a grace period, any thread may make the deferred call.
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
-    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not use the
-    // lock.
+    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not take this
+    // lock again.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {
