@@ -27,10 +27,10 @@
 //! ```
 //!
 //! # Registering, retiring, reclaiming
-//! These words have the same meaning in every module. A thread *registers* with a domain and gets a handle.
-//! A function that takes no handle, such as [`epoch::pin`], registers the calling thread with the domain of
-//! the process at the first call. A writer *retires* an object that it has unlinked. To *reclaim* is to
-//! free the retired objects that no reader can hold any more.
+//! These words have the same meaning in every module. A thread *registers* with a domain and gets a handle. A
+//! function that takes no handle, such as [`epoch::pin`], registers the calling thread with the domain of the
+//! process when the thread first calls it. A writer *retires* an object that it has unlinked. To *reclaim* is
+//! to free the retired objects that no reader can hold any more.
 //!
 //! # Without an operating system
 //! Without the features `std` and `alloc`, the crate allocates nothing and needs from its system only what

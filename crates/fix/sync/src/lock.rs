@@ -80,11 +80,11 @@ impl RawPiMutex {
         }
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
-                // Relaxed: the last owner or the kernel released the mutex with an exchange of the word.
-                // Then the kernel exchanged the word on behalf of this thread, and this exchange is a full
-                // fence before the call returns. The kernel stored the value that this load returns, so an
-                // Acquire would have no store of the program to pair with. An owner that leaked its guard may
-                // have lent the value forever, so no thread takes over its lock.
+                // Relaxed: the last owner or the kernel released the mutex with an exchange of the word. Then
+                // the kernel exchanged the word on behalf of this thread, and this exchange is a full fence
+                // before the call returns. The kernel stored the value that this load returns, so an Acquire
+                // would have no store of the program to pair with. If an owner leaked its guard, references
+                // to the value may still exist, so no thread takes over its lock.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex exited without unlocking it")
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn an_owner_sees_what_the_last_owner_wrote() {
-        // Initialises process-wide state before the threads start, because initialising it later could order
-        // the threads.
+        // Initialises process-wide state before the threads start, because initialising it later could
+        // synchronize the threads.
         assert_eq!(*PiMutex::new(0).lock(), 0);
         let count = PiMutex::new(0);
         thread::scope(|scope| {

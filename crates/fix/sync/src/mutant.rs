@@ -36,9 +36,9 @@ pub use chosen::Answer;
 #[cfg(all(mutants, not(feature = "std")))]
 pub use chosen::choose_mutant;
 
-/// The chosen mutant. A check must not order threads: otherwise Miri would not notice that the mutant lacks
-/// an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only at
-/// its first check.
+/// The chosen mutant. A check must not synchronize threads: otherwise Miri would not notice that the mutant
+/// lacks an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only
+/// at its first check.
 #[cfg(mutants)]
 mod chosen {
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};

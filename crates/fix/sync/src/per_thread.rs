@@ -20,8 +20,8 @@ pub(crate) trait Part: Copy {
 /// Where a thread keeps its registration.
 pub(crate) type Slot<T> = LocalKey<Cell<Option<T>>>;
 
-/// Passes `part` to the closure. A thread that has unregistered passes `None`, and the closure then gets a
-/// registration that ends with this call.
+/// Passes `part` to the closure. If `part` is `None`, the thread has already unregistered, and the closure
+/// gets a temporary registration, which ends with this call.
 #[inline]
 pub(crate) fn with<T: Part, R>(
     slot: &'static Slot<T>,

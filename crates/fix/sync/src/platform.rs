@@ -8,17 +8,17 @@ use core::sync::atomic::Ordering::SeqCst;
 ///
 /// The pair [`light`](Platform::light) and [`heavy`](Platform::heavy) is an *asymmetric fence* (Dice, Huang
 /// and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the C++ committee):
-/// together they order as two sequentially consistent fences do, but one side pays for both. Suppose a
-/// reader executes a store `A`, `light` and a load `B`, and a reclaimer executes a store `C`, `heavy` and a
-/// load `D`. Then `B` sees `C`, or `D` sees `A`, or both.
+/// together they order memory accesses as two sequentially consistent fences do, but one side pays for both.
+/// Suppose a reader executes a store `A`, `light` and a load `B`, and a reclaimer executes a store `C`,
+/// `heavy` and a load `D`. Then `B` sees `C`, or `D` sees `A`, or both.
 ///
 /// # Safety
 /// Unsafe code relies on the fences and on the waits:
 ///
-/// * [`heavy`](Platform::heavy) returns only when the caller, and every thread that may execute `light` of
-///   an equal platform, has executed a full fence since `heavy` was called, or will execute one before its
-///   next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full fence by the caller
-///   is enough. Two platforms are equal if one data structure is used through both.
+/// * When [`heavy`](Platform::heavy) returns, the caller has executed a full fence since the call. Every
+///   other thread that may execute `light` of an equal platform has also executed one since the call, or will
+///   execute one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full
+///   fence by the caller is enough. Two platforms are equal if one data structure is used through both.
 /// * [`is_symmetric`](Platform::is_symmetric) returns the same value at every call, on all equal platforms.
 /// * [`light`](Platform::light) is at least as strong as its default: a full fence where `is_symmetric` is
 ///   true, and otherwise a compiler fence.
@@ -38,8 +38,8 @@ use core::sync::atomic::Ordering::SeqCst;
 /// * It must use nothing else in this crate with the interrupted thread's handles: it must not retire,
 ///   defer, reclaim, register, lock, or take or drop references.
 pub unsafe trait Platform: Sync {
-    /// Whether both sides execute a full fence, because the system has no asymmetric fence or because its
-    /// user does not want other CPUs to be interrupted.
+    /// Whether both sides execute a full fence, because the system has no asymmetric fence or because other
+    /// CPUs must not be interrupted.
     fn is_symmetric(&self) -> bool;
 
     /// The fence of threads that reclaim or wait. These threads execute the fence rarely, and the fence may

@@ -69,8 +69,8 @@ pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
     flag.swap(true, order)
 }
 
-/// Sets a flag and returns whether it was set before. Not a swap: loom may order the store of a swap after a
-/// later store of another thread, and then the flag stays set forever.
+/// Sets a flag and returns whether it was set before. This function does not swap, because loom may order the
+/// store of a swap after a later store of another thread, and then the flag would stay set forever.
 #[cfg(loom)]
 pub fn test_and_set(flag: &AtomicBool, order: Ordering) -> bool {
     flag.compare_exchange(false, true, order, Ordering::Relaxed).is_err()
@@ -114,7 +114,7 @@ impl PublishCheck {
 mod plain {
     use core::cell::UnsafeCell;
 
-    /// Memory whose users exclude each other by other means.
+    /// A cell without a check of its own: its users must exclude each other by other means.
     #[derive(Debug, Default)]
     pub struct Guarded<T>(UnsafeCell<T>);
 
@@ -153,7 +153,8 @@ mod modelled {
         }
     }
 
-    /// loom models no reordering by the compiler. A model's platform may interrupt a thread here.
+    /// Not a fence, because loom models no reordering by the compiler. A model's platform may interrupt a
+    /// thread here.
     pub(crate) fn compiler_fence(_: Ordering) {
         crate::model::interrupt();
     }

@@ -18,9 +18,9 @@ use crate::system::System;
 /// A value that is read all the time and replaced now and then, such as a configuration or a routing table.
 ///
 /// A reader pays for its guard and one load, and may use the value until it drops the guard. A writer
-/// allocates a new value. A replaced value is dropped after a grace period: [`store`](Rcu::store) and
-/// [`update`](Rcu::update) reclaim immediately if a scan is due; otherwise a later scan or the exit of the
-/// thread drops the old value. If a destructor panics, so does the thread that reclaims.
+/// allocates a new value. A replaced value is dropped after a grace period. If a scan is due,
+/// [`store`](Rcu::store) and [`update`](Rcu::update) drop the old values that are ready. A later scan, or the
+/// exit of the thread, drops the others. If a destructor panics, it panics in the thread that reclaims.
 ///
 /// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
 /// time, put an `Arc` into the `Rcu`.
@@ -115,8 +115,8 @@ impl<'d, T: Send + Sync + 'static, P: Platform> Rcu<T, &'d Domain<P>> {
     #[inline]
     pub fn load<'g>(&'g self, guard: &'g impl Protect<P>) -> &'g T {
         assert!(guard.is_of(self.domain), "the guard and the Rcu belong to different domains");
-        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's
-        // domain. The assertion stays in release builds. The assertion costs one load from the pointer's
+        // SAFETY: the pointer came from a `Box`, and `swap` and `update_in` retire it to the guard's domain.
+        // The assertion above checks the domain, in release builds too; it costs one load from the pointer's
         // cache line.
         let value = unsafe { guard.load(&self.value) };
         // SAFETY: `value` is never null.

@@ -38,8 +38,9 @@ pub struct System {
 }
 
 impl System {
-    /// The system whose readers are cheapest on this machine. The first call chooses the system, and later
-    /// calls in the process return the same system.
+    /// A system with the asymmetric fence if this process can use it, because readers are then cheapest;
+    /// otherwise a [symmetric](System::symmetric) system. The first call in the process decides, and later
+    /// calls return the same system.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         let can = || {
@@ -93,9 +94,10 @@ unsafe impl Platform for System {
 
     /// Sleeps in growing intervals of at most 10 ms. Each interval is a quarter longer than the previous
     /// interval. So an interval is at most 50 µs plus a quarter of the total time that the thread has slept
-    /// so far. The thread notices the end of the wait at most one interval late. No wake-up can be lost, and
-    /// a wait has no state that the child of a fork could inherit. A thread with a real-time policy sleeps as
-    /// well; if it yielded instead, a reader of lower priority might never get the CPU.
+    /// so far. The thread notices the end of the wait at most one interval late. No thread wakes the waiter,
+    /// so no wake-up can be lost, and a wait has no state that the child of a fork could inherit. A thread
+    /// with a real-time policy sleeps as well; if it yielded instead, a reader of lower priority might never
+    /// get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {

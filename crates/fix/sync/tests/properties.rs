@@ -58,8 +58,8 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// Any thread gets and puts references. At some point the count is killed. Later the count may be
-    /// reinitialised.
+    /// References are taken and put with the numbers of several threads. At some point the count is killed.
+    /// Later the count may be reinitialised.
     #[test]
     fn a_count_becomes_zero_with_its_last_reference(
         operations in prop::collection::vec((0..5_u8, 0..THREADS), 1..80)
@@ -228,7 +228,8 @@ proptest! {
         }
     }
 
-    /// Threads clone, drop and upgrade in caches of their own, and tick at any time.
+    /// Threads clone, drop and upgrade references, each thread with a cache of its own. A tick may come at
+    /// any time.
     #[test]
     fn a_value_lives_as_long_as_its_references_and_is_freed_by_the_third_tick(
         operations in prop::collection::vec((0..4_u8, 0..THREADS), 1..80)

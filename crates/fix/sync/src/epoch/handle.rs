@@ -104,7 +104,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         Guard { domain: self.domain, record: self.record(), here: PhantomData }
     }
 
-    /// A section that may be held while the thread blocks, and that may be sent to other threads; see
+    /// A section that may be held while a thread blocks, and that may be sent to other threads; see
     /// [`Section`].
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'d, P> {
@@ -190,14 +190,14 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.seal(self.record()) };
     }
 
-    /// Like [`Handle::reclaim`], but scans and frees objects only if a scan is due.
+    /// Like [`Handle::reclaim`], but only if a scan is due.
     #[cfg(feature = "std")]
     pub(super) fn reclaim_if_due(&self) {
         // SAFETY: the handle's thread owns the record.
         unsafe { self.domain.reclaim_if_due(self.record()) };
     }
 
-    /// Unregisters the thread without a last scan.
+    /// Unregisters without a last scan.
     #[cfg(feature = "std")]
     pub(super) fn release_without_reclaim(self) {
         self.node.release();
@@ -218,8 +218,8 @@ impl<'d, P: Platform> Handle<'d, P> {
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
         self.reclaim();
-        // Other threads or the next owner of the record free the remaining objects. A leaked guard keeps the
-        // record in use forever.
+        // Other threads or the next owner of the record free the remaining objects. A leaked guard keeps
+        // the record forever.
         if !self.record().reader.is_inside() {
             self.node.release();
         }
@@ -269,15 +269,15 @@ impl<P: Platform> Guard<'_, P> {
     }
 
     /// Stores `new`, or null, in `target` and [retires](Guard::retire) the old value: `rcu_replace_pointer`
-    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this method
-    /// for a single value. It does not suit the links of a list, where a new node links to the old node or to
-    /// its successors: there, store the link yourself and [retire](Guard::retire) the removed node.
+    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this
+    /// method for a single value. In a list, where the new node links to the old node or to its successors,
+    /// store the link and [retire](Guard::retire) the removed node.
     ///
     /// # Safety
     /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow the pointer only in
-    /// sections of this domain, and find the pointer nowhere else. A writer that removes the pointer uses
-    /// this method, or retires the pointer itself. As with [`Guard::retire`], everything that `T` borrows
-    /// lives as long as the domain.
+    /// sections of this domain, and find the pointer nowhere else. Writers remove the pointer only by this
+    /// method, or retire it themselves. As with [`Guard::retire`], everything that `T` borrows lives as long
+    /// as the domain.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn replace<T: Send + Sync>(
@@ -366,12 +366,12 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
 }
 
 /// # Safety
-/// The caller owns the record, and any thread may make the call after a grace period.
+/// The caller owns the record. After a grace period, any thread may make the deferred call.
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
-    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not use the
-    // lock.
+    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not take this
+    // lock again.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {

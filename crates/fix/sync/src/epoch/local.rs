@@ -76,7 +76,7 @@ pub fn shared() -> &'static Domain<System> {
 /// Enters a section of the process's domain.
 ///
 /// # Panics
-/// If the thread has 4,095 guards.
+/// If the thread already has 4,095 guards.
 ///
 /// # Threads and forks
 /// A thread registers at its first call of `pin` and unregisters when it exits. If a destructor of the thread
@@ -104,7 +104,7 @@ pub fn synchronize() {
     }
 }
 
-/// A section of the process's domain that may be held across anything; see [`Section`].
+/// A section of the process's domain that may be held while a thread blocks; see [`Section`].
 pub fn section() -> Section<'static, System> {
     match part() {
         Some(member) => member.with(Handle::section),
@@ -112,33 +112,32 @@ pub fn section() -> Section<'static, System> {
     }
 }
 
-/// Waits for everything that any thread has retired or deferred so far in the process's domain; see
-/// [`Domain::barrier`].
+/// Waits until every object that any thread has retired so far to the process's domain is freed, and every
+/// call that any thread has deferred so far in this domain has run; see [`Domain::barrier`].
 ///
 /// # Panics
-/// If this thread holds a [`Guard`], as in [`synchronize`], and in the cases that [`Domain::barrier`] lists.
+/// In the cases that [`Domain::barrier`] lists, and if this thread holds a [`Guard`].
 pub fn barrier() {
     let is_inside = registered().is_some_and(|member| member.with(Handle::is_inside));
     assert!(!is_inside, "barrier would wait for the caller's own section");
     shared().barrier();
 }
 
-/// If a scan is due, scans and frees the objects of the calling thread that are ready.
+/// If a scan is due, scans once, and then frees the calling thread's retired objects that are ready.
 pub(crate) fn reclaim_if_due() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim_if_due);
     }
 }
 
-/// Scans once and frees the objects that the calling thread has retired and that no section can hold any
-/// more.
+/// Scans once, and then frees the calling thread's retired objects that no section can hold any more.
 pub fn reclaim() {
     if let Some(member) = registered() {
         member.with(Handle::reclaim);
     }
 }
 
-/// Registers an exiting thread again after it has unregistered. The thread keeps the new record forever.
+/// Registers an exiting thread again after it has unregistered. The new record is never released.
 #[cold]
 fn stay() -> Member {
     let member = Member::register();

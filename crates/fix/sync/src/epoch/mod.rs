@@ -45,10 +45,11 @@
 //! asymmetric fence. A domain has a global epoch. A reader copies the global epoch into its own record when
 //! it enters a section, and clears the copy when it leaves the section. A writer that has unlinked some
 //! objects tags them with the global epoch and then advances the global epoch. Objects with tag `t` can be
-//! held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet. The
-//! heavy fence (membarrier(2) on Linux) makes all stored epochs visible, and makes readers that store an
-//! epoch later see the unlinking. So readers need no fence: a section costs two plain stores. A scan then
-//! frees every object whose tag is below the smallest epoch that the scan finds.
+//! held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet. Before a
+//! scan, the scanning thread executes a heavy fence (membarrier(2) on Linux), which makes all stored epochs
+//! visible, and makes readers that store an epoch later see the unlinking. The scan finds the smallest stored
+//! epoch, and every object whose tag is below this epoch is freed. Because the scanning thread executes the
+//! fence, readers need none: a section costs two plain stores.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -63,16 +64,16 @@
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
 //!   batches. When the thread exits, it frees the objects that are ready, and other threads free the
-//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free objects immediately. As long
-//!   as no reader stalls, a thread has at most a few thousand retired objects. But if fences are expensive
-//!   and the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), it may have
-//!   up to 65,536.
+//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] do not wait until a batch is full.
+//!   As long as no reader stalls, a thread has at most a few thousand retired objects. But if fences are
+//!   expensive and the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), it
+//!   may have up to 65,536.
 //! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
 //!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
 //!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where
 //!   garbage must be bounded.
-//! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They
-//!   run within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. An exiting thread may
+//! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They run
+//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits; by then, the thread may
 //!   already have destroyed its thread-local variables.
 //!
 //! # Example: a sorted list
@@ -166,9 +167,10 @@
 //! ```
 //!
 //! # Without an operating system
-//! A kernel has a handle for each CPU, must not preempt a thread in a section, and provides the memory: a
-//! node for the record of each CPU, and an entry in each object that it retires. An interrupt handler may
-//! enter sections with the handle of the CPU that it interrupts, but must not retire anything.
+//! A kernel registers a handle for each CPU, and must not preempt a thread that is in a section. The kernel
+//! provides the memory: a node for each CPU's record, and an entry in each object that it retires. An
+//! interrupt handler may enter sections with the handle of the CPU that it interrupts, but must not retire
+//! anything.
 //!
 //! ```
 //! use core::ptr::NonNull;

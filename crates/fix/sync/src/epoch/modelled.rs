@@ -141,7 +141,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
     });
 }
 
-/// Checks that a barrier returns after a deferred call, even while another thread runs `other`.
+/// Checks that a barrier returns only after a deferred call has run, even while another thread runs `other`.
 fn check_barrier_waits_for_call_during(other: fn(&World)) {
     check_symmetric(2, move || {
         let world = world();
@@ -189,8 +189,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
         let owner = thread::spawn({
             let domain = Arc::clone(&domain);
             move || {
-                // The handle is not dropped when loom panics, because its destructor would use the garbage
-                // again.
+                // If loom panics while the garbage is in use, the handle must not be dropped, because its
+                // destructor would use the garbage again.
                 let handle = ManuallyDrop::new(domain.register());
                 // SAFETY: no other thread has the entry.
                 unsafe { handle.retire_entry(entry(), free) };
@@ -207,8 +207,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // The world is not in loom's `Arc`, because the deferred call holds a reference that may still exist
-        // at the end of the model.
+        // This is not loom's `Arc`, which would report a leak: at the end of the model, the deferred call may
+        // still hold a reference.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
@@ -245,8 +245,8 @@ fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     });
 }
 
-/// The model's platform with a clock that advances only when a section begins or ends. The clock and the
-/// log are not part of the model, so all threads immediately see their latest values.
+/// The model's platform, with a clock that advances only when a section begins or ends. The clock and the
+/// recorded times are not part of the model, so all threads immediately see their latest values.
 #[derive(Default)]
 struct Clocked {
     model: Model,
@@ -286,8 +286,8 @@ unsafe impl Platform for Clocked {
 
 impl Clocked {
     fn domain() -> Arc<Domain<Clocked>> {
-        // The clock starts at 1000, so 0, the value of a time that has not been stored yet, lies far in the
-        // past.
+        // The clock starts at 1000, because a time that has not been stored yet is 0, and 0 must lie far in
+        // the past.
         Arc::new(Domain::new(Clocked { now: StdAtomicU64::new(1000), ..Clocked::default() }))
     }
 

@@ -10,7 +10,8 @@ use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::AtomicPtr;
 
-/// Evidence of a current section: a [`Guard`], a [`Section`] or a [`QsbrHandle`](super::QsbrHandle).
+/// A value that proves that a section has not ended: a [`Guard`], a [`Section`] or a
+/// [`QsbrHandle`](super::QsbrHandle).
 ///
 /// # Safety
 /// [`domain`](Protect::domain) always returns the same domain, and the provided methods keep their default

@@ -5,14 +5,15 @@ use super::handle::{Guard, Handle};
 use super::protect::Protect;
 use crate::platform::Platform;
 
-/// A thread that is in a section all the time, except for its quiescent states: QSBR, as in Linux, DPDK
-/// and liburcu.
+/// The handle of a thread that is always in a section, except in its quiescent states: QSBR, as in Linux,
+/// DPDK and liburcu.
 ///
 /// To retire objects, take a guard with [`pin`](QsbrHandle::pin).
 ///
 /// Reading costs nothing at all. In exchange, the thread must report regularly that it holds nothing, for
-/// example between two packets or two iterations of its event loop, and before it sleeps. A thread that
-/// does not report blocks all reclamation ([`Domain::stalls`] shows the thread).
+/// example after each packet or after each iteration of its event loop, and it must go
+/// [offline](QsbrHandle::offline) while it sleeps. If a thread does not report, it blocks all reclamation
+/// ([`Domain::stalls`] shows the thread).
 ///
 /// ```
 /// use knee_sync::{System, epoch::{Domain, QsbrHandle}};

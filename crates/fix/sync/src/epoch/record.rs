@@ -15,8 +15,8 @@ use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
 /// The amount by which the global epoch advances. The bits below it count the nested guards of one thread.
 pub(super) const ONE: u64 = 1 << 12;
-/// The bits below [`ONE`]. The epoch has the other 52 bits. At one advance per microsecond, 52 bits last for
-/// 142 years, and threads seal garbage more slowly than that.
+/// The bits below [`ONE`]. The epoch has the other 52 bits. Even if the epoch advanced once per microsecond,
+/// 52 bits would last for 142 years.
 const NESTING: u64 = ONE - 1;
 
 /// A section that has not ended for some time; see [`Domain::stalls`](super::Domain::stalls).
@@ -42,8 +42,8 @@ pub struct Record {
 #[derive(Debug)]
 pub(super) struct Reader {
     /// 0 outside of sections. In a section, the global epoch at the section's start, with the nesting depth
-    /// in the low bits. Because this is a single word, a signal handler may enter and leave a section
-    /// between any two instructions: afterwards, the word is unchanged.
+    /// in the low bits. A signal handler may enter and leave a section between any two instructions, because
+    /// it leaves this single word as it found it.
     word: AtomicU64,
     /// A copy of `Platform::is_symmetric`, so that readers load no other cache line for it.
     is_symmetric: Cell<bool>,
@@ -115,10 +115,10 @@ impl Record {
             return None;
         }
         let since = Duration::from_nanos(now.saturating_sub(watch.since.load(Relaxed)));
-        // Acquire, with the Release in `begin`: if the record has a new owner, the next load of the word sees
-        // that the last owner's section has ended. So `thread` belongs either to the section that the load of
-        // the word above saw, or to the section that the load of the word below sees. If both sections have
-        // this epoch, the argument at `Watch::observe` covers either of them.
+        // Acquire, with the Release in `begin`: if this load returns a new owner's thread, the second load of
+        // the word sees that the previous owner's section has ended. So `thread` belongs either to the
+        // section that the first load of the word saw, or to the section that the second load sees. If these
+        // are two sections with the same epoch, `since` is right for both of them (see `Watch::observe`).
         let thread = watch.thread.load(order!(Acquire, "epoch_stall"));
         (epoch_of(self.reader.word()) == Some(there)).then_some(Stall { thread, since })
     }

@@ -33,7 +33,7 @@ impl World {
         self.freed[object as usize].load(Relaxed)
     }
 
-    /// The current object, which stays until the caller's section ends.
+    /// The current object, which is not freed before the caller's section ends.
     fn find(&self) -> u64 {
         let found = self.current.load(Relaxed);
         self.check(found);

@@ -1,33 +1,33 @@
-//! Sections that may be held across anything and sent to other threads.
+//! Sections that may be held while a thread blocks, and that may be sent to other threads.
 
 use super::domain::Domain;
 use super::record::Record;
 use crate::platform::Platform;
 use crate::registry::Node;
 
-/// A section with a record of its own: `epoch_enter_preempt` with its tracker. A section may be held while
-/// its thread blocks or across an `await`, and may be sent to another thread.
+/// A section with a record of its own, like FreeBSD's `epoch_enter_preempt` with its tracker. A section may
+/// be held while its thread blocks or across an `await`, and may be sent to another thread.
 ///
 /// To begin, a section takes a record of the domain, which costs as much as an uncontended lock. A thread
-/// that has one section at a time takes the same record each time. While the section is held, no object
-/// that was unlinked after the section began is freed; [`Domain::stalls`] reports sections that are held
-/// for a long time.
+/// that has one section at a time usually takes the same record each time. While the section is held, no
+/// object that was unlinked after the section began is freed; [`Domain::stalls`] reports sections that are
+/// held for a long time.
 ///
-/// A section cannot retire objects. For that, enter a section with a guard, for example [`pin`](super::pin).
+/// A section cannot retire objects. To retire objects, take a guard, for example from [`pin`](super::pin).
 #[derive(Debug)]
 pub struct Section<'d, P: Platform> {
     pub(super) domain: &'d Domain<P>,
     node: &'d Node<Record>,
 }
 
-// SAFETY: a shared reference reaches none of the record's cells. Sending the section hands the cells over
-// to another thread.
+// SAFETY: no method of a shared section accesses the record's cells. If the section is sent to another
+// thread, only that thread may use the cells from then on.
 unsafe impl<P: Platform> Sync for Section<'_, P> {}
 
 impl<P: Platform> Domain<P> {
-    /// A section that may be held across anything and sent to other threads; see [`Section`]. This function
-    /// searches all records for a free one; [`Handle::section`](super::Handle::section) first tries the
-    /// record that the handle used last.
+    /// A section that may be held while a thread blocks, and that may be sent to other threads; see
+    /// [`Section`]. This function searches all records for a free one;
+    /// [`Handle::section`](super::Handle::section) first tries the record that the handle used last.
     #[cfg(feature = "alloc")]
     pub fn section(&self) -> Section<'_, P> {
         Section::new(self, self.record())

@@ -57,8 +57,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
 
     /// Replaces the value and returns the old one, which stays valid until the guard is dropped.
     pub fn swap(&self, new: Option<Box<T>>) -> Option<Guard<'static, T>> {
-        // Release: as in `store`. Acquire: this thread sees the content of the old value. No mutant weakens the
-        // Acquire, because the fence in `protect` hides it in builds for Miri and loom.
+        // Release: as in `store`. Acquire: this thread sees the content of the old value. No mutant weakens
+        // the Acquire, because in builds for Miri and loom the fence in `protect` would hide the mistake.
         let old = self.pointer.swap(into_raw(new), AcqRel);
         // SAFETY: the exchange removed `old`, and only this function has it until it is retired below, so
         // the object is alive.

@@ -34,7 +34,7 @@ pub struct Handle<
     more: RefCell<Vec<&'d Node<Record>>>,
     /// The record of the thread's retired objects; `None` before its first use.
     garbage: Cell<Option<&'d Node<Garbage>>>,
-    /// The number of retired objects at which to scan.
+    /// The number of retired objects at which the thread scans.
     limit: Cell<usize>,
     /// Neither `Send` nor `Sync`: guards use the record without a lock.
     thread: PhantomData<*mut ()>,
@@ -126,8 +126,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// ```
     ///
     /// # Safety
-    /// The contract of [`protect`](Handle::protect), where the pointers in `source` are the results
-    /// of `object`, and `object` returns the same pointer for equal links.
+    /// The contract of [`protect`](Handle::protect) holds for the pointers that `object` returns for the
+    /// links in `source`. For equal links, `object` returns the same pointer.
     ///
     /// So if a marked link of a removed node keeps its value when the next node is retired, `object` must
     /// return null for marked links.
@@ -176,15 +176,15 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.node
     }
 
-    /// Frees the object once no guard protects it. Scans the slots when enough objects are retired.
+    /// Retires the object: it is freed once no guard protects it. If the thread then has enough retired
+    /// objects, this call scans the slots.
     ///
     /// The store that unlinked the object may be `Relaxed`, because the scan executes a heavy fence after it.
     /// A call for a zero-sized `T` does not compile, because all zero-sized objects share one address.
     ///
     /// # Safety
-    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so that only readers that
-    /// protect it already can hold it, and it is retired once. Everything that `T` borrows lives as long as
-    /// the domain.
+    /// The pointer came from [`Box::into_raw`]. The object is unlinked, so only readers that already protect
+    /// it can hold it. It is retired once. Everything that `T` borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         const { assert!(size_of::<T>() != 0, "zero-sized objects cannot be retired") };
         unsafe fn free<T>(pointer: *mut ()) {
@@ -238,7 +238,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         }
     }
 
-    /// The number of objects that this thread has retired or adopted and not freed yet.
+    /// The number of objects that this thread has retired or adopted, but not yet freed.
     pub fn garbage(&self) -> usize {
         self.garbage.get().map_or(0, |node| self.with_list(&node.value, |list| list.len()))
     }

@@ -222,7 +222,8 @@ fn a_barrier_and_a_thread_that_retires_exclude_each_other() {
         let shared = shared_with(2);
         // SAFETY: the model leaks its objects.
         let object = unsafe { &*shared.source.load(Relaxed) };
-        // Creates the record that the writer takes, so that the barrier finds it.
+        // This call creates the record of retired objects that the writer will take, so the barrier finds
+        // that record.
         shared.domain.register().reclaim();
         let writer = thread::spawn({
             let shared = Arc::clone(&shared);

@@ -111,7 +111,7 @@ pub fn reclaim() {
     with_handle(Handle::reclaim);
 }
 
-/// The number of objects that this thread has retired to the process's domain, or adopted, and not freed yet.
+/// The number of objects of the process's domain that this thread has retired or adopted, but not yet freed.
 pub fn garbage() -> usize {
     with_handle(Handle::garbage)
 }

@@ -167,7 +167,8 @@ fn threads_read_only_live_objects_and_all_objects_are_freed_at_the_end() {
         }
     });
     // These objects may be alive: the garbage, the objects in the sources, and objects that a thread has
-    // allocated and not yet exchanged. A thread that waits for its heavy fence has one batch of garbage.
+    // allocated and not yet exchanged. While a thread waits for its heavy fence, it still has a whole batch
+    // of garbage.
     let bound = THREADS * batch + SOURCES + THREADS;
     assert!(most.load(SeqCst) <= bound, "{} of {bound}", most.load(SeqCst));
     let last = domain.register();
@@ -294,7 +295,8 @@ fn a_compare_exchange_replaces_the_value_that_was_loaded() {
 
 #[test]
 fn a_reader_sees_a_box_as_it_was_published() {
-    // Initialises process-wide state first, because its initialisation could otherwise order the threads.
+    // Initialises process-wide state before the threads start, because initialising it later could
+    // synchronize the threads.
     assert_eq!(*AtomicBox::new(7).load().unwrap(), 7);
     for is_stored in [true, false] {
         let (found, looks) = (AtomicBox::empty(), AtomicBool::new(false));

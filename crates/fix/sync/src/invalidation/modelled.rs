@@ -47,7 +47,8 @@ impl Place {
                     section.mark(&self.stamp);
                     *taken - 1
                 };
-                // SAFETY: the section is the only one with this number, and waiters wait for it.
+                // SAFETY: no other section has this number, and waiters read the flag only after this section
+                // has ended.
                 self.flushed[number].with(|flushed| unsafe { *flushed = true });
             } else {
                 section.mark(&self.other);

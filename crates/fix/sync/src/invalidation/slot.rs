@@ -147,7 +147,8 @@ impl Slot {
             if section % 2 == 0 || slot.marked.load(order!(Acquire, "slots_marked")) & bit == 0 {
                 continue;
             }
-            // A section lasts until its thread has flushed, and the thread may be preempted.
+            // This wait may be long: a section lasts until its thread has flushed, and the thread may be
+            // preempted.
             platform.sleep_while(|| slot.section.load(order!(Acquire, "slots_wait")) == section);
         }
     }

@@ -63,8 +63,9 @@ impl<P: Platform> Tracker<P> {
     /// stamp's object. The caller then sees what these sections did. The call may wait for other sections as
     /// well.
     ///
-    /// A wait spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Such waits
-    /// are rare: FreeBSD's kernel counted six during a build of its sources with 32 threads.
+    /// A wait spins at first, and [sleeps](Platform::sleep_while) later if the platform can sleep. Calls that
+    /// have to wait at all are rare: FreeBSD's kernel counted six during a build of its sources with 32
+    /// threads.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         Slot::wait(self.slots.values(), stamp, &self.platform);

@@ -1,4 +1,4 @@
-//! Wrappers of loom's atomics. On one of the model platforms, every load sees the latest store.
+//! Wrappers of loom's atomics. On one of the model platforms, every load of a wrapper sees the latest store.
 
 // Documented in `core::sync::atomic`.
 #![allow(missing_docs, unreachable_pub)]

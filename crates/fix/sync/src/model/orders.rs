@@ -6,7 +6,7 @@
 //! fence, in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a
 //! model is possible on a real system, but a real system has more executions.
 //!
-//! loom's full fences order more than the language's full fences: in loom, a thread that executes a full
+//! loom's full fences are stronger than the language's full fences: in loom, a thread that executes a full
 //! fence acquires everything that came before any earlier full fence. In the language, two full fences
 //! guarantee only that a load after the later fence does not miss a store before the earlier one. Only an
 //! Acquire load also makes visible what came before that store. So each model runs a third time, with full
@@ -78,7 +78,8 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Another thread may wait in `heavy` for an answer from this thread, which `yield_now` gives.
+                // Another thread may itself be waiting in `heavy` for this thread's answer. `yield_now` gives
+                // that answer.
                 thread::yield_now();
             }
         }
@@ -228,7 +229,7 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {
-            // The first use of a loom static orders the threads, so it must come before they start.
+            // The first use of a loom static synchronizes the threads, so it must come before they start.
             ASKED.load(Relaxed);
         }
         come();

@@ -186,7 +186,7 @@ impl<P: Platform> PerCpuRef<P> {
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
-        // The other side is `light` in `count`. A thread whose counter is allocated too late for the loop
+        // This fence pairs with `light` in `count`. A thread whose counter is allocated too late for the loop
         // below sees the new mode.
         if !is_mutant!("percpu_no_fence") {
             self.platform.heavy();
@@ -266,7 +266,7 @@ impl PerCpuRef {
     }
 
     /// Drops a reference. Returns true if it was the last reference; then the caller must release the counted
-    /// object. Never returns true before the count was [killed](PerCpuRef::kill).
+    /// object. Never returns true before the count has been [killed](PerCpuRef::kill).
     #[inline]
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn put(&self) -> bool {

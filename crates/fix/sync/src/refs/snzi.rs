@@ -97,17 +97,18 @@ impl AtomicWord {
 /// leaves    1     1 0 2      threads arrive and depart here
 /// ```
 ///
-/// A node counts its arrivals. The node arrives at its parent when its count rises from zero, and departs
-/// from the parent when its count is zero again. The first arrival cannot change the node and the parent in
-/// one step. If arrivals changed the parent before the node, each of many simultaneous arrivals would change
-/// the parent. If they changed the node before the parent, the second arrival would wrongly assume that the
-/// parent already counts the node. So the first arrival sets the node's count to *one half*. Every thread
-/// that finds one half also arrives at the parent, and then tries to set the count to one. A thread that
-/// fails to set the count has arrived at the parent once too often, and departs from the parent again.
+/// A node counts the arrivals that have not departed yet. The node arrives at its parent when its count rises
+/// from zero, and departs from the parent when its count returns to zero. The first arrival cannot change the
+/// node and the parent in one step. If arrivals changed the parent before the node, each of many simultaneous
+/// arrivals would change the parent. If they changed the node before the parent, the second arrival would
+/// wrongly assume that the parent already counts the node. So the first arrival sets the node's count to *one
+/// half*. Every thread that finds one half also arrives at the parent, and then tries to set the count to
+/// one. A thread that fails to set the count has arrived at the parent once too often, and departs from the
+/// parent again.
 ///
-/// The indicator is a separate word, so that queries do not touch the root's count. A thread that raises the
-/// root's count from zero then sets the indicator. Threads that arrive at the root before the indicator is
-/// set also set it. A thread that lowers the root's count to zero then clears the indicator, unless the
+/// The indicator is a separate word, so that queries do not touch the root's count. After a thread has raised
+/// the root's count from zero, it sets the indicator. Threads that arrive at the root before the indicator is
+/// set also set it. After a thread has lowered the root's count to zero, it clears the indicator, unless the
 /// root's version shows that a thread has arrived since.
 ///
 /// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007,
@@ -116,8 +117,8 @@ impl AtomicWord {
 pub struct Snzi {
     indicator: Padded<AtomicWord>,
     root: Padded<AtomicWord>,
-    /// A heap: the root has index 0, and the children of index `i` have the `FAN_OUT` indices that follow
-    /// `FAN_OUT * i`. The node with index `i` is `nodes[i - 1]`.
+    /// A heap: the root has index 0, and the children of the node with index `i` have the `FAN_OUT` indices
+    /// that follow `FAN_OUT * i`. The node with index `i` is `nodes[i - 1]`.
     nodes: Box<[Padded<AtomicWord>]>,
     /// The index of the first leaf; all later nodes are leaves.
     first_leaf: usize,
@@ -190,7 +191,8 @@ impl Snzi {
                 }
                 (word, arrived) = (half, true);
             }
-            // The count is one half, set by this thread or by a thread that needs help.
+            // The count is one half. Either this thread has set it, or another thread has, and this thread
+            // helps that thread.
             self.arrive_at_node(parent);
             if !node.replace(word, Word { count: 1, flag: false, ..word }) {
                 too_often += 1;

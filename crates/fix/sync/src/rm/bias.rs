@@ -103,12 +103,12 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         slot.set(number);
         fence();
-        // The fences order this thread's store of the slot before its load of `open`, and a writer's store
-        // of `open` before its load of the slot. If this load misses the writer's store, the writer sees
-        // the slot and waits. If the load sees the store, this thread does not have the lock. The load may
-        // also see that another reader has opened the lock again after that writer had released it. The other
+        // The fences order this thread's store of the slot before its load of `open`, and a writer's store of
+        // `open` before its load of the slot. If this load misses the writer's store, the writer sees the
+        // slot and waits. If the load sees the store, this thread does not have the lock. The load may also
+        // see that another reader has opened the lock again after that writer had released it. The other
         // reader had the underlying lock, so its Release store and this Acquire load make the writer's stores
-        // visible.
+        // visible to this thread.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -120,10 +120,10 @@ impl<R: RawRwLockRecursive> Bias<R> {
     #[inline]
     fn leave(&self, slot: &Slot) {
         slot.clear();
-        // A writer shuts the lock before it loads the slot and waits for it. On an asymmetric platform, the
-        // fence in `shut` ensures that either the writer sees the slot empty, or the load below sees that
-        // the lock is shut. A symmetric platform would need a full fence here, which would cost more than it
-        // gains. Without that fence, the writer may wake up late on such a platform.
+        // A writer first shuts the lock, and then waits until the slot is empty. On an asymmetric platform,
+        // the fence in `shut` ensures that the writer sees the slot empty, or that the load below sees that
+        // the lock is shut. On a symmetric platform, only a full fence here would ensure this. Such a fence
+        // would cost more than it gains, so there the writer may wake up late.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
@@ -265,8 +265,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// Takes the lock for a writer if it is free. The call may cost a heavy fence, but does not wait for
-    /// readers.
+    /// Takes the lock for a writer if no thread has it. The call may cost a heavy fence, but does not wait
+    /// for readers.
     #[inline]
     pub(super) fn try_lock_exclusive<P: Platform>(
         &self,
@@ -332,8 +332,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// Whether it is certain that a thread without a slot for a lock does not have that lock. If the thread had
-/// the lock, taking the underlying lock non-recursively could deadlock with a waiting writer.
+/// Whether the slots record all read locks of the thread. Only then is it certain that the thread does not
+/// have a lock for which it has no slot. If the thread had the lock, taking the underlying lock
+/// non-recursively could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

@@ -15,10 +15,10 @@
 //! write after reads interrupts all CPUs that run a thread of the process (a few microseconds, see
 //! [`System`](crate::System)), and loads a cache line of each thread.
 //!
-//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in
-//! tables, mount tables. *Do not use it* if more than one in a few hundred accesses is a write: the lock
-//! adapts and then costs little more than the underlying lock, but gains nothing. If readers may use the
-//! old version while a new version is written, use RCU: its readers never wait for writers.
+//! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in tables,
+//! mount tables. *Do not use it* if more than one in a few hundred accesses is a write: the lock then adapts,
+//! so it costs little more than the underlying lock, but it gains nothing either. If readers may use the old
+//! version while a new version is written, use RCU: its readers never wait for writers.
 //!
 //! ```text
 //! reader                          writer
@@ -30,8 +30,8 @@
 //! ```
 //!
 //! # Guarantees
-//! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers
-//!   wrote, and a writer sees the end of all earlier reads.
+//! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers wrote,
+//!   and a writer also sees what earlier readers did while they had the lock.
 //! - A thread that has the lock for reading may read-lock it again, even while a writer waits for the lock.
 //!   Such a thread must not lock it for writing in the meantime, because the thread would wait for itself, as
 //!   with other locks.

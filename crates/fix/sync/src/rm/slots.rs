@@ -18,7 +18,7 @@ const BELOW: u64 = 1;
 const NESTED: u64 = 2;
 
 /// The permanent value of a thread's first slot on symmetric platforms: the slot is not free, but has no
-/// lock. So a reader that finds the first slot free needs no fence.
+/// lock. So the first slot is free only on asymmetric platforms, where a reader needs no fence to take it.
 const CLOSED: u64 = BELOW;
 
 /// The slots of a thread. Only that thread writes to them.
@@ -112,7 +112,7 @@ impl Slot {
         self.lock.load(Relaxed) & !(BELOW | NESTED) == 0
     }
 
-    /// Whether a writer of this lock must wait for the slot. If the writer need not wait, it sees what the
+    /// Whether a writer of this lock must wait for the slot. If the result is false, the writer sees what the
     /// thread did before the thread released the lock.
     pub(super) fn holds(&self, lock: u64) -> bool {
         let nested = if is_mutant!("rm_nested") { 0 } else { NESTED };

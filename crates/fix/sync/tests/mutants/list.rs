@@ -164,7 +164,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
 
     ("refcache_skips_zero", Unit("refs::refcache::mid_tick::deltas_of_zero_keep_an_object_alive_while_its_reference_moves")),
 
-    // State that the process's threads share, which loom does not model.
+    // Process-wide state, which loom does not model.
     ("box_exchange", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
     ("box_store", Miri("hazard::tests::a_reader_sees_a_box_as_it_was_published")),
 

@@ -22,7 +22,7 @@ struct Object<T, R> {
     value: T,
 }
 
-/// An owning reference like [`Arc`], which threads clone and drop without writing to a shared cache line.
+/// An owning reference, like [`Arc`]. Threads clone and drop it without writing to a shared cache line.
 ///
 /// Cloning and dropping take a few instructions, which write only to the calling thread's own cache of
 /// deltas. The value is dropped by the third [`tick`](super::tick) after its last reference was dropped, on
@@ -175,9 +175,9 @@ impl<T: Send + Sync + fmt::Display + 'static, C: Threads> fmt::Display for Refca
 
 /// A reference that does not keep its value alive, like [`std::sync::Weak`].
 ///
-/// An upgrade succeeds until the value is freed, even after the last [`RefcacheArc`] was dropped. So a
-/// cache with weak entries can revive a value that was dropped a moment ago. All weak references of a
-/// value share one word, in an `Arc`.
+/// An upgrade succeeds until the value is freed, even after the last [`RefcacheArc`] was dropped. So a cache
+/// with weak entries can revive a value whose last reference was dropped a moment ago. All weak references of
+/// a value share one word, in an `Arc`.
 pub struct Weak<
     T: Send + Sync + 'static,
     #[cfg(feature = "std")] C: Threads = ThisProcess,

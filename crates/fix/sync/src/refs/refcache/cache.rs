@@ -38,7 +38,7 @@ pub(super) struct Header<R> {
 struct State {
     /// The global count.
     count: i64,
-    /// The epoch of the last eviction that left the count at zero, or the epoch after it.
+    /// The epoch in which the object was last touched, or the epoch after it.
     touched: u64,
     /// Whether the object is in a queue.
     queued: bool,
@@ -134,7 +134,7 @@ fn place<R>(object: NonNull<Header<R>>) -> usize {
 /// Objects to review. Each has `queued` set and is in no other queue.
 type Queue<R> = Vec<NonNull<Header<R>>>;
 
-/// Adds a delta to the object's global count. The current epoch is `epoch` or an earlier epoch.
+/// Adds a delta to the object's global count. `epoch` must not be earlier than the current epoch.
 ///
 /// # Safety
 /// If the slot is not empty, its object is alive. An object is alive while any cache has a delta of the

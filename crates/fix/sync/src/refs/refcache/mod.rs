@@ -53,9 +53,9 @@
 //! A [`Weak`] has a word with the object's address and a *dying* bit, which each touch sets. An upgrade
 //! clears the bit and then caches its reference. A review frees the object only if it can exchange the word,
 //! with the bit set, for null. If it cannot, an upgrade has cleared the bit. The review then sets the bit
-//! again and touches the object, and two epochs later the delta of the new reference has been evicted. For
-//! this, the upgrading thread's cache must not be flushed after the upgrade has loaded the word and before it
-//! has stored its delta. Otherwise two epochs could end between the load and the store.
+//! again and touches the object, and two epochs later the delta of the new reference has been evicted. This
+//! works only because the upgrading thread's cache is not flushed between the upgrade's load of the word and
+//! the store of its delta. Otherwise two epochs could end between the load and the store.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};
@@ -76,11 +76,11 @@
 //! So the cache has a lock that is biased toward its owner. The owner pays two stores, and `tick` flushes the
 //! cache on the owner's behalf. An empty cache needs no flush unless its thread is using it. The paper marks
 //! an object as *dirty* and reviews it again two epochs after the first review. This implementation records
-//! when the object was touched, so that a review never restarts the wait.
+//! when the object was touched, so that a review restarts the wait only after an upgrade.
 //!
 //! # Without an operating system
-//! A kernel implements [`Threads`] with a lock and a cache for each CPU. Code that uses a cache must not be
-//! preempted. The kernel calls [`Refcache::tick`] periodically.
+//! A kernel implements [`Threads`]: it chooses the type of the objects' locks, and has a cache for each CPU.
+//! Code that uses a cache must not be preempted. The kernel calls [`Refcache::tick`] periodically.
 //!
 //! ```
 //! # use std::sync::atomic::{Ordering, fence};
