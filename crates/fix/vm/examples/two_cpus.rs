@@ -4,7 +4,7 @@
 //! cargo run -p knee-vm --example two_cpus
 //! ```
 //!
-//! CPUs are threads here, a TLB is a set of pages, and a CPU polls for IPIs. In a kernel, `handle_ipi` is the
+//! Here, CPUs are threads, a TLB is a set of pages, and CPUs poll for IPIs. In a kernel, `handle_ipi` is the
 //! interrupt handler. Frames come from the hosted machine, to keep the example short.
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {
     frames: Hosted,
-    /// Requests, indexed by receiver and sender. One request for each pair is enough: the sender waits until
-    /// it is `None` again.
+    /// Requests, indexed by receiver and sender. One slot for each pair is enough: the sender waits until its
+    /// slot is `None` again.
     requests: [[Mutex<Option<Request>>; CPUS]; CPUS],
     tlbs: [Mutex<BTreeSet<(u64, Page)>>; CPUS],
 }
@@ -76,9 +76,9 @@ impl TwoCpus {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
         }
-        // The other CPU checks the set and posts its request under one lock. `handle_ipi` takes that lock, so
-        // it finds a request that was posted after an earlier check. A later check finds that this CPU has
-        // left.
+        // The other CPU checks the set and posts its request under one lock, which `handle_ipi` also takes.
+        // If the other CPU takes the lock first, `handle_ipi` finds the request. Otherwise, the other CPU
+        // finds that this CPU has left.
         self.handle_ipi(cpu.number());
     }
 
@@ -92,14 +92,14 @@ impl TwoCpus {
     }
 }
 
-// SAFETY: frames come from the hosted machine. When `shoot_down` returns, each CPU of the set has flushed,
-// and then replaced the request with `None` under the request's lock.
+// SAFETY: frames come from the hosted machine. `shoot_down` waits for each CPU of the set: the CPU flushes
+// first, and then replaces the request with `None` under the request's lock.
 unsafe impl Machine for TwoCpus {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
 
     unsafe fn shoot_down(&self, caller: usize, on: &CpuSet, space: u64, pages: Flush) {
-        // A CPU that joins the set after the read below sees the tables as they are now.
+        // If the loop below does not see a CPU that is joining the set, that CPU sees the changed tables.
         fence(SeqCst);
         for other in on.iter().filter(|&other| other != caller) {
             let mut request = self.requests[other][caller].lock().unwrap();

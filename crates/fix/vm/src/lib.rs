@@ -1,8 +1,8 @@
 //! An embeddable virtual-memory subsystem. Operations on pages that are far enough apart never write to the
 //! same cache line.
 //!
-//! A kernel, hypervisor or emulator that uses it as its `mm/` describes its frames, CPUs and page tables
-//! ([`Machine`], [`Format`]). This crate maps, unmaps and protects pages and handles page faults, on any
+//! A kernel, hypervisor or emulator describes its frames, CPUs and page tables ([`Machine`], [`Format`]), and
+//! uses this crate as its `mm/`. The crate maps, unmaps and protects pages and handles page faults, on any
 //! CPU at any time, and ensures that no CPU accesses a page through a stale translation.
 //!
 //! ```
@@ -31,10 +31,10 @@
 //!
 //! # How it works
 //! A space has a single structure: a tree of nodes, each of which has a page table or may get one, as in
-//! CortenMM. The lowest node that covers all of a mapping stores the mapping. In a *leaf*, whose entries
-//! are pages, each page has a state. In a *branch*, whose entries are tables, a mapping is an extent in a
-//! short list. So a mapping of 128 MiB is one extent at any alignment, and a small mapping is stored in
-//! the leaf of its pages. Page faults add tables.
+//! CortenMM. The lowest node that covers all of a mapping stores the mapping. In a *leaf*, whose entries are
+//! pages, each page has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short
+//! list. So a mapping of 128 MiB is one extent, whatever its alignment, and a small mapping is stored in the
+//! leaf of its pages. Page faults add tables.
 //!
 //! An operation descends without locks, protected by an epoch, to the lowest node whose subtree stores all
 //! state of the operation's pages. It locks this node and all nodes below it that cover any of the pages:

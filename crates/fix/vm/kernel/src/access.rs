@@ -1,5 +1,5 @@
-//! Memory accesses from user mode: runs a few instructions of code that each space of a storm maps at
-//! [`CODE`].
+//! Memory accesses from user mode. Each space of a storm maps a few short routines at [`CODE`]; this module
+//! runs them.
 
 use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
 
@@ -70,7 +70,7 @@ fn run(space: &Space, symbol: *const u8, arguments: [u64; 2]) -> Result<u64, Fau
     }
 }
 
-/// Checks that no program has read a free frame.
+/// Checks that a word that a program has loaded is not from a free frame. Returns the word.
 fn check(address: u64, word: u64) -> u64 {
     let is_stale = frames::is_free_word(word);
     assert!(
@@ -97,7 +97,8 @@ pub(crate) fn watch(space: &Space, address: u64, expected: u64) -> Result<u64, F
     Ok(check(address, word))
 }
 
-/// Stores 5,000 consecutive values, beginning with `value`. Returns the next value, which it has not stored.
+/// Stores 5,000 consecutive values, beginning with `value`. Returns the value that follows the last stored
+/// one.
 pub(crate) fn write(space: &Space, address: u64, value: u64) -> Result<u64, Fault> {
     run(space, &raw const user_write, [address, value])
 }

@@ -11,10 +11,10 @@ use crate::arch::{self, Interrupt, MOST_CPUS, Registers, Trap, cpu_number};
 use crate::machine::{Cpu, Space, board};
 use crate::remote;
 
-/// The state of a CPU, which only this CPU uses.
+/// The state of a CPU. Only that CPU uses it.
 struct Own {
     cpu: Cell<Option<&'static Cpu>>,
-    /// Null if the kernel's own table is loaded.
+    /// The space whose table is loaded, or null if the kernel's own table is loaded.
     loaded: Cell<*const Space>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Sets the number of CPUs, before the others start.
+/// Sets the number of CPUs. Must be called before the other CPUs start.
 pub(crate) fn set_count(count: usize) {
     COUNT.store(count, Ordering::Relaxed);
 }
@@ -77,7 +77,8 @@ pub(crate) fn load(space: Option<&Space>) {
     }
 }
 
-/// Makes this CPU leave a space, which it may have loaded, so that the space can be dropped.
+/// Makes this CPU leave a space, whether or not the space is loaded. A space can be dropped once all CPUs
+/// have left it.
 pub(crate) fn leave(space: &Space) {
     if ptr::eq(own().loaded.get(), space) {
         load(None);

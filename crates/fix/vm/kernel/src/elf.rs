@@ -1,4 +1,4 @@
-//! Static programs in the ELF format (System V ABI, "Object Files"), which are part of the kernel's image.
+//! Programs that are part of the kernel's image: static ELF files (System V ABI, "Object Files").
 
 use alloc::boxed::Box;
 

@@ -1,8 +1,8 @@
 //! Free frames. Each CPU has its own list.
 //!
-//! Several words of each free frame contain [`FREE`], which no program stores. They expose an access through
-//! a stale translation: a program loads this pattern, or the next allocation finds that the pattern was
-//! overwritten.
+//! Several words of each free frame contain [`FREE`], which no program stores. They expose accesses through
+//! stale translations: a load returns the pattern, and a store overwrites it, which the next allocation of
+//! the frame detects.
 
 use knee_vm::Frame;
 
@@ -12,7 +12,7 @@ use crate::lock::Lock;
 /// The pattern in free frames. The low bits contain the frame number.
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
-/// The words of a frame that contain the pattern. Checking all words would be slow.
+/// The words of a free frame that contain the pattern. Checking all words would be slow.
 const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
 
 /// A CPU takes at least this many frames at a time from the common list. When it returns frames, it returns
@@ -34,7 +34,7 @@ fn words(frame: Frame) -> *mut u64 {
     arch::direct(frame).cast()
 }
 
-/// Whether a program that loads this word has accessed a free frame.
+/// Whether a word that a program has loaded is from a free frame.
 pub(crate) fn is_free_word(word: u64) -> bool {
     word >> 32 == FREE >> 32
 }

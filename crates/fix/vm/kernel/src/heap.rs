@@ -63,8 +63,8 @@ fn divide(rest: &mut (usize, usize), bytes: usize) -> Option<NonNull<Block>> {
     NonNull::new(ptr::with_exposed_provenance_mut(at))
 }
 
-// SAFETY: blocks are disjoint, and each block has one user at a time. Its size and alignment are at least
-// those of the layout.
+// SAFETY: blocks are disjoint, and each block has one user at a time. A block's size and alignment are at
+// least those of the layout.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = size_of_block(layout);

@@ -31,7 +31,7 @@ impl<T> Late<T> {
 
     /// Returns the value, if it is set.
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: the flag says that the value is set. From then on, there are only shared references to it.
+        // SAFETY: the flag is set, so the value was set before, and there are only shared references to it.
         self.is_set
             .load(Ordering::Acquire)
             .then(|| unsafe { (*self.value.get()).assume_init_ref() })

@@ -1,4 +1,4 @@
-//! A small kernel around knee-vm, which runs under QEMU on x86-64, AArch64 and RISC-V. `docs/kernel.md`
+//! A small kernel that uses knee-vm and runs under QEMU on x86-64, AArch64 and RISC-V. `docs/kernel.md`
 //! explains how to boot the kernel.
 
 #![cfg(target_os = "none")]

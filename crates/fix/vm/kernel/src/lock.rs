@@ -1,4 +1,5 @@
-//! A spin lock. A CPU that holds the lock must not call knee-vm, or wait until another CPU handles a request.
+//! A spin lock. A CPU that holds the lock must neither call knee-vm nor wait until another CPU handles a
+//! request.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

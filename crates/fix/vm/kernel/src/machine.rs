@@ -88,7 +88,7 @@ impl Board {
     }
 }
 
-// SAFETY: a frame is in one free list or has one user. The direct mapping contains all memory. Programs
+// SAFETY: each frame is in one free list or has one user. The direct mapping contains all memory. Programs
 // access memory in user mode, outside the Rust abstract machine. `shoot_down` returns when all CPUs in the
 // set have flushed.
 unsafe impl Machine for Board {

@@ -13,7 +13,7 @@ const AT: u64 = 15 << 8;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameters {
-    /// The number of CPUs; the same as for `-smp`.
+    /// The number of CPUs, as passed to QEMU's `-smp`.
     pub(crate) cpus: usize,
     /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
     pub(crate) frames: u64,

@@ -1,4 +1,4 @@
-//! Processes, each with its own space, and their threads, which any CPU may run.
+//! Processes and their threads. Each process has its own space, and any CPU may run any thread.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -56,7 +56,7 @@ struct Status {
 static TABLE: Lock<Table> =
     Lock::new(Table { ready: VecDeque::new(), threads: 0, processes: BTreeMap::new(), last: 0 });
 
-/// The status with which a thread ends because of a fault.
+/// The status of a thread that a fault has ended.
 const KILLED: u64 = 1000;
 
 /// The stack of a program's first thread.
@@ -131,8 +131,8 @@ fn run_thread(mut thread: Thread) {
     }
 }
 
-/// Ends a thread. The last thread also ends the process, whose status is the first nonzero status of a
-/// thread.
+/// Ends a thread, and also its process if this was the last thread. The status of a process is the first
+/// nonzero status of its threads.
 fn end(thread: Thread, status: u64) {
     let number = thread.process.number;
     let with = |change: &dyn Fn(&mut Status)| {

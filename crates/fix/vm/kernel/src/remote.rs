@@ -55,7 +55,7 @@ pub(crate) fn use_interrupts() {
 
 /// Interrupts the CPUs in `on`, and waits until they have flushed.
 pub(crate) fn flush(caller: usize, on: &CpuSet, space: u64, what: Flush) {
-    // A CPU that joins the set after the read below sees the tables as they are now.
+    // If the loop below does not see a CPU that is joining the set, that CPU sees the changed tables.
     fence(SeqCst);
     let (kind, pages) = match what {
         Flush::Range(pages) => (RANGE, pages),

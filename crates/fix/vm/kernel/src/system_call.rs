@@ -18,7 +18,7 @@ const EEXIST: i64 = -17;
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 
-/// Handles the system call of a thread. `user/sys.rs` names the numbers.
+/// Handles the system call of a thread. `user/sys.rs` lists the system-call numbers.
 pub(crate) fn handle(thread: &mut Thread) -> Next {
     let (number, [first, second, third, fourth, ..]) = thread.registers.system_call();
     let result = match number {
@@ -56,7 +56,7 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
 }
 
 /// Returns the pages of a range of bytes. The last page may be partial. Returns `None` if the range is empty,
-/// overflows, or does not begin at a page.
+/// overflows, or does not begin at a page boundary.
 fn pages(address: u64, bytes: u64) -> Option<Pages> {
     let count = bytes.checked_add(PAGE as u64 - 1)? / PAGE as u64;
     (address.is_multiple_of(PAGE as u64) && bytes > 0)

@@ -1,4 +1,4 @@
-//! Boots the kernel on each architecture under QEMU, and plants mutants that its storms must notice.
+//! Boots the kernel on each architecture under QEMU. The kernel's storms must notice planted mutants.
 //!
 //! KNEE_REQUIRE=kernel makes a test fail if QEMU or the Rust target of an architecture is missing.
 
@@ -45,7 +45,7 @@ const RISCV64: Target = Target {
     parameters: 0x80f0_0000,
 };
 
-/// The time limit of a run. A run that takes longer has stopped making progress.
+/// The time limit of a run. A run that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// The output of the kernel, and whether it has powered off in time.
@@ -59,7 +59,7 @@ impl Run {
         self.has_ended && self.printed.lines().any(|line| line == "passed")
     }
 
-    /// Whether a check of the kernel has failed.
+    /// Whether a check in the kernel has failed.
     fn has_failed(&self) -> bool {
         self.printed.lines().any(|line| line == "failed")
     }
@@ -92,7 +92,7 @@ impl Target {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
         cargo.args(["--bin", "knee-kernel", "--target", self.rust, "--target-dir"]).arg(&directory);
-        // These flags are for the tests on the host.
+        // The flags in the environment are for the tests on the host.
         cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         if mutants {
             cargo.env("RUSTFLAGS", "--cfg mutants");
@@ -191,16 +191,17 @@ fn programs_and_storms_pass_on_riscv64() {
 }
 
 /// Planted mistakes. Each entry names the architectures that expose the mistake, the storm that must notice
-/// it, and the number of rounds that this takes.
+/// it, and the number of rounds to run.
 const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
-    // All spaces share one address-space identifier. On RISC-V, QEMU flushes its TLB on each load of satp. On
-    // x86-64, the kernel uses no identifiers.
+    // This mutant makes all spaces share one address-space identifier. RISC-V does not expose it, because
+    // QEMU flushes its TLB on each load of satp. x86-64 does not either, because the kernel uses no
+    // identifiers there.
     ("kernel_one_identifier", &[&AARCH64], "spaces", 500),
     ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
     ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
     ("flush_last", &[&X86_64], "faults", 2000),
-    // On RISC-V, QEMU flushes its whole TLB even if the kernel flushes one page.
+    // On RISC-V, QEMU flushes its whole TLB even if the kernel flushes one page, which hides this mutant.
     ("flushes_one_page", &[&X86_64, &AARCH64], "churn", 500),
     ("protect_no_flush", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
@@ -221,7 +222,7 @@ fn mutants_are_noticed(target: &Target) {
         if !targets.iter().any(|one| one.name == target.name) {
             continue;
         }
-        // A tick flushes the whole TLB. Ticks are rare, so that an early tick does not hide a missing flush.
+        // A tick flushes the whole TLB, which could hide a missing flush, so ticks are rare here.
         let parameters = format!("run={storm} rounds={rounds} tick=10000");
         let real = kernel.boot(2, &parameters);
         assert!(real.has_passed(), "without a mutant: {}", real.printed);

@@ -36,7 +36,7 @@ fn main() {
     let moved = mremap(AT, PAGE, 2 * PAGE);
     check(moved > 0 && has_registers(moved as u64) && load(moved as u64 + PAGE).is_none(), 9);
     check(munmap(moved as u64, 2 * PAGE) == 0 && load(moved as u64).is_none(), 10);
-    // Once other memory replaces their mapping, the registers cannot be accessed at this address.
+    // Once other memory is mapped over the registers, they cannot be accessed at this address.
     check(mmap_registers(AT, READ) == AT as i64 && has_registers(AT), 11);
     check(mmap_fixed(AT, PAGE, READ) > 0 && !has_registers(AT) && load(AT) == Some(0), 12);
 }

@@ -1,8 +1,8 @@
 //! The reverse mapping: where an object is mapped.
 //!
 //! An *attachment* describes a whole mapping, not a single page (DragonFly 2019, `vm_map_backing`; Linux's
-//! `i_mmap`). With it, a caller converts a page number of the object to a page of the space. The PTE of that
-//! page may be absent by now, or may map another frame, so callers must check the PTE.
+//! `i_mmap`). From it, a caller computes at which page of the space a page of the object is mapped. The PTE
+//! of that page may be absent by now, or may map another frame, so callers must check the PTE.
 //!
 //! The attachments of an object are divided among *shards*, one per CPU up to a limit, so that CPUs that map
 //! the same object write to different cache lines. A shard is a treap ordered by first page (Seidel and
@@ -65,8 +65,8 @@ pub(crate) struct Attachments {
     shards: Box<[Padded<Shard>]>,
     /// The object's handle was dropped, so the object lives only as long as it is mapped.
     is_closed: AtomicBool,
-    /// The reference count of the object: one for each shard whose `holds` is set, and one for each other
-    /// holder.
+    /// The reference count of the object: one for each shard whose `holds` is set, and one for each reference
+    /// held elsewhere.
     holders: AtomicU64,
     /// Forks have attached too many copies during a visit, and must wait until the visit ends.
     forks_throttled: AtomicBool,

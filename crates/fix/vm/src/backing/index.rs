@@ -155,7 +155,7 @@ impl Index {
         for level in (1..=self.height).rev() {
             // SAFETY: blocks above level 0 are tables, which live as long as the index.
             let tables = unsafe { block.cast::<Tables>().as_ref() };
-            // Acquire: pairs with the publication in `make`, so that this CPU sees the block zeroed.
+            // Acquire: pairs with the publication in `make`, so that this CPU sees a zeroed block.
             block = NonNull::new(tables[entry(index, level)].load(order!(Acquire, "index_find")))?;
         }
         // SAFETY: blocks of level 0 are slots, which live as long as the index.
@@ -197,8 +197,8 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` for each page among `pages` whose table exists, and passes the page's index and slot. The
-    /// time is linear in the number of tables, not in the number of pages.
+    /// Calls `with` with the index and slot of each page in `pages` whose table exists. The time is linear in
+    /// the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
         // SAFETY: `height` is the height of the root, which starts at page 0, and tables live as long as
         // the index.

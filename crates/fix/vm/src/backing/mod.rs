@@ -1,4 +1,4 @@
-//! Backings: each records which object provides the pages of a mapping, and where they are mapped.
+//! Backings: each records which object provides the pages of a mapping, and where those pages are mapped.
 
 pub(crate) mod attachments;
 pub(crate) mod index;
@@ -46,7 +46,7 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// While the backing is [marked](Marked), points first to the backing itself, then to its copy.
+    /// While the backing is [marked](Marked): its copy, or the backing itself until the copy exists.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -56,9 +56,9 @@ pub(crate) struct Backing {
     next: Cell<Option<NonNull<Backing>>>,
 }
 
-// SAFETY: the attachment's cells are accessed only under its shard's lock. Only the owner of the space's one
-// [`Marked`] set accesses `copy` and `next_marked`, and only the operation that unmaps the last page accesses
-// `is_whole` and `next`. The rest is atomic or constant.
+// SAFETY: the attachment's cells are accessed only under its shard's lock. Only the owner of a [`Marked`] set
+// accesses `copy` and `next_marked`, and a space has at most one such set. Only the operation that unmaps the
+// last page accesses `is_whole` and `next`. The rest is atomic or constant.
 unsafe impl Sync for Backing {}
 
 /// The backing with this id.
@@ -320,7 +320,7 @@ impl Marked {
         self.count
     }
 
-    /// An object that one of these backings maps and that currently throttles forks, if there is one.
+    /// An object of one of these backings, if forks of that object's mappings are throttled now.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {

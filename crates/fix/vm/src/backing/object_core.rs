@@ -118,7 +118,7 @@ impl ObjectCore {
                 }
                 machine.frame_meta(frame).set_object(false);
                 frames.keep_page(frame);
-                // Another CPU added the page, or the object was truncated.
+                // Another CPU has begun to add the page, or the object was truncated.
                 Err(Needed::Retry)
             }
         }
@@ -243,8 +243,8 @@ mod tests {
 
     impl Shared {
         fn use_content(&self) {
-            // SAFETY: the caller has set the page to `Coming` within the object, or has truncated the
-            // object and waited until no page is `Coming`.
+            // SAFETY: the caller has set the slot to `Coming` and found the page within the object, or has
+            // truncated the object and waited until no page is `Coming`.
             unsafe { *self.content.get() += 1 };
         }
     }

@@ -13,12 +13,12 @@ use crate::page::PAGE;
 /// the object's pages, and must not panic. Other operations on the same CPU are allowed, even faults on pages
 /// of other objects.
 ///
-/// Nothing is stored implicitly. When the object's last mapping is gone and the [`Object`](crate::Object) is
-/// dropped, or when pages are [discarded](crate::Object::discard) or cut off by
-/// [`resize`](crate::Object::resize), dirty pages are lost, without a call to [`page_out`](Pager::page_out).
-/// So a file system must call [`write_back`](crate::Object::write_back) before it drops the object. To
-/// truncate a file, it must shrink the object first and then the backing store. If the object grows again
-/// later, it reads the pages beyond the old end from the pager.
+/// Dirty pages are not written back implicitly. When the object's last mapping is gone and the
+/// [`Object`](crate::Object) is dropped, or when pages are [discarded](crate::Object::discard) or cut off by
+/// [`resize`](crate::Object::resize), dirty pages are lost: [`page_out`](Pager::page_out) is not called. So a
+/// file system must call [`write_back`](crate::Object::write_back) before it drops the object. To truncate a
+/// file, it must shrink the object first and then the backing store. If the object grows again later, the
+/// added pages are read from the pager.
 ///
 /// The pager is dropped together with the object, possibly within the `unmap` that removes the last mapping.
 pub trait Pager: Send + Sync {
@@ -32,7 +32,7 @@ pub trait Pager: Send + Sync {
     /// Stores `page` as the content of page `index` of the object. No CPU writes to `page` during the call.
     ///
     /// # Errors
-    /// See [`PagerError`]. The page stays resident and unchanged.
+    /// See [`PagerError`]. After an error, the page stays resident and dirty.
     fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError>;
 }
 

@@ -1,4 +1,4 @@
-//! TLB behaviour of the hosted machine per architecture.
+//! How the TLBs of the hosted machine behave on each architecture.
 
 use crate::machine::format::{AArch64, Format, RiscV, X86_64};
 

@@ -8,7 +8,7 @@ use crate::space::Space;
 
 /// What an MMU needs from an address space: its tables, its set of active CPUs, and its page-fault handler.
 ///
-/// [`Space`] implements it. Other designs of address spaces may implement it to run on a
+/// [`Space`] implements this trait. Other designs of address spaces may implement it to run on a
 /// [`Hosted`](super::Hosted) machine.
 pub trait MmuContext<'m, M: Machine> {
     /// See [`Space::number`].

@@ -21,7 +21,7 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// A thread that holds this lock may lock several lists.
+    /// A thread must hold this lock while it holds the locks of several lists.
     sharing: Mutex<()>,
 }
 

@@ -1,7 +1,7 @@
 //! A machine in a process: frames are heap memory, CPUs are threads, and the MMU is software.
 //!
-//! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message
-//! to each CPU that may cache the pages, and the CPU acknowledges it at its next access, or when it
+//! Its CPUs walk the same tables as hardware would, and each has its own TLB. A shootdown posts a message to
+//! each CPU that may cache the pages, and each CPU acknowledges its message at its next access, or when it
 //! [handles IPIs](Processor::handle_ipis). So this crate can be run and tested in user space, and emulators
 //! and simulators can use the machine as their MMU.
 //!
@@ -12,8 +12,8 @@
 //! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
 //! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,
 //! and non-leaf entries stay cached until a [`Flush::Tables`]. On RISC-V, absent entries are cached as well.
-//! A CPU also panics after 64 consecutive faults on an entry that its handler does not flush, and when it
-//! would use a global translation of another space.
+//! A CPU also panics after 64 consecutive faults on an entry that the fault handler does not flush, and when
+//! it would use another space's global translation.
 //!
 //! A CPU that has activated a space must acknowledge shootdowns. Before its thread blocks or does other
 //! work, the CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:

@@ -32,7 +32,7 @@ enum Source {
     Cache,
 }
 
-/// A CPU of a [`Hosted`] machine, run by the thread that owns it.
+/// A CPU of a [`Hosted`] machine, run by the thread that owns the `Processor`.
 pub struct Processor<'m, A: Architecture = X86_64> {
     machine: &'m Hosted<A>,
     cpu: Cpu<'m, Hosted<A>>,
@@ -359,7 +359,7 @@ mod tests {
             let other = scope.spawn(|| {
                 let other = machine.cpu(1);
                 // This load activates the space before `first` runs: a later activation would execute a
-                // fence.
+                // fence, and so synchronize the CPUs.
                 other.load(&space, Page(16).address()).unwrap();
                 is_active.store(true, Relaxed);
                 while !is_over.load(Relaxed) {

@@ -12,10 +12,11 @@ pub(crate) type Table = [AtomicU64; ENTRIES];
 pub enum Entry {
     /// Not present: an access faults.
     Absent,
-    /// A resident page that currently allows no access. Not present to the hardware.
+    /// A resident page that currently allows no access. The hardware treats the entry as not present.
     ProtNone(Frame),
-    /// A page whose shootdown is in progress: TLBs of other CPUs may still hold the old translation. Not
-    /// present to the hardware. The operation that waits for the shootdown will replace the entry.
+    /// A page whose shootdown is in progress: TLBs of other CPUs may still hold the old translation. The
+    /// hardware treats the entry as not present. The operation that waits for the shootdown will replace the
+    /// entry.
     FlushPending(Frame),
     /// A pointer to the next-level table.
     Table(Frame),
@@ -25,9 +26,10 @@ pub enum Entry {
         frame: Frame,
         /// The accesses that the hardware allows.
         protection: Protection,
-        /// The accessed bit: the page was accessed since the entry was made, if the hardware tracks that.
+        /// The accessed bit: set in new entries, and set again by the first access after
+        /// [`Format::clear_accessed`].
         accessed: bool,
-        /// The dirty bit: the page was or may have been written.
+        /// The dirty bit: the page may have been written.
         dirty: bool,
     },
     /// A page of [device memory](crate::Object::of_device).
@@ -45,9 +47,9 @@ pub enum MemoryType {
     /// As ordinary memory, cached and coherent. For memory that the machine does not allocate, such as
     /// persistent memory.
     WriteBack,
-    /// Not cached. Loads may be speculative, and stores may be combined and delayed: a frame buffer.
+    /// Not cached. Loads may be speculative, and stores may be combined and delayed. For frame buffers.
     WriteCombining,
-    /// Not cached, and each access reaches the device once and in program order: registers.
+    /// Not cached, and each access reaches the device once and in program order. For device registers.
     Device,
 }
 
@@ -60,9 +62,9 @@ pub const ABSENT: u64 = 0;
 pub enum FaultFlush {
     /// None: the fault itself drops the entry, and absent entries are never cached.
     Never,
-    /// Entries of present pages that denied the access.
+    /// Entries of present pages, if they denied the access.
     IfPresent,
-    /// Entries of present and of absent pages.
+    /// The entries of `IfPresent`, and entries of absent pages.
     Always,
 }
 
@@ -116,7 +118,7 @@ pub unsafe trait Format: Sync + 'static {
     fn table(frame: Frame) -> u64;
 
     /// Encodes a page that user programs may at least read. The entry must not be global: the hardware may
-    /// use it only for the space whose tables contain it, so that a kernel may keep TLB entries of several
+    /// use it only for the space whose tables contain it. This allows a kernel to keep TLB entries of several
     /// spaces, tagged by PCID or ASID. The accessed bit is set, and if `protection` allows writes, so is the
     /// dirty bit. This saves the hardware the update on first access.
     fn page(frame: Frame, protection: Protection) -> u64;
@@ -127,8 +129,8 @@ pub unsafe trait Format: Sync + 'static {
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
 
     /// Returns `entry`, which must be an entry made by [`page`](Format::page), with the accessed bit clear.
-    /// The next access sets the accessed bit, or is a page fault, which [`Space::fault`](crate::Space::fault)
-    /// resolves.
+    /// The next access sets the accessed bit, or raises a page fault, which
+    /// [`Space::fault`](crate::Space::fault) resolves.
     fn clear_accessed(entry: u64) -> u64;
 
     /// Encodes a resident page that allows no access. The lowest bit is clear, so the hardware treats the
@@ -165,7 +167,7 @@ const PROT_NONE: u64 = 1 << 1;
 /// Also set in entries made by `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
-/// Decodes an entry that is not present to the hardware.
+/// Decodes an entry that the hardware treats as not present.
 #[inline]
 fn read_absent(entry: u64) -> Entry {
     let frame = Frame(entry >> 12);
@@ -183,7 +185,7 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 ///
 /// [`MemoryType::WriteCombining`] uses entry 1 of the page attribute table, and [`MemoryType::Device`] uses
 /// entry 3. A kernel must set entry 1 to write combining in `IA32_PAT` (Linux does the same) before it maps
-/// such memory. Entry 3 is uncacheable after a reset.
+/// write-combining memory. Entry 3 is uncacheable after a reset.
 #[derive(Debug)]
 pub enum X86_64 {}
 

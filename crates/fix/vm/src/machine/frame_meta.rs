@@ -27,8 +27,8 @@ pub struct FrameMeta {
     owner: AtomicU8,
     /// For a private frame: no CPU can have written to it since [`set_clean`](FrameMeta::set_clean).
     clean: AtomicBool,
-    /// Changed only by the holder of the lock of an entry that maps the frame, except that any CPU may remove
-    /// its own pin.
+    /// Changed only under the lock of an entry that maps the frame, except that any CPU may remove its own
+    /// pin.
     pub(crate) pins: Pins,
     /// For a private frame: the origin of the space that allocated the frame, and the frame's page in that
     /// space. Protected by the lock of an entry that maps the frame.
@@ -58,8 +58,8 @@ const OBJECT: u8 = 1;
 /// Owned by an object, and written since the pager provided it.
 const DIRTY: u8 = 2;
 
-// SAFETY: the cells are written only by the exclusive owner of the frame, or by the holder of the lock of
-// an entry that maps the frame. Later readers synchronize with the writer through that lock.
+// SAFETY: the cells are written only by the exclusive owner of the frame, or under the lock of an entry that
+// maps the frame. Later readers synchronize with the writer through that lock.
 unsafe impl Sync for FrameMeta {}
 // SAFETY: as for `Sync`; the origin is an opaque handle, never dereferenced here.
 unsafe impl Send for FrameMeta {}
@@ -108,8 +108,8 @@ impl FrameMeta {
         }
     }
 
-    /// Records that a private frame is not written from now on: no entry may allow writes to it. The caller
-    /// must hold the lock of an entry that maps the frame.
+    /// Records that no CPU writes to a private frame from now on. No entry that maps the frame may allow
+    /// writes. The caller must hold the lock of an entry that maps the frame.
     pub(crate) fn set_clean(&self) {
         self.clean.store(true, Relaxed);
     }
@@ -144,8 +144,8 @@ impl FrameMeta {
         }
     }
 
-    /// Returns whether an object's frame has content that the object's pager does not have. No CPU may be
-    /// able to write to the frame.
+    /// Returns whether an object's frame has content that the object's pager does not have. Must be called
+    /// only while no CPU can write to the frame.
     pub(crate) fn is_dirty(&self) -> bool {
         self.owner.load(Relaxed) == DIRTY
     }

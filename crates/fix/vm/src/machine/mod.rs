@@ -24,8 +24,8 @@ use crate::page::{Frame, Pages};
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
 ///   [freed](Machine::free).
 /// * [`address`](Machine::address) must always return the same address for a frame. It must be aligned to
-///   4096 and valid for 4 KiB of reads and writes. If Rust code of the same process accesses frames on
-///   behalf of programs, as in an emulator, it must use atomics: this crate may read an object's frame with
+///   4096 and valid for 4 KiB of reads and writes. If Rust code in the same process accesses frames on behalf
+///   of programs, as in an emulator, that code must use atomics: this crate may read an object's frame with
 ///   64-bit atomics while programs write to it.
 /// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, and always the same
 ///   object for a frame. The object must start as [`FrameMeta::default`] or as zeroed memory.
@@ -102,9 +102,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// code visible itself.
     fn prepare_code(&self, _frame: Frame) {}
 
-    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When it returns, none
-    /// of these CPUs uses these translations any more: later accesses use the tables in their state at this
-    /// call, or in a newer state. `on` may contain `caller`, the calling CPU. `space` is the
+    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When this method
+    /// returns, none of these CPUs uses these translations any more: later accesses use the tables in their
+    /// state at this call, or in a newer state. `on` may contain `caller`, the calling CPU. `space` is the
     /// [number](crate::Space::number) of the space.
     ///
     /// The implementation must execute a full fence before it reads `on`; otherwise it can miss a CPU that
@@ -129,12 +129,12 @@ pub unsafe trait Machine: Sync + Sized {
         self.epoch().platform().wait_while(condition);
     }
 
-    /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all CPUs. When it
-    /// returns, the CPU uses none of these translations, and later accesses use the tables in their state at
-    /// this call, or in a newer state.
+    /// Flushes on the calling CPU what [`shoot_down`](Machine::shoot_down) would flush on all CPUs. When this
+    /// method returns, the CPU uses none of these translations, and later accesses use the tables in their
+    /// state at this call, or in a newer state.
     ///
-    /// [`Space::fault`](crate::Space::fault) calls this where [`FAULT_FLUSH`](Machine::FAULT_FLUSH)
-    /// requires it. In [lazy](crate::Space::set_lazy) spaces, `unmap` calls it.
+    /// [`Space::fault`](crate::Space::fault) calls this where [`FAULT_FLUSH`](Machine::FAULT_FLUSH) requires
+    /// it. In [lazy](crate::Space::set_lazy) spaces, `unmap` calls this too.
     ///
     /// # Safety
     /// The caller must be CPU `cpu`.

@@ -22,7 +22,8 @@ pub struct Ticks {
     last: Box<[Padded<AtomicU64>]>,
 }
 
-/// The time stored for an offline CPU. It is later than any ticket, because the CPU caches nothing.
+/// The time stored for an offline CPU: later than any ticket. The CPU caches nothing, so nobody needs to wait
+/// for it.
 const AWAY: u64 = u64::MAX;
 
 impl Ticks {
@@ -38,14 +39,14 @@ impl Ticks {
 
     /// Brings `cpu` online. Call it before the CPU caches any translation.
     pub fn cpu_online(&self, cpu: usize) {
-        // An unmapper that still reads `AWAY` has changed the tables before this CPU walks them: the fence in
-        // `now` comes between this store and the walk.
+        // If an unmapper still reads `AWAY`, this CPU observes the table change of that unmapper: the fence
+        // in `now` comes between this store and the CPU's first walk.
         self.last[cpu].0.store(0, Relaxed);
         self.tick(cpu, || ());
     }
 
-    /// Takes `cpu` offline, because it idles or stops. Lazy spaces do not wait for its ticks until it is
-    /// [online](Ticks::cpu_online) again.
+    /// Takes `cpu` offline. Call it before the CPU idles or stops. Lazy spaces do not wait for its ticks
+    /// until it is [online](Ticks::cpu_online) again.
     ///
     /// Before the call, the CPU must load a root table that only the kernel uses, and then flush its whole
     /// TLB. It must cache no translation until it is online again. An offline CPU still receives

@@ -9,8 +9,8 @@
 //! Names, signatures and results are the same. A kernel can move from memory_set to knee-vm in three steps,
 //! and works after each step.
 //!
-//! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas above the kernel's own
-//!    page tables. Unlike in memory_set, `unmap` and `protect` visit only the areas that overlap their
+//! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas on top of the kernel's
+//!    own page tables. Unlike in memory_set, `unmap` and `protect` visit only the areas that overlap their
 //!    range.
 //! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of anonymous memory. knee-vm
 //!    then manages tables, frames, copy-on-write and shootdowns. So page faults go to
@@ -45,13 +45,14 @@
 //! ```
 //!
 //! # What differs
-//! * `unmap` calls the backends of several areas in ascending order of address; memory_set unmaps whole areas
-//!   first.
+//! * If a range overlaps several areas, `unmap` calls their backends in ascending order of address;
+//!   memory_set first unmaps the areas that are entirely within the range.
 //! * If a backend cannot unmap a whole area, the result is [`MappingError::BadState`]; memory_set panics.
 //!   The areas that were already unmapped are gone from the set, and the others remain.
 //! * [`MemorySet::find_free_area`] never returns an area that ends beyond the limit; memory_set checks only
 //!   the last gap against the limit.
-//! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty area.
+//! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty area
+//!   behind.
 //!
 //! As in memory_set, the result of [`MappingBackend::protect`] is ignored: a backend that maps lazily
 //! returns false if no page is present.

@@ -46,7 +46,7 @@ unsafe extern "C" {
     fn enter_user(registers: *mut Registers);
 }
 
-/// A program's registers. The entry code contains the offsets of the fields.
+/// A program's registers. The entry code hard-codes the offsets of the fields.
 #[repr(C, align(16))]
 #[derive(Clone, Default)]
 pub(crate) struct Registers {
@@ -63,7 +63,7 @@ pub(crate) struct Registers {
 macro_rules! read {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: reading the registers in this file has no side effects.
+        // SAFETY: this file reads only registers whose reads have no side effects.
         unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value) };
         value
     }};
@@ -73,7 +73,7 @@ macro_rules! read {
 macro_rules! write {
     ($name:literal, $value:expr) => {{
         let value: u64 = $value;
-        // SAFETY: the values in this file are those that the entry code and the page tables require.
+        // SAFETY: this file writes only values that the entry code and the page tables require.
         unsafe { asm!(concat!("msr ", $name, ", {}"), "isb", in(reg) value) };
     }};
 }
@@ -159,9 +159,9 @@ pub(super) fn stack_pointer() -> usize {
     pointer
 }
 
-/// Waits for an interrupt, and acknowledges it. Interrupts are masked, so the CPU takes no exception.
+/// Waits for an interrupt, and acknowledges it. Interrupts are masked, so no handler runs.
 pub(crate) fn idle() {
-    // SAFETY: a masked interrupt ends the wait as well.
+    // SAFETY: even a masked interrupt ends the wait.
     unsafe { asm!("wfi") };
     take_interrupt();
 }
@@ -203,8 +203,8 @@ impl Registers {
         const SYSTEM_CALL: u64 = 0x15;
         const INSTRUCTION_ABORT: u64 = 0x20;
         const DATA_ABORT: u64 = 0x24;
-        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
-        // function.
+        // SAFETY: `self` contains user-mode registers. A trap saves the program's registers in `self` and
+        // returns to this function.
         unsafe { enter_user(self) };
         if self.is_interrupt != 0 {
             return Trap::Interrupt(take_interrupt());
@@ -237,7 +237,7 @@ impl Registers {
         self.pc -= 4;
     }
 
-    /// Continues the program at `pc`.
+    /// Makes the program continue at `pc`.
     pub(crate) fn jump(&mut self, pc: u64) {
         self.pc = pc;
     }
@@ -249,7 +249,7 @@ extern "C" fn kernel_trap_report(esr: u64, elr: u64, far: u64) -> ! {
     panic!("trap in the kernel at {elr:#x}, ESR {esr:#x}, FAR {far:#x}");
 }
 
-/// Entries are tagged with an address-space identifier.
+/// TLB entries are tagged with an address-space identifier, so they stay when the CPU loads another space.
 pub(crate) const KEEPS_ENTRIES: bool = true;
 
 /// The identifier of a space in TTBR0 and in TLBI instructions. Identifiers are not reused.
@@ -259,7 +259,7 @@ fn identifier(space: u64) -> u64 {
 }
 
 fn load_table(address: u64) {
-    // SAFETY: a barrier. The table walk must see the entries, which this CPU or another has stored.
+    // SAFETY: a barrier. The table walk must see the entries, whichever CPU has stored them.
     unsafe { asm!("dsb ish") };
     write!("ttbr0_el1", address);
 }
@@ -274,7 +274,7 @@ pub(crate) fn load_kernel() {
     load_table((&raw const empty_table).addr() as u64 - HIGH);
 }
 
-/// The kernel has a table of its own, in TTBR1.
+/// Does nothing: the kernel's half has a root table of its own, in TTBR1.
 pub(crate) fn begin_root(_frame: Frame) {}
 
 /// The virtual address at which the kernel maps a frame.
@@ -295,7 +295,7 @@ macro_rules! invalidate {
         match $what {
             Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
                 for page in pages.iter() {
-                    // SAFETY: invalidates TLB entries.
+                    // SAFETY: this only invalidates TLB entries.
                     unsafe { asm!(concat!("tlbi ", $leaf, ", {}"), in(reg) identifier | page.0) };
                 }
             }
@@ -313,20 +313,20 @@ macro_rules! invalidate {
     }};
 }
 
-/// Flushes the calling CPU's TLB.
+/// Flushes entries of a space from the calling CPU's TLB.
 pub(crate) fn flush(space: u64, what: Flush, _is_loaded: bool) {
     invalidate!(space, what, "vale1", "vae1", "aside1");
 }
 
 /// Flushes the calling CPU's whole TLB.
 pub(crate) fn flush_all() {
-    // SAFETY: invalidates TLB entries.
+    // SAFETY: this only invalidates TLB entries.
     unsafe { asm!("dsb nshst", "tlbi vmalle1", "dsb nsh", "isb") };
 }
 
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
-/// Flushes the TLBs of all CPUs.
+/// Flushes entries of a space from the TLBs of all CPUs.
 fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
     if is_mutant!("kernel_skips_a_cpu") {
         return flush(space, what, true);
@@ -334,14 +334,14 @@ fn shoot_down(_caller: usize, _on: &CpuSet, space: u64, what: Flush) {
     invalidate!(space, what, "vale1is", "vae1is", "aside1is");
 }
 
-/// Makes code that the kernel has written visible to instruction fetches.
+/// Makes instruction fetches observe the code that the kernel has stored in a frame.
 pub(crate) fn prepare_code(frame: Frame) {
     /// The smallest cache line that the architecture allows. Larger lines are cleaned more than once.
     const LINE: usize = 16;
     for at in (0..PAGE).step_by(LINE) {
-        // SAFETY: cleans and invalidates caches.
+        // SAFETY: this only cleans a cache line.
         unsafe { asm!("dc cvau, {0}", in(reg) direct(frame).add(at)) };
     }
-    // SAFETY: barriers and cache maintenance.
+    // SAFETY: barriers, and the invalidation of instruction caches.
     unsafe { asm!("dsb ish", "ic ialluis", "dsb ish", "isb") };
 }

@@ -1,4 +1,4 @@
-// QEMU enters at the physical address, in EL1, without an MMU.
+// QEMU enters here at the physical address, in EL1, with the MMU off.
 .section .boot, "ax"
 .global boot
 boot:

@@ -1,9 +1,9 @@
 //! The architecture-specific code. The module of each architecture has the same items:
 //!
-//! * `Format`, the page-table format, `MEMORY`, the first frame of memory, and `REGISTERS`, a frame of device
+//! * `Format`: the page-table format. `MEMORY`: the first frame of memory. `REGISTERS`: a frame of device
 //!   registers.
-//! * `KEEPS_ENTRIES`: whether the TLB keeps the entries of a space, tagged with an address-space identifier,
-//!   when the CPU loads another space.
+//! * `KEEPS_ENTRIES`: whether the TLB keeps the entries of a space when the CPU loads another space. If so,
+//!   entries are tagged with an address-space identifier.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
 //! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
 //! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `prepare_code`.
@@ -23,8 +23,8 @@ pub(crate) use this::*;
 /// The maximum number of CPUs. On AArch64, the GICv2 limits the number to 8.
 pub(crate) const MOST_CPUS: usize = 16;
 
-/// The size of a CPU's stack is `1 << STACK_SHIFT` bytes. Stacks are aligned to their size, so that the stack
-/// pointer determines the CPU's number.
+/// A CPU's stack has `1 << STACK_SHIFT` bytes. Stacks are aligned to their size, so that the stack pointer
+/// determines the CPU's number.
 pub(crate) const STACK_SHIFT: u32 = 16;
 
 #[repr(align(65536))]
@@ -61,12 +61,12 @@ pub(crate) type Broadcast = fn(usize, &CpuSet, u64, Flush);
 /// Why a program has trapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trap {
-    /// An access to memory that the page table does not allow.
+    /// A memory access that the page table does not allow.
     Fault {
         address: VirtAddr,
         access: Protection,
     },
-    /// [`Registers::system_call`] returns the number and the arguments.
+    /// A system call. [`Registers::system_call`] returns its number and arguments.
     SystemCall,
     Interrupt(Interrupt),
     /// Any other exception, with its architecture-specific number and the program counter.

@@ -40,7 +40,7 @@ unsafe extern "C" {
     fn enter_user(registers: *mut Registers);
 }
 
-/// A program's registers. The entry code contains the offsets of the fields.
+/// A program's registers. The entry code hard-codes the offsets of the fields.
 #[repr(C, align(16))]
 #[derive(Clone, Default)]
 pub(crate) struct Registers {
@@ -187,8 +187,8 @@ impl Registers {
     pub(crate) fn run(&mut self) -> Trap {
         const INTERRUPT: u64 = 1 << 63;
         // Clear SPP, so that `sret` enters user mode. Set SPIE, so that it enables interrupts there.
-        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
-        // function.
+        // SAFETY: `self` contains user-mode registers. A trap saves the program's registers in `self` and
+        // returns to this function.
         unsafe {
             asm!("csrc sstatus, {0}", "csrs sstatus, {1}", in(reg) 1 << 8, in(reg) 1 << 5);
             enter_user(self);
@@ -232,7 +232,7 @@ impl Registers {
         self.pc -= 4;
     }
 
-    /// Continues the program at `pc`.
+    /// Makes the program continue at `pc`.
     pub(crate) fn jump(&mut self, pc: u64) {
         self.pc = pc;
     }
@@ -244,7 +244,7 @@ extern "C" fn kernel_trap_report(cause: u64, at: u64, value: u64) -> ! {
     panic!("trap {cause:#x} in the kernel at {at:#x}, value {value:#x}");
 }
 
-/// Entries are tagged with an address-space identifier.
+/// TLB entries are tagged with an address-space identifier, so they stay when the CPU loads another space.
 pub(crate) const KEEPS_ENTRIES: bool = true;
 
 /// The identifier of a space in satp and in fences. Identifiers are not reused.
@@ -255,7 +255,7 @@ fn identifier(space: u64) -> u64 {
 
 fn load_table(frame: u64, identifier: u64) {
     const SV48: u64 = 9 << 60;
-    // SAFETY: the upper half of each root is the kernel's.
+    // SAFETY: each root table maps the kernel in its upper half.
     unsafe { asm!("csrw satp, {}", in(reg) SV48 | identifier << 44 | frame) };
 }
 
@@ -287,18 +287,19 @@ pub(crate) fn direct(frame: Frame) -> *mut u8 {
 /// The maximum number of pages that are flushed one by one.
 const ONE_BY_ONE: u64 = 32;
 
-/// Flushes the calling CPU's TLB.
+/// Flushes entries of a space from the calling CPU's TLB.
 pub(crate) fn flush(space: u64, what: Flush, _is_loaded: bool) {
     let identifier = identifier(space);
     match what {
         Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
             for page in pages.iter() {
                 let address = page.address().0;
-                // SAFETY: flushes TLB entries.
+                // SAFETY: this only flushes TLB entries.
                 unsafe { asm!("sfence.vma {}, {}", in(reg) address, in(reg) identifier) };
             }
         }
-        // A fence with an address does not order non-leaf entries.
+        // A fence with an address does not order non-leaf entries, so `Flush::Tables` needs one without an
+        // address.
         // SAFETY: as above.
         _ => unsafe { asm!("sfence.vma zero, {}", in(reg) identifier) },
     }
@@ -306,13 +307,14 @@ pub(crate) fn flush(space: u64, what: Flush, _is_loaded: bool) {
 
 /// Flushes the calling CPU's whole TLB.
 pub(crate) fn flush_all() {
-    // SAFETY: flushes TLB entries.
+    // SAFETY: this only flushes TLB entries.
     unsafe { asm!("sfence.vma") };
 }
 
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
-/// Flushes the TLBs of the CPUs in `on`. The firmware interrupts the other CPUs.
+/// Flushes entries of a space from the TLBs of the CPUs in `on`. The firmware interrupts these CPUs, except
+/// the caller.
 fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     let is_skipped = |cpu: usize| cpu == 0 && is_mutant!("kernel_skips_a_cpu");
@@ -334,7 +336,7 @@ fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
     }
 }
 
-/// Makes code that the kernel has written visible to instruction fetches.
+/// Makes instruction fetches observe the code that the kernel has stored in a frame.
 pub(crate) fn prepare_code(_frame: Frame) {
     const REMOTE_FENCE_I: (u64, u64) = (0x5246_4e43, 0);
     // SAFETY: a fence.

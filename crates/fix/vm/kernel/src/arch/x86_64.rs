@@ -75,14 +75,14 @@ pub(crate) struct Registers {
     ss: u64,
 }
 
-/// Per-CPU data of the entry code, at the base of GS.
+/// Per-CPU data of the entry code. The base of GS points to it.
 #[repr(C)]
 struct EntryData {
     /// Where a trap pushes the program's registers: the end of its [`Registers`].
     registers: u64,
     /// The stack pointer of the caller of `enter_user`.
     kernel_stack: u64,
-    /// The program's stack pointer, while the kernel enters a system call.
+    /// The program's stack pointer, stored here while a system call enters the kernel.
     user_stack: u64,
     task: *mut TaskState,
 }
@@ -266,7 +266,7 @@ pub(super) fn stack_pointer() -> usize {
 /// Waits for an interrupt.
 pub(crate) fn idle() {
     // The CPU takes no interrupt between `sti` and `hlt`, so each interrupt ends the wait.
-    // SAFETY: the handler of an interrupt in the kernel, `kernel_trap`, only acknowledges the interrupt.
+    // SAFETY: an interrupt that the CPU takes in the kernel enters `kernel_trap`, which only acknowledges it.
     unsafe { asm!("sti", "hlt", "cli") };
 }
 
@@ -286,8 +286,8 @@ impl Registers {
 
     /// Runs the program until it traps.
     pub(crate) fn run(&mut self) -> Trap {
-        // SAFETY: `self` contains registers of user mode. A trap saves them there and returns to this
-        // function.
+        // SAFETY: `self` contains user-mode registers. A trap saves the program's registers in `self` and
+        // returns to this function.
         unsafe { enter_user(self) };
         match self.vector {
             SYSTEM_CALL => Trap::SystemCall,
@@ -331,7 +331,7 @@ impl Registers {
         self.rip -= 2;
     }
 
-    /// Continues the program at `pc`.
+    /// Makes the program continue at `pc`.
     pub(crate) fn jump(&mut self, pc: u64) {
         self.rip = pc;
     }
@@ -353,7 +353,7 @@ pub(crate) const KEEPS_ENTRIES: bool = false;
 
 /// Loads the table of a space.
 pub(crate) fn load(root: Frame, _space: u64) {
-    // SAFETY: the upper half of each root is the kernel's.
+    // SAFETY: each root table maps the kernel in its upper half.
     unsafe { asm!("mov cr3, {}", in(reg) root.0 * PAGE as u64) };
 }
 
@@ -362,7 +362,7 @@ pub(crate) fn load_kernel() {
     unsafe extern "C" {
         static kernel_root: [u64; 512];
     }
-    // SAFETY: the table of the boot code is linked at its physical address.
+    // SAFETY: CR3 takes a physical address, and the boot code's table is linked at its physical address.
     unsafe { asm!("mov cr3, {}", in(reg) (&raw const kernel_root).addr()) };
 }
 
@@ -386,7 +386,8 @@ pub(crate) fn direct(frame: Frame) -> *mut u8 {
 /// The maximum number of pages that are flushed one by one.
 const ONE_BY_ONE: u64 = 32;
 
-/// Flushes the calling CPU's TLB. `is_loaded` tells whether this CPU has loaded the table of the space.
+/// Flushes entries of a space from the calling CPU's TLB. `is_loaded` tells whether this CPU has loaded the
+/// table of the space.
 pub(crate) fn flush(_space: u64, what: Flush, is_loaded: bool) {
     if !is_loaded {
         return;

@@ -1,4 +1,4 @@
-//! All CPUs store to device memory, which one CPU at a time revokes.
+//! All CPUs store to device memory, while one CPU at a time revokes it.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -11,7 +11,7 @@ use crate::jobs::on_each_cpu;
 use crate::machine::board;
 use crate::{arch, frames, remote};
 
-/// The pages at which the space maps the device, around the end of a leaf table.
+/// The pages at which the space maps the device: two at the end of a leaf table, and two in the next one.
 const PAGES: Pages = Pages { start: Page(0xd_0000 - 2), end: Page(0xd_0000 + 2) };
 
 /// Runs the storm. The device's memory is a frame that nothing else uses.
@@ -32,7 +32,7 @@ pub(super) fn devices(options: &Options) {
     }
     // SAFETY: the frame is memory, which the kernel and programs access as atomic words.
     let word = unsafe { &*arch::direct(memory[0]).cast::<AtomicU64>().add(1) };
-    // The frame still has the pattern of free frames.
+    // Overwrites the pattern of free frames, which no program may load.
     word.store(0, SeqCst);
     let is_revoking = AtomicBool::new(false);
     on_each_cpu(&|number| {

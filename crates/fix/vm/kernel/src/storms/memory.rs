@@ -10,7 +10,7 @@ use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::machine::board;
 
-/// Frames that the storm leaves free.
+/// The number of frames that the storm leaves free.
 const LEFT: usize = 600;
 
 pub(super) fn memory(options: &Options) {

@@ -1,5 +1,5 @@
-//! Storms are stress tests: all CPUs use and change the same spaces, and the kernel checks each access of a
-//! program.
+//! Storms are stress tests: all CPUs use and change the same spaces, and the kernel checks the result of each
+//! access by a program.
 
 mod churn;
 mod devices;
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns the pseudorandom numbers of a CPU.
+    /// Returns a CPU's generator of pseudorandom numbers.
     fn random(&self, cpu: usize) -> Random {
         Random::new(self.seed << 8 | cpu as u64)
     }

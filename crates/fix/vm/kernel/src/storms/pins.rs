@@ -1,4 +1,4 @@
-//! Each CPU pins pages, and writes to their frames as a device does, while other CPUs unmap, fork and evict.
+//! Each CPU pins pages, and writes to their frames as a device would, while other CPUs unmap, fork and evict.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -10,7 +10,7 @@ use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::remote;
 
-/// Private pages, in two leaf tables. They are followed by as many pages of an object.
+/// Private pages, in two leaf tables. The pages after them map an object of the same size.
 const PRIVATE: Pages = Pages { start: Page(0xe_0000 - 1), end: Page(0xe_0000 + 1) };
 
 pub(super) fn pins(options: &Options) {
@@ -59,7 +59,7 @@ pub(super) fn pins(options: &Options) {
                     };
                     // Each CPU writes to its own word of the page.
                     let word = pinned.address().cast::<AtomicU64>();
-                    // SAFETY: the frame is memory until the pin ends, and the word is in it.
+                    // SAFETY: the pin keeps the frame allocated, and the word is in the frame.
                     let word = unsafe { &*word.as_ptr().add(8 + number) };
                     word.store(round, SeqCst);
                     for _ in 0..random.below(2000) {
@@ -69,7 +69,7 @@ pub(super) fn pins(options: &Options) {
                     let address = page.address().0 + 8 * (8 + number as u64);
                     match load(&space, address) {
                         Ok(found) => assert_eq!(found, round, "{page:?} has another frame"),
-                        // Another CPU may unmap a page of an object, and map it again.
+                        // Another CPU may have unmapped a page of the object, and not mapped it again yet.
                         Err(Fault::Unmapped) if !PRIVATE.contains(page) => (),
                         Err(fault) => panic!("{page:?}: {fault}"),
                     }

@@ -19,7 +19,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The word that a CPU writes.
+    /// The address of the word that a CPU writes.
     fn address(&self, cpu: usize) -> u64 {
         self.page.address().0 + 8 * (1 + cpu as u64)
     }

@@ -1,4 +1,5 @@
-//! CPUs create, drop and switch between spaces with different content at the same addresses.
+//! CPUs create spaces, switch between them and drop them. The spaces have different content at the same
+//! addresses.
 
 use knee_vm::{Fault, Page, Pages, Protection};
 
@@ -8,7 +9,7 @@ use crate::arch::MOST_CPUS;
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
-/// Spaces that all CPUs use.
+/// The number of spaces that all CPUs use.
 const COMMON: usize = 3;
 
 pub(super) fn spaces(options: &Options) {

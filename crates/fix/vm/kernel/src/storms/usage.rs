@@ -1,4 +1,4 @@
-//! One CPU copies the dirty pages of a space, as a live migration does, while all others store.
+//! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use crate::arch::MOST_CPUS;
 use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
 
-/// The pages of each CPU.
+/// The number of pages of each CPU.
 const PAGES: u64 = 4;
 
 pub(super) fn usage(options: &Options) {
