@@ -280,8 +280,8 @@ pub(crate) fn check<const LEVELS: u8>(
     check_symmetric(preemptions, move || run(before, one, other, after));
 }
 
-/// Like [`check`], but on an asymmetric platform. There, entering an epoch executes no fence, so each
-/// access needs an ordering of its own.
+/// Like [`check`], but on an asymmetric platform. On such a platform, entering an epoch executes no fence, so
+/// each access needs an ordering of its own.
 pub(crate) fn check_asymmetric<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,

@@ -146,7 +146,7 @@ fn an_extent_that_is_handed_down_to_a_branch_is_found_without_a_leaf() {
     );
 }
 
-/// A CPU that finds a node which another CPU has just added finds it initialized.
+/// If a CPU finds a node that another CPU has just added, the node is already initialized.
 #[test]
 fn a_new_branch_is_found_initialized() {
     check::<3>(
@@ -200,7 +200,8 @@ fn look<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     assert!(found == Ok(0) || found == Err(Fault::Unmapped), "{found:?}");
 }
 
-/// A CPU that activates a space receives the shootdown of a page, or finds the page unmapped.
+/// If a CPU activates a space while a page is being unmapped, the CPU receives the shootdown, or finds the
+/// page unmapped.
 #[test]
 fn a_cpu_that_activates_a_space_does_not_keep_unmapped_pages() {
     check::<2>(
@@ -253,8 +254,8 @@ fn a_page_that_is_mapped_again_has_no_old_content() {
     );
 }
 
-/// A CPU that accesses a page while another CPU discards it gets the old page or the new one, and no frame
-/// is lost.
+/// One CPU accesses a page while another CPU discards it. The access gets the old page or the new one, and no
+/// frame is lost.
 #[test]
 fn a_page_that_is_discarded_can_be_faulted_in_again() {
     check::<2>(
@@ -277,7 +278,7 @@ fn a_page_that_is_discarded_can_be_faulted_in_again() {
     );
 }
 
-/// A CPU that has found a leaf starts over if the leaf is removed from the tree in the meantime.
+/// If a leaf is removed from the tree after a CPU has found it, the CPU starts over.
 #[test]
 fn mapping_in_a_leaf_that_is_pruned_uses_its_replacement() {
     check::<2>(
@@ -341,7 +342,7 @@ fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     );
 }
 
-/// A copy that contains a store also contains all earlier stores, even the first store to a page.
+/// If a copy contains a store, it also contains all earlier stores, even those that made their page present.
 #[test]
 fn a_copy_that_contains_a_store_contains_all_earlier_stores() {
     check::<2>(
@@ -376,9 +377,9 @@ fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>)
     space.unmap(cpu, pages(0, 1)).unwrap();
 }
 
-/// Loads `page` after the space has become active on the CPU. The load of an unmapped page activates the
-/// space. Otherwise the load of `page` would activate it, and the full fence of the activation would hide
-/// that accesses to the entry of `page` lack an ordering.
+/// Loads `page` after the space has become active on the CPU: an earlier load, of an unmapped page, activates
+/// the space. If the load of `page` did that, the full fence of the activation would hide a missing ordering
+/// on the entry of `page`.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
     space: &Of<LEVELS>,
@@ -417,7 +418,8 @@ fn a_protected_page_is_found_initialized() {
     );
 }
 
-/// The table of the new leaf and the page in it reuse the frames of unmapped pages.
+/// The frames of unmapped pages are reused: one for the new leaf's table, and one for the page that this
+/// table maps.
 #[test]
 fn a_new_table_is_found_empty() {
     check_asymmetric::<2>(
@@ -435,7 +437,7 @@ fn a_new_table_is_found_empty() {
     );
 }
 
-/// The table of the new branch and the page below it reuse the frames of unmapped pages.
+/// The frames of unmapped pages are reused: one for the new branch's table, and one for the page below it.
 #[test]
 fn a_new_table_of_a_branch_is_found_empty() {
     check_asymmetric::<3>(

@@ -188,9 +188,9 @@ impl<'m, M: Machine> Object<'m, M> {
     /// ```
     ///
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
-    /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces until
-    /// the next access. An operation that changes mapped pages, such as `protect`, `remap` or `fork`, may
-    /// also remove them until the next access.
+    /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces, and
+    /// the next access makes them present again. An operation that changes mapped pages, such as `protect`,
+    /// `remap` or `fork`, may have the same effect.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
@@ -267,9 +267,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len()
     }
 
-    /// The maximum number of pages: the requested capacity, rounded up to a power of 512 and at least 512,
-    /// because the index of the pages is a radix tree with 512 entries per table. At most `u64::MAX`. For
-    /// [device memory](Object::of_device), the number of frames.
+    /// The maximum number of pages: the requested capacity, rounded up to a power of 512, but at least 512
+    /// and at most `u64::MAX`. This is because the index of the pages is a radix tree with 512 entries per
+    /// table. For [device memory](Object::of_device), the number of frames.
     pub fn capacity(&self) -> u64 {
         let core = self.get();
         core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
@@ -289,8 +289,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
     ///
     /// # Errors
-    /// See [`ResizeError`]; the object then has its old size. If the cause is a pin that another CPU added
-    /// during the call, accesses beyond the new end may have failed during the call.
+    /// See [`ResizeError`]; the object then keeps its old size. If the call fails because another CPU has
+    /// pinned a page meanwhile, accesses beyond the new end may have failed during the call.
     pub fn resize(&self, cpu: &Cpu<'m, M>, pages: u64) -> Result<(), ResizeError> {
         self.check(cpu);
         let capacity = self.capacity();
@@ -336,9 +336,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
     }
 
-    /// Writes the dirty pages of the range to the pager, and frees the frames of all its pages except
-    /// [pinned](crate::Space::pin) ones. When it returns, no space maps the freed frames. Returns their
-    /// number. If the object has no pager, keeps all pages and returns 0.
+    /// Writes the dirty pages of the range to the pager, and frees the frames of all pages of the range
+    /// except [pinned](crate::Space::pin) ones. Returns the number of freed frames, which no space maps any
+    /// more. If the object has no pager, keeps all pages and returns 0.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
@@ -363,9 +363,9 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// The reverse mapping: calls `with` for each place where page `index` is mapped and currently present,
-    /// and passes the number of the space and the page of that space. Private copies that spaces have made
-    /// are left out. `with` may call operations, and may drop spaces.
+    /// The reverse mapping: calls `with` for each place where page `index` of the object is mapped and
+    /// present. `with` gets the number of the space, and the page of the space at which `index` is mapped.
+    /// Private copies that spaces have made are left out. `with` may call operations, and may drop spaces.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -426,9 +426,9 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
-        // From here on, faults on these pages must wait and must not add PTEs. A fault that locks its leaf
-        // after the visit below sees the new states. If a fault locks its leaf earlier, the visit finds the
-        // new PTE.
+        // From here on, faults on these pages must wait and must not add PTEs. If a fault locks its leaf
+        // after the visit below, the fault sees the new states. If it locks the leaf earlier, the visit finds
+        // the new PTE.
         core.index.for_each(pages.clone(), |_, slot| {
             if !mode.writes() {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -480,8 +480,9 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes and flushes a space's PTEs for those pages in `indexes` that are `Leaving`. For a write-back,
-    /// removes only the write permission from these PTEs, and flushes them.
+    /// For those pages in `indexes` that are `Leaving`, removes a space's PTEs, and flushes them. A
+    /// write-back keeps the PTEs, but revokes their write permission. For device memory, this applies to all
+    /// pages in `indexes`.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,
@@ -517,8 +518,8 @@ impl<'m, M: Machine> Object<'m, M> {
         unsafe { gather.finish(tree, cpu) };
     }
 
-    /// Writes a page to the pager if it is dirty and `mode` requires that. The caller must ensure that no CPU
-    /// can write to the page. Returns whether the caller must count the page in its result.
+    /// Writes a page to the pager if the page is dirty and `mode` writes dirty pages. The caller must ensure
+    /// that no CPU can write to the page. Returns whether the caller must count the page in its result.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,

@@ -6,7 +6,7 @@ use core::ops::{Add, AddAssign, Sub};
 /// Page size in bytes.
 pub const PAGE: usize = 4096;
 
-/// Address bits that one table level resolves, in every [`Format`](crate::Format).
+/// The number of address bits that one table level resolves, in every [`Format`](crate::Format).
 #[cfg(not(loom))]
 pub(crate) const BITS: u32 = 9;
 

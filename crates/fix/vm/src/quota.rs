@@ -1,15 +1,15 @@
 //! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD,
-//! swap reservation became the next bottleneck once invalidation was delayed, and per-CPU quotas fixed
-//! that (Macy, 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A
-//! CPU charges its own share and gives back to it, with one atomic operation on its own cache line.
+//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, swap
+//! reservation became the next bottleneck once invalidation was delayed, and per-CPU quotas fixed that (Macy,
+//! 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU takes pages
+//! from its own share, and gives them back to it, with one atomic operation on its own cache line.
 //!
 //! If its share is too small, the CPU locks the rest and takes pages from it, plus a surplus so that it
-//! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves
-//! their pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with
-//! the lock holds all unused pages, and its charge fails only if there are too few of them. A sum over
-//! shares that change concurrently would not prove that.
+//! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves their
+//! pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with the lock
+//! holds all unused pages, and its charge fails only if there are too few of them. A mere sum of the shares
+//! could not prove this, because other CPUs change the shares concurrently.
 //!
 //! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
 //! CPU changes a closed share: an atomic update always reads the latest value in modification order, so it
@@ -31,8 +31,8 @@ const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
 ///
-/// All mapped pages except [guards](crate::Protection::GUARD) count, whatever their protection and whether or
-/// not they are present, because each may need a frame later. A space joins a group when it is
+/// A mapped page counts whatever its protection is, and whether or not it is present, because it may need a
+/// frame later. Only [guards](crate::Protection::GUARD) do not count. A space joins a group when it is
 /// [created](crate::Space::with_quota).
 ///
 /// ```
@@ -118,8 +118,8 @@ impl Quota {
     /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
-        // Pages that other CPUs move between shares while they are summed may be counted twice, or not at
-        // all.
+        // If other CPUs move pages from one share to another during the summation, these pages may be counted
+        // twice, or not at all.
         let free = shares.fold(self.rest.0.pages.load(Relaxed), u64::saturating_add);
         self.limit.saturating_sub(free)
     }
@@ -161,9 +161,9 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // The surplus leaves at least as much in the rest for each other CPU. Near the limit, it rounds to
-        // zero. A small surplus would soon have to be reclaimed from the shares, which costs more than
-        // locking again.
+        // The rest keeps enough pages to grant each other CPU the same surplus. Near the limit, the surplus
+        // rounds to zero: a small surplus would soon have to be reclaimed from the shares, which costs more
+        // than locking again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {

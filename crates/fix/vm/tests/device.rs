@@ -156,7 +156,8 @@ fn operations_keep_the_content_and_give_no_frame_back<A: Architecture>() {
     }
 }
 
-/// Another CPU stores through its TLB until the access is not allowed any more.
+/// Another CPU keeps storing through its TLB until a store fails. After `revoke` has returned, no store may
+/// reach the device.
 fn no_store_arrives_after<A: Architecture>(
     revoke: impl for<'m> Fn(&Processor<'m, A>, &Space<'m, Hosted<A>>, &Object<'m, Hosted<A>>),
     fault: Fault,

@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let at = || (any::<prop::sample::Index>(), (FIRST..FIRST + PAGES).prop_map(Page));
     let space = |index: prop::sample::Index| index.index(1 << 16);
     prop_oneof![
-        // Mostly forks of the newest space, so that chains are long.
+        // Most forks copy the newest space, so that chains become long.
         3 => Just(Operation::Fork(0)),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Fork(space(at))),
         2 => any::<prop::sample::Index>().prop_map(move |at| Operation::Drop(space(at))),
@@ -179,7 +179,7 @@ fn the_sixth_generation_has_its_own_pages() {
         cpu.store(space, (pages.start + generation).address(), generation + 1).unwrap();
         all.push(space.fork(&cpu).unwrap());
     }
-    // For each space, the number of spaces that share its frame of the first page. No space writes to that
+    // For each space, the number of spaces that share the frame of its first page. No space writes to that
     // page after the first fork.
     let mut shared = Vec::new();
     for space in &all {

@@ -5,7 +5,7 @@
 //! An operation takes effect at one moment between its start and its end. An operation that revokes an access
 //! has two such moments: first its change is *published*, and later it is *flushed*. In between, every other
 //! CPU may still use a translation that it has cached, until it first observes the new state. Hardware
-//! behaves in the same way: a CPU that has a page in its TLB can still access it when another CPU has already
+//! behaves in the same way: a CPU that has a page in its TLB can still access the page after another CPU has
 //! been denied access. Another operation that changes the same pages takes effect before the publication or
 //! after the flush.
 
@@ -256,7 +256,7 @@ impl State {
         if is_as_found { vec![self] } else { Vec::new() }
     }
 
-    /// Publishes a change. Other CPUs may still have cached the pages of `before`.
+    /// Publishes a change. Other CPUs may still have the pages cached as they are in `before`.
     fn leave(mut self, by: usize, before: &State, run: Run, is_as_found: bool) -> Vec<State> {
         let mut views = [None; PAGES];
         views[run.places()].copy_from_slice(&before.views[run.places()]);
@@ -302,7 +302,7 @@ impl State {
     }
 }
 
-/// Whether the rest of the history has an order that begins in `state`.
+/// Whether the rest of the history has a valid sequential order, starting from `state`.
 fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) -> bool {
     let open = |state: &State, number: usize| state.over & 1 << number == 0;
     let first_end = (0..history.len())
@@ -319,7 +319,7 @@ fn is_linearizable(history: &[Done], state: State, seen: &mut HashSet<State>) ->
         .any(|next| is_linearizable(history, next, seen))
 }
 
-/// A barrier: CPUs wait here for each other.
+/// A barrier, at which the CPUs wait for each other.
 fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u64) {
     arrived.fetch_add(1, SeqCst);
     let mut spins = 0_u32;

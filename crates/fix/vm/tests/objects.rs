@@ -26,7 +26,7 @@ const PAGES: u64 = 24;
 /// The maximum number of pages of an object in this test.
 const CAPACITY: u64 = 12;
 
-/// A pager that stores pages in memory, and returns [`PagerError::Retry`] at every third call.
+/// A pager that stores pages in memory, and returns [`PagerError::Retry`] on every third call.
 #[derive(Default, Clone)]
 struct Store {
     words: Arc<Mutex<BTreeMap<u64, Box<[u8; PAGE]>>>>,
@@ -477,7 +477,7 @@ proptest! {
     }
 }
 
-/// An object outlives its handle as long as any space maps it.
+/// After its handle has been dropped, an object lives as long as any space maps it.
 fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 2);
     let all = machine.free_frames();
@@ -530,7 +530,7 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
                         let cpu = machine.cpu(1 + thread as usize);
                         let mine = Space::new(&cpu).unwrap();
                         let pages = |at| Pages::new(at, 8);
-                        // One mapping is in the common space, where the thread at times unmaps it and maps
+                        // One mapping is in the common space, where the thread sometimes unmaps it and maps
                         // it again. The other is in the thread's own space.
                         let common = pages(Page(512 * (1 + thread)));
                         space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
@@ -843,8 +843,8 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A CPU's free list may contain pages that `map` has mapped in the meantime. Such a page may follow the
-/// mapping that grows.
+/// A CPU's free list may contain pages that `map` has mapped in the meantime. Such a page may come directly
+/// after a mapping that is to grow.
 #[test]
 fn a_mapping_that_cannot_grow_in_place_moves() {
     let machine = Hosted::new(256, 1);

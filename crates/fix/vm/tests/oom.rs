@@ -1,5 +1,5 @@
-//! Memory runs out at each place that allocates. The operation that fails has changed nothing, and succeeds
-//! when it is repeated with enough memory. No memory is leaked.
+//! Lets memory run out at each place that allocates. The failed operation must have changed nothing, and must
+//! succeed when it is repeated with enough memory. No memory may be leaked.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -108,7 +108,7 @@ enum Operation {
     Map(Pages, Protection),
     /// A private mapping of an object.
     MapObject(Pages, Protection),
-    /// Moves one or two pages, so that they begin at this page.
+    /// Moves one or two pages to a range that begins at this page.
     Remap(Pages, Page),
     Unmap(Pages),
     Protect(Pages, Protection),
@@ -308,9 +308,9 @@ fn limited<R>(
     result
 }
 
-/// Runs a trace with `count` frames or allocations until the first failure, and with unlimited memory after
-/// it. Returns the number of the operation that failed, counted from 1; 0 is the creation of the space and
-/// the object.
+/// Runs a trace with `count` frames or allocations until the first failure, and with unlimited memory
+/// afterwards. Returns the number of the operation that failed, counted from 1; 0 is the creation of the
+/// space and the object.
 fn run(
     trace: &[Operation],
     left: &'static std::thread::LocalKey<Cell<u64>>,

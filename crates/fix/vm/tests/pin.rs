@@ -277,8 +277,8 @@ fn invalid_pins_are_reported<A: Architecture>() {
     word(&pinned).store(1, SeqCst);
 }
 
-/// In each round, pins one of `pages`, writes the number of the round to it, waits for a moment, and calls `check`.
-/// Skips pages that cannot be pinned at the moment.
+/// In each round, pins one of `pages`, writes the number of the round to it, waits for a moment, and calls
+/// `check`. Skips pages that cannot be pinned at the moment.
 fn write_as_a_device<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     space: &Space<'m, Hosted<A>>,
@@ -309,8 +309,8 @@ impl Drop for Over<'_> {
 }
 
 /// One thread acts as a device that writes to pinned pages. Meanwhile, CPUs unmap, replace, discard and
-/// protect pages, and fork the space. A page that the device has written keeps the written value as long as
-/// it is pinned.
+/// protect pages, and fork the space. As long as a page is pinned, it keeps the value that the device has
+/// written to it.
 fn every_write_of_a_device_arrives<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1500 };
     const PAGES: u64 = 4;

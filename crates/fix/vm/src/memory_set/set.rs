@@ -112,7 +112,7 @@ impl<B: MappingBackend> MemorySet<B> {
         Ok(())
     }
 
-    /// Unmaps the mapped parts of a range. An area that extends beyond the range shrinks or is split.
+    /// Unmaps the mapped parts of a range. If an area extends beyond the range, it shrinks or is split.
     ///
     /// # Errors
     /// [`MappingError::InvalidParam`] if the end of the range overflows. [`MappingError::BadState`] if a
@@ -162,8 +162,8 @@ impl<B: MappingBackend> MemorySet<B> {
         })
     }
 
-    /// Passes the part of each area within the range to `with`, in ascending order, and applies the result to
-    /// that part.
+    /// For each area that overlaps the range, in ascending order: passes the overlapping part to `with`, and
+    /// applies the result to this part.
     fn change(
         &mut self,
         start: B::Addr,
@@ -194,7 +194,7 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 }
 
-/// The change to a part of an area.
+/// What happens to a part of an area.
 enum Becomes<F> {
     Same,
     With(F),

@@ -1,4 +1,4 @@
-//! Spaces of knee-vm as the page tables of a set.
+//! Lets a set use a space of knee-vm as its page tables.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -21,7 +21,7 @@ pub struct SpaceTable<'c, 'm, M: Machine> {
 }
 
 impl<'c, 'm, M: Machine> SpaceTable<'c, 'm, M> {
-    /// Creates the page table of `space` for calls on `cpu`.
+    /// Makes `space` the page tables of a set whose methods are called on `cpu`.
     pub fn new(space: &Arc<Space<'m, M>>, cpu: &'c Cpu<'m, M>) -> Self {
         SpaceTable { space: Arc::clone(space), cpu }
     }

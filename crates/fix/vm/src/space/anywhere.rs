@@ -12,7 +12,7 @@ use crate::tree::node::NodeRef;
 use crate::tree::query::first_mapped;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps `count` pages of anonymous memory where nothing is mapped, and returns their range.
+    /// Maps `count` pages of anonymous memory at unused addresses, and returns their range.
     ///
     /// The range reuses addresses that this CPU has unmapped, or lies far from ranges chosen on other
     /// CPUs, so CPUs do not contend while the space has room. The first 16 pages are never chosen.
@@ -45,8 +45,9 @@ impl<'m, M: Machine> Space<'m, M> {
         self.anywhere(cpu, count, |pages| self.map(cpu, pages, protection))
     }
 
-    /// Maps `count` pages of `object`, starting with page `first` of the object, where nothing is mapped, and
-    /// returns their range. See [`map_anywhere`](Space::map_anywhere) and [`map_object`](Space::map_object).
+    /// Maps `count` pages of `object`, starting with page `first` of the object, at unused addresses. Returns
+    /// the range of these addresses. See [`map_anywhere`](Space::map_anywhere) and
+    /// [`map_object`](Space::map_object).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -122,8 +123,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(within(pages))
     }
 
-    /// Finds `count` pages where nothing is mapped, and calls `map` to map them. Tries another range if
-    /// the pages turn out to be occupied.
+    /// Finds `count` unused pages, and calls `map` to map them. Tries another range if the pages turn out to
+    /// be occupied.
     pub(crate) fn anywhere(
         &self,
         cpu: &Cpu<'m, M>,
@@ -250,8 +251,9 @@ mod tests {
     use crate::page::Page;
 
     proptest! {
-        /// Mappings begin in three leaves. A mapping that spans several leaves is recorded in the branch
-        /// above, so mappings that the branch records alternate with mappings that the leaves record.
+        /// All mappings begin in the first three leaves. A mapping that spans several leaves is recorded in
+        /// the branch above them, so the search has to combine mappings of the branch with mappings of its
+        /// leaves.
         #[test]
         fn gaps_cover_exactly_the_unmapped_pages(
             changes in prop::collection::vec(((0_u64..1500).prop_map(Page), 1_u64..300, any::<bool>()), 1..30),

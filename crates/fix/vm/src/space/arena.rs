@@ -5,10 +5,10 @@
 //! CPUs do not contend. An arena without a large enough range takes a new *slice*. A slice is the span of one
 //! branch just above the leaves, so no two arenas share a node at that level.
 //!
-//! The lists are hints. A listed range may be mapped, because programs may map at addresses of their
-//! choice, and a free range may be in no list. An operation that takes a range maps it, or finds it
-//! occupied and tries another range. A search of the whole space finds free ranges that are in no list. So a
-//! list that cannot grow may drop ranges, and returning a range to an arena never fails.
+//! The lists are hints. A listed range may be mapped, because programs may map at addresses of their choice.
+//! So when an operation has taken a range, it may find the range occupied, and then tries another one. A free
+//! range may be in no list, but a search of the whole space finds it. So a list that cannot grow may drop
+//! ranges, and returning a range to an arena never fails.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -86,8 +86,8 @@ pub(crate) struct Lingering {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Arena {
-    /// The range that was given last, which is in no list. It grows while adjacent ranges are given, as when
-    /// an area is unmapped page by page.
+    /// The range that was given last, which is in no list yet. If the next range is adjacent to it, the two
+    /// become one, as when an area is unmapped page by page.
     last: Pages,
     /// Bitmap of the classes whose lists are not empty.
     used: u64,
@@ -147,8 +147,8 @@ impl Arena {
     }
 
     /// Merges adjacent ranges, then takes a range of at least `count` pages, or returns `None` if it finds
-    /// none. If too few ranges were listed since the last merge to make another merge worthwhile, returns
-    /// `None` at once.
+    /// none. Returns `None` at once if a merge is not worthwhile, because few ranges were listed since the
+    /// last one.
     pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
         if self.listed == 0 || self.listed < self.entries.len() {
             return None;
@@ -231,8 +231,8 @@ impl Arena {
         true
     }
 
-    /// Merges ranges that are adjacent or overlap: ranges are only hints, so they may overlap. Keeps only
-    /// the `most` largest ranges.
+    /// Merges ranges that are adjacent or overlap. Ranges are only hints, so they may overlap. Keeps only the
+    /// `most` largest ranges.
     #[cold]
     fn join(&mut self, most: usize) {
         self.entries.retain(|entry| !entry.pages.is_empty());
@@ -384,7 +384,7 @@ mod tests {
                         arena.give(Pages { start: pages.end, end: range.end });
                         taken.push(pages);
                     },
-                    // Part of a taken range.
+                    // Gives back a part of a taken range.
                     Operation::Give(which, from, count) => if !taken.is_empty() {
                         let whole = taken.swap_remove(which % taken.len());
                         let part = Pages::new(whole.start + from % whole.count(), count).and(whole);

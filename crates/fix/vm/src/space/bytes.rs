@@ -36,8 +36,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Copies `bytes` into the memory of the space, as if the program wrote them at `to`. The space need not
-    /// be loaded on any CPU. Makes the pages present, and copies them if they are shared, as page faults
-    /// would. A concurrent store to other bytes of the same 8-byte word is not lost.
+    /// be loaded on any CPU. Makes the pages present, and breaks copy-on-write sharing, as page faults would.
+    /// A concurrent store to other bytes of the same 8-byte word is not lost.
     ///
     /// # Errors
     /// See [`PartialCopy`]. The fault at the first byte beyond the space is [`Fault::Unmapped`].
@@ -109,8 +109,9 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The words of a frame that contain `count` bytes from `offset` on. Each word comes with the range of these
-/// bytes within the word.
+/// The words of a frame that contain the `count` bytes from `offset` on. The first and the last word may
+/// contain other bytes as well, so each word comes with the positions of its bytes that are among the `count`
+/// bytes.
 ///
 /// # Safety
 /// The frame must stay valid memory for the lifetime of the result, and concurrent accesses to it must be

@@ -60,9 +60,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// invalid.
     ///
     /// If this CPU may have cached the page's old PTE, that PTE is [flushed](Machine::flush_local) before
-    /// `fault` returns `Ok`, so the program can retry the access. A RISC-V CPU that has cached the absence of
-    /// a table faults once more, and that fault flushes the tables as well. Another CPU that has cached the
-    /// old PTE also faults once more.
+    /// `fault` returns `Ok`, so the program can retry the access. If a RISC-V CPU has cached that a table was
+    /// absent, it faults once more, and that fault flushes the tables as well. If another CPU has cached the
+    /// old PTE, it also faults once more.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -72,7 +72,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let page = Pages::new(page, 1);
         let flush = match (M::FAULT_FLUSH, before) {
             (FaultFlush::Never, _) | (FaultFlush::IfPresent, Before::Absent) => return Ok(()),
-            // If a table was added as well, a CPU that has cached the absence of that table faults once
+            // If a table was added as well, and a CPU has cached that it was absent, the CPU faults once
             // more.
             (_, Before::Absent | Before::Less) => Flush::Range(page),
             (_, Before::Enough) if is_mutant!("fault_keeps_tables") => Flush::Range(page),
@@ -262,15 +262,16 @@ impl<'m, M: Machine> Space<'m, M> {
         let is_private = !self.machine.frame_meta(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
-            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old frame
-            // until we release it below, so nobody frees that frame. Nobody writes to a private frame
-            // while it is shared.
+            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old frame, which
+            // we release below. Until then, nobody frees that frame. Nobody writes to a private frame while
+            // it is shared.
             unsafe { from.copy_to_nonoverlapping(to, PAGE) };
         } else {
             // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out of
             // the object waits until the leaf is flushed. Programs with a shared mapping of the object may
-            // write to the old frame at the same time, either with atomics or in machine code, which is
-            // outside of Rust's memory model (see [`Machine`]), so `copy_words` reads the frame with atomics.
+            // write to the old frame at the same time, so `copy_words` reads the frame with atomics. The
+            // programs write with atomics as well, or in machine code, which is outside of Rust's memory
+            // model (see [`Machine`]).
             unsafe { copy_words(self.machine, frame, own) };
         }
         self.init_private(own, page, attributes.protection);
@@ -327,8 +328,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut branch = self.tree().root();
         let mut above = None;
         loop {
-            // Search this branch's extents before its child: extents that move down are added to the child
-            // before they are removed from the branch.
+            // Search this branch's extents before its child: when extents move down, they are added to the
+            // child before they are removed from the branch.
             above = branch.find(page).or(above);
             match branch.child(branch.slot(page)) {
                 Some(NodeRef::Branch(child)) => branch = child,
@@ -458,7 +459,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if leaf.is_flushing() && !is_mutant!("unshare_while_flushing") {
                     return Ok(Step::Wait(leaf));
                 }
-                // `find` may have given the reserved page to the object.
+                // The copy needs a page of the pool: `find` may have taken one for the object.
                 pool.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
                 // SAFETY: the leaf is locked, and no flush of it is in progress.

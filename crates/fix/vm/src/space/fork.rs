@@ -28,8 +28,7 @@ use crate::tree::update::{add_child, add_table};
 #[derive(Debug, Default)]
 struct Size {
     nodes: Nodes,
-    /// Number of branches with extents, by the capacity that the extents require: entry `n` counts the
-    /// branches that require a capacity of 2ⁿ.
+    /// Entry `n` is the number of branches whose extents require a capacity of 2ⁿ.
     copies: [usize; usize::BITS as usize / 2],
     /// The largest number of distinct attributes in any leaf.
     kinds: usize,
@@ -113,9 +112,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut links = Some(OriginLinks::new()?);
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
-            // SAFETY: the root is locked, as all nodes are. If `is_own`, all pages have this space as
-            // origin: the caller has collapsed earlier pages, and later pages have had this origin from
-            // the start.
+            // SAFETY: the root is locked, as all nodes are. If `is_own`, this space is the origin of all its
+            // pages: the caller has collapsed the pages that existed, and pages that were added since have
+            // had this origin from the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);
@@ -135,8 +134,8 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // Go from the largest capacity to the smallest, with cumulative counts, because `has_extents`
-            // counts all latches with at least the given capacity.
+            // `has_extents` counts all latches with at least the given capacity. So go from the largest
+            // capacity to the smallest, with cumulative counts.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

@@ -59,9 +59,9 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     }
 
     /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
-    /// It interrupts the CPUs of the space, unless all of them have ticked since. Without this call, once all
-    /// CPUs have ticked, the CPU that unmapped the pages frees the frames the next time it unmaps pages of
-    /// the space.
+    /// It interrupts the CPUs of the space, unless all of them have ticked since the pages were unmapped.
+    /// Without this call, the frames are freed later: when the CPU that unmapped the pages unmaps others in
+    /// the space, and all CPUs have ticked by then.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());

@@ -1,14 +1,15 @@
 //! Reverse mapping of anonymous pages: which spaces may have a page (compare Linux's `anon_vma`).
 //!
-//! A space that is forked shares its pages with the copy until one of the two spaces writes to them. Each
-//! page has an *origin*, which is the space that first had the page, and a page number in the origin. A copy
-//! of the space keeps both. All spaces that may have pages of an origin are attached to the origin, once per
-//! space, not once per mapping or page. [`Space::sharers`](crate::Space::sharers) searches the page tables of
-//! these spaces for a page (DragonFly 2019, `vm_map_backing`; here, a whole space is one backing).
+//! After a fork, the space and its copy share each page until one of the two writes to the page. Each page
+//! has an *origin*, which is the space that first had the page, and a page number in the origin. In a copy of
+//! the space, the page has the same origin and the same page number. All spaces that may have pages of an
+//! origin are attached to the origin, once per space, not once per mapping or page.
+//! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (DragonFly
+//! 2019, `vm_map_backing`; here, a whole space is one backing).
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
-//! copy. To bound such chains, a fork of a space that has reached the limit begins by detaching the space
-//! from the origins of which it no longer has pages. If the space still has pages of every origin, it
+//! copy. The number of a space's origins is limited. If a space that has reached the limit is forked, it is
+//! first detached from the origins of which it no longer has pages. If it still has pages of every origin, it
 //! collapses its chain: it copies shared pages of other origins, and becomes the origin of all other pages
 //! (`vm_fault_collapse`).
 

@@ -54,8 +54,8 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Calls `map` with the attributes of pages that `object` provides. `map` must map all of `pages` with
-    /// these attributes, or fail and map none.
+    /// Calls `map` with the attributes that `pages` will have as a mapping of `object`. `map` must map all of
+    /// `pages` with these attributes, or fail and map none.
     #[expect(clippy::too_many_arguments, reason = "the callers' arguments and a closure")]
     pub(super) fn with_backing(
         &self,
@@ -158,9 +158,9 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(())
     }
 
-    /// Makes these pages present, as if a program read each of them in ascending order:
-    /// `MADV_POPULATE_READ`. All pages must be mapped. Anonymous pages that are not shared also become
-    /// writable, if their protection allows writes. An empty range is a no-op.
+    /// Makes these pages present, as if a program read each of them in ascending order: `MADV_POPULATE_READ`.
+    /// All pages must be mapped. Anonymous pages that are not shared also become writable, if their
+    /// protection allows writes. For an empty range, does nothing.
     ///
     /// # Errors
     /// The error of the first page that cannot be read; all pages before it have been made present.

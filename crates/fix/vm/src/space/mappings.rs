@@ -49,7 +49,7 @@ impl Mapping {
         Mapping { pages, protection: attributes.protection, object }
     }
 
-    /// Whether `next` continues this mapping at the following pages.
+    /// Whether `next` begins where this mapping ends, and continues it.
     fn is_continued_by(&self, next: &Mapping) -> bool {
         let first = |object: MappedObject| object.first.wrapping_add(self.pages.count());
         let object = self.object.map(|object| MappedObject { first: first(object), ..object });
@@ -60,13 +60,13 @@ impl Mapping {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Iterates over the mappings, in ascending order, like `/proc/PID/maps`. [Guards](Protection::GUARD) are
-    /// included. Adjacent runs that continue each other are listed as one mapping, even if several calls
-    /// mapped them.
+    /// included. If one run continues the run before it, both are listed as one mapping, even if different
+    /// calls mapped them.
     ///
     /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space during
-    /// the iteration. Mappings that nobody changes are listed exactly. If a mapping is changed, each listed
-    /// page was mapped as reported at some moment during the iteration, but this moment may differ from page
-    /// to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
+    /// the iteration. Mappings that nobody changes are listed exactly. If a mapping changes during the
+    /// iteration, each page is listed as it was mapped at some moment of the iteration, and this moment may
+    /// differ from page to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

@@ -66,7 +66,7 @@ unsafe impl<M: Machine> Sync for Space<'_, M> {}
 unsafe impl<M: Machine> Send for Space<'_, M> {}
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Creates an address space where nothing is mapped.
+    /// Creates an address space in which nothing is mapped.
     ///
     /// # Errors
     /// If there is no memory for its root.
@@ -74,7 +74,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Space::new_within(cpu, None)
     }
 
-    /// Creates an address space where nothing is mapped, and whose pages are charged to `quota`.
+    /// Creates an address space in which nothing is mapped. Its pages will be charged to `quota`.
     ///
     /// # Errors
     /// If there is no memory for its root.
@@ -238,10 +238,10 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
-    /// Calls `with` for each space that maps the frame of `page`, and passes the number of that space and the
-    /// page there. The spaces are this space and all spaces that still share the page with it after a fork.
-    /// Does nothing for pages of [objects](crate::Object::mappings). `with` may call operations, and may drop
-    /// spaces.
+    /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
+    /// the page at which it maps the frame. The spaces are this space and all spaces that still share the
+    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings). `with` may
+    /// call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -258,7 +258,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }))
         });
         let Ok(Some((frame, origin, page))) = found else { return };
-        // An origin's attachments are indexed by page numbers.
+        // Attachments are looked up by page number in the origin.
         origin.attachments().visit_once(self.machine, &(page.0..page.0 + 1), |visit| {
             let found = visit.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
                 Ok(locked.frame::<M>(page) == Some(frame))

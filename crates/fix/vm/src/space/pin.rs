@@ -68,8 +68,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// `remap` may move a pinned page, and `protect` may revoke the program's permissions. The page counts as
     /// [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
     ///
-    /// If the mapping is private and allows writes, copy-on-write sharing of the page, with another space or
-    /// with the object, is broken first, whatever the `access`. So a device that reads the frame sees stores
+    /// If the mapping is private and allows writes, `pin` first breaks copy-on-write sharing of the page with
+    /// another space or with the object, whatever the `access`. So a device that reads the frame sees stores
     /// that the program makes later.
     ///
     /// ```

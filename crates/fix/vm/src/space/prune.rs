@@ -26,8 +26,9 @@ struct Pruned {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Frees tree nodes in which nothing is mapped, and their page tables, in the range `pages`. Keeps the
-    /// lowest node that covers all of `pages`. Returns the number of frames that were freed.
+    /// Searches the range `pages` for tree nodes in which nothing is mapped, and frees these nodes and their
+    /// page tables. Keeps the lowest node that covers all of `pages`. Returns the number of frames that were
+    /// freed.
     ///
     /// [`unmap`](Space::unmap) keeps tables unless it unmaps 1 GiB or more: pages are often mapped again
     /// soon at the same addresses, and allocating and freeing tables would then be most of the cost. Call
@@ -78,7 +79,8 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 impl Pruned {
-    /// Detaches the empty nodes below a branch that overlap `pages`. All overlapping nodes must be locked.
+    /// Detaches those descendants of a branch that overlap `pages` and are empty. All descendants that
+    /// overlap `pages` must be locked.
     fn below<M: Machine>(&mut self, machine: &M, branch: &Branch, pages: Pages) {
         for child in branch.children(pages) {
             let is_empty = match child {

@@ -73,7 +73,7 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Try to undo the growth: the caller does not know of the added pages yet.
+                // Try to undo the growth, because the caller does not learn of the added pages.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);

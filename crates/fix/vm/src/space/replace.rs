@@ -21,7 +21,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// was mapped stays mapped for other CPUs throughout the call, so their calls to `map` cannot take the
     /// page in between. When `replace` returns, no CPU can access the old pages.
     ///
-    /// The quota is charged only for pages that were unmapped or guards before.
+    /// The quota is charged only for pages that were not mapped before, or that were guards.
     ///
     /// # Errors
     /// See [`MapError`].

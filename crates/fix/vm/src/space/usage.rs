@@ -8,18 +8,19 @@ use crate::page::{Page, Pages, Usage};
 use crate::transaction::gather::TlbGather;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Calls `with` for each present page among `pages`, in ascending order, with the page's usage since its
-    /// usage was last cleared. Then clears the flags in `clear` for that page. Use this for `mincore`, for a
-    /// clock algorithm that looks for pages to reclaim, and for the dirty log of a live migration.
+    /// Calls `with` for each present page among `pages`, in ascending order, and passes how the page was used
+    /// since its usage was last cleared. Then clears the flags in `clear` for this page. Use this for
+    /// `mincore`, for a clock algorithm that looks for pages to reclaim, and for the dirty log of a live
+    /// migration.
     ///
     /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and
     /// `protect` may count as accesses, and a remap as a store. After this returns, the next access or store
-    /// by any CPU sets the corresponding flag again: the TLBs are flushed, and where the hardware does not
-    /// set the flag, the access causes a page fault, which [`fault`](Space::fault) resolves.
+    /// by any CPU sets the corresponding flag again, because the TLBs are flushed. Where the hardware does
+    /// not set the flag, the access causes a page fault, and [`fault`](Space::fault) sets it.
     ///
-    /// After a call clears [`Usage::DIRTY`] for a page, the page's content does not change until the page is
-    /// dirty again. This holds in every space that shares the page. For pages of objects, the usage is that
-    /// of this mapping alone, and a page is dirty while it is mapped writable. Only
+    /// Once a call has cleared [`Usage::DIRTY`] for a page, the page's content cannot change before the page
+    /// is dirty again. This holds in every space that shares the page. For pages of objects, the usage is
+    /// that of this mapping alone, and a page is dirty while it is mapped writable. Only
     /// [`Object::write_back`](crate::Object::write_back) takes the stores through all mappings into account.
     ///
     /// `with` must not call an operation of this machine, and must not panic.

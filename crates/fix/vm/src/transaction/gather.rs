@@ -15,8 +15,8 @@ use crate::tree::Tree;
 use crate::tree::lock::is_pinned;
 use crate::tree::node::{Leaf, Present};
 
-/// The maximum number of present pages that a lazy unmap leaves to the next ticks. If more pages are
-/// present, the unmap sends a shootdown at once.
+/// The maximum number of present pages in an unmap that waits for ticks instead of sending a shootdown. If
+/// more pages are present, the unmap sends a shootdown at once.
 const MOST_LINGERING: usize = 64;
 
 /// Pages that CPUs have to flush, the leaves of these pages, and the frames to free after the flush. The
@@ -114,7 +114,8 @@ impl<'t> TlbGather<'t> {
             if !is_object && (is_shared || lingers) {
                 // A shared frame must not go on our list, because another space may be using its link. Nor
                 // may the frame be freed before our shootdown completes: the flush-pending entry keeps a
-                // reference until then. Frames of lazy unmaps need no list.
+                // reference until then. The frame of a lazily unmapped page needs no list either, because its
+                // flush-pending entry refers to it.
                 self.is_shared |= is_shared;
                 self.lingering += 1;
                 entry.store(M::Format::flush_pending(frame), Relaxed);
@@ -309,9 +310,9 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Restricts the present pages among `pages`, and removes those of device memory. `allowed` gets a page,
-    /// its frame and its current protection, and returns the protection that is still permitted. The leaf
-    /// must be locked, and no other operation may be flushing it.
+    /// Restricts the permissions of the present pages among `pages`. Removes present pages of device memory.
+    /// `allowed` gets a page, its frame and its current protection, and returns the protection that is still
+    /// permitted. The leaf must be locked, and no other operation may be flushing it.
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
@@ -321,7 +322,7 @@ impl<'t> TlbGather<'t> {
     ) {
         self.take_devices::<M>(leaf, pages, |_, _| true);
         for Present { page, entry, frame, protection: old } in leaf.present_in::<M::Format>(pages) {
-            // Never adds permissions: the next fault does that.
+            // No permission is added here: the next fault does that.
             let allowed = old & allowed(page, frame, old);
             if allowed != old {
                 entry.store(
@@ -364,7 +365,7 @@ impl<'t> TlbGather<'t> {
             with(page, usage);
             let mut cleared = usage & clear;
             if is_pinned {
-                // A device may write at any time.
+                // The device may write to the page at any time, so the page stays dirty.
                 cleared.remove(Usage::DIRTY);
             }
             if cleared.contains(Usage::DIRTY) {

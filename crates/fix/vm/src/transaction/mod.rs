@@ -38,8 +38,8 @@ use crate::tree::node::Leaf;
 use crate::tree::query::stale_leaf;
 
 impl Tree {
-    /// Calls `step` with the pages locked and no stale TLB entries for them, and repeats this until the
-    /// step has all the memory it needs. A step that returns an error must not have changed anything.
+    /// Locks the pages, ensures that no TLB has stale entries for them, and calls `step`. Repeats this until
+    /// the step has all the memory it needs. A step that returns an error must not have changed anything.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the memory cannot be allocated.
@@ -89,7 +89,7 @@ enum Mode {
 /// An operation's hold on the fork lock between two attempts.
 enum Hold<'a> {
     Nothing,
-    /// The operation has waited, and precedes forks that begin later.
+    /// Forks that have no ticket wait for this operation.
     Ticket(#[expect(dead_code, reason = "other CPUs see the ticket")] WaitTicket<'a>),
     /// The operation has the lock.
     Guard(ForkGuard<'a>),
@@ -138,8 +138,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
-                    // Drop the guard: an operation that could free memory may be waiting for it. A ticket
-                    // keeps this operation's place.
+                    // Drop the guard, because an operation that could free memory may be waiting for it.
+                    // Forks that have no ticket still wait for this operation, because it gets one.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
                         hold = Hold::Ticket(fork_lock.wait_ticket());

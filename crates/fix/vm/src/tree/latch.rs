@@ -33,7 +33,8 @@ struct AtomicExtent {
 }
 
 impl AtomicExtent {
-    /// The pages of the extent. During a write, the start and the end may be from different extents.
+    /// The pages of the extent. During a concurrent write, the result may combine the start of one extent
+    /// with the end of another.
     #[inline]
     fn pages(&self) -> Pages {
         Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
@@ -122,7 +123,7 @@ impl ExtentLatch {
         self.copies[0].blocks.len() * BLOCK
     }
 
-    /// The copy that is current in `version`.
+    /// The copy that is current at version `version`.
     #[inline]
     fn copy(&self, version: u64) -> View<'_> {
         self.made.found();
@@ -152,8 +153,9 @@ impl ExtentLatch {
     #[inline]
     pub(crate) unsafe fn write(&self, extents: impl ExactSizeIterator<Item = Extent>) {
         let version = self.version.load(Relaxed) + 1;
-        // Pairs with the Acquire fence in `read`: a reader that sees any of the stores below also sees the
-        // previous version or a later one. If the reader started with an older version, it retries.
+        // Pairs with the Acquire fence in `read`: if a reader sees any of the stores below, its second load
+        // of the version finds at least `version - 1`. So a reader that started with an older version
+        // retries.
         if !is_mutant!("extents_no_release") {
             fence(Release);
         }

@@ -9,8 +9,8 @@ use crate::tree::Tree;
 use crate::tree::attributes::Attributes;
 use crate::tree::node::{Branch, Leaf, MOST_ABOVE, NodeRef, slot_at};
 
-/// Locked nodes: the lowest node that holds all state of the pages, and its descendants that overlap
-/// them.
+/// Locked nodes: the lowest node that holds all state of the pages, and those of its descendants that overlap
+/// the pages.
 pub(crate) struct Locked<'a> {
     pub(crate) top: NodeRef<'a>,
     pub(crate) pages: Pages,
@@ -169,7 +169,8 @@ impl Tree {
             if slot != slot_at(level, pages.end - 1) || branch.overlaps(pages) {
                 return (NodeRef::Branch(branch), above);
             }
-            // SAFETY: `level` starts as the root's, and a child is one level below its parent.
+            // SAFETY: `level` starts as the root's level, and decreases by one at each step from a branch to
+            // its child.
             let Some(child) = (unsafe { branch.child_of_level(level, slot) }) else {
                 return (NodeRef::Branch(branch), above);
             };

@@ -125,7 +125,8 @@ impl Tree {
 
     /// Records that all CPUs have flushed everything that was unmapped before `time`.
     pub(crate) fn set_settled(&self, time: u64) {
-        // Release: accesses that CPUs made before they flushed happen before any reuse of the pages.
+        // Release: if a CPU accessed the pages before it flushed them, the access happens before any reuse of
+        // the pages.
         fetch_max(&self.settled.0, time, order!(Release, "settled_set"));
     }
 

@@ -1,4 +1,4 @@
-//! The nodes of a space's tree: one for each page table, whether the table is allocated yet or not.
+//! The nodes of a space's tree: one for each page table, whether or not the table has been allocated yet.
 
 use alloc::boxed::Box;
 use core::cell::{Cell, UnsafeCell};
@@ -316,8 +316,9 @@ impl Leaf {
         own.or_else(|| self.find_above(page))
     }
 
-    /// The pages of the span among `pages`, with their entries. `count` is the number of entries that the caller
-    /// looks for. If it is 0, the iterator is empty. The caller must have the lock.
+    /// Those of `pages` that are in the span, with their entries. The caller looks for entries of one kind,
+    /// and `count` is their number in the whole leaf. If it is 0, the iterator is empty. The caller must have
+    /// the lock.
     #[inline]
     fn entries_in(
         &self,
@@ -369,16 +370,16 @@ impl Leaf {
         first..first + pages.count() as usize
     }
 
-    /// Whether TLBs may still have entries for pages of the leaf that are stale or that allow more than the
-    /// table does. An operation that is about to reuse such pages must wait. Acquire: pairs with the end of
-    /// the flush, so that the flush is complete on all CPUs if this returns false.
+    /// Whether TLBs may still have stale entries for pages of the leaf, or entries that allow more accesses
+    /// than the table does. An operation that is about to reuse such pages must wait. Acquire: pairs with the
+    /// end of the flush, so that the flush is complete on all CPUs if this returns false.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))
     }
 
-    /// Marks the leaf as being flushed, before its entries change. `others` are leaves that the caller has
-    /// marked already. Returns the list with this leaf added.
+    /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
+    /// caller has already marked. Returns this list with the leaf added.
     ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -411,9 +412,9 @@ impl Leaf {
         &self.flush_pending
     }
 
-    /// The flush-pending pages among `pages`, with their frames. The caller must have the lock. If the
-    /// leaf is not being [flushed](Leaf::is_flushing), they *linger*: they were unmapped lazily, and TLBs
-    /// may have them until the CPUs tick.
+    /// The flush-pending pages among `pages`, with their frames. The caller must have the lock. If the leaf
+    /// is not being [flushed](Leaf::is_flushing), they *linger*: they were unmapped lazily, and TLBs may hold
+    /// them until the CPUs tick.
     #[inline]
     pub(crate) fn flush_pending_in<F: Format>(
         &self,

@@ -17,8 +17,8 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. If it is 0, no scan is needed: a leaf often stays in the tree after its last
-    /// page is unmapped.
+    /// Number of mapped pages. If it is 0, no scan is needed. This is common, because a leaf often stays in
+    /// the tree after its last page is unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
     /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
@@ -121,8 +121,8 @@ impl PageStates {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// The attributes of the first of these pages, and the length of the run of pages with the same
-    /// attributes that starts there.
+    /// The attributes of the first of these pages, and how many consecutive pages, including the first, have
+    /// these attributes.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];
@@ -202,7 +202,7 @@ impl PageStates {
         count
     }
 
-    /// Changes the attributes of the mapped pages among these. The palette must have
+    /// Changes the attributes of these pages, except those that are not mapped. The palette must have
     /// [room](PageStates::room_needed) for [as many new attributes as it has now](PageStates::palette_len).
     pub(crate) fn change(
         &mut self,

@@ -54,8 +54,9 @@ pub(crate) fn runs_of(
     })
 }
 
-/// The run that starts with the first page of `pages`: one node stores all pages of the run, with the same
-/// attributes. `None` if the first page is not mapped. The subtree must be locked for the first page.
+/// The run that starts with the first page of `pages`. All pages of the run have the same attributes, and are
+/// stored by the same node. `None` if the first page is not mapped. The subtree must be locked for the first
+/// page.
 pub(crate) fn run_at(node: NodeRef<'_>, pages: Pages) -> Option<(Pages, Attributes)> {
     match node {
         // SAFETY: the leaf is locked.

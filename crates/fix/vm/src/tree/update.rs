@@ -143,7 +143,8 @@ impl Demand {
         self.room = self.room.max(room);
     }
 
-    /// Adds a latch for a locked branch, if the branch's own latch has no room for `more` additional extents.
+    /// Counts a locked branch's demand: one latch if the branch's own latch has no room for `more` additional
+    /// extents, otherwise none.
     pub(crate) fn need_in(&mut self, branch: &Branch, more: usize) {
         let room = branch.extents().len() + more;
         self.count += usize::from(branch.latched().room() < room);
@@ -151,8 +152,8 @@ impl Demand {
         self.room = self.room.max(room + 2);
     }
 
-    /// Adds latches for a locked subtree. The change may add at most `more` extents per branch; these include
-    /// two for splitting the first and the last extent.
+    /// Counts the latches that a locked subtree may need. The change may add at most `more` extents per
+    /// branch, including two that result from splitting the first and the last extent.
     #[inline]
     pub(crate) fn count_extents(&mut self, node: NodeRef<'_>, pages: Pages, more: usize) {
         if let NodeRef::Branch(branch) = node {
@@ -169,7 +170,7 @@ impl Demand {
         branch.children(pages).for_each(|child| self.count_extents(child, pages, more));
     }
 
-    /// Adds palettes for a locked subtree.
+    /// Counts the palettes that a locked subtree may need.
     pub(crate) fn count_palettes(&mut self, node: NodeRef<'_>, pages: Pages) {
         match node {
             NodeRef::Leaf(leaf) => {
@@ -236,7 +237,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of the pages among `pages` that `extents` contains.
+/// Changes the attributes of those of `pages` that `extents` contains.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,

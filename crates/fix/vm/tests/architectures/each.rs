@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "most test binaries use only a part")]
 
 /// Defines tests that run each of these functions on each architecture. The functions take the architecture
-/// as their type parameter. For RISC-V, it is Sv48.
+/// as their type parameter. RISC-V is tested with Sv48.
 macro_rules! on_each_architecture {
     ($($test:ident),+ $(,)?) => {
         $(crate::each::tests!($test: x86_64 = X86_64, aarch64 = AArch64, sv48 = Sv48);)+

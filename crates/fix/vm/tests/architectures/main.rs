@@ -1,4 +1,4 @@
-//! Tests the rules of each architecture for code that changes page tables. The hosted machines cache as much
+//! Tests that changes of page tables follow the rules of each architecture. The hosted machines cache as much
 //! as the manuals allow, and panic where a program would access another program's memory or fault forever.
 
 mod each;

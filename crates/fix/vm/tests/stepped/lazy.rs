@@ -8,7 +8,7 @@ use crate::each::on_each_architecture;
 use crate::machine::Stepped;
 use crate::{ALL, FAR, HERE, NEXT, WRITE, only, with_space};
 
-/// Sets up a lazy space in which page `HERE` contains 7, and the first CPU has cached the page's translation.
+/// Sets up a lazy space. Page `HERE` contains 7, and the first CPU has cached the translation of `HERE`.
 fn with_lazy_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -41,7 +41,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         let goes_on = |page| {
             machine.store(second, space, page, 1).unwrap();
             space.unmap(changer, only(page)).unwrap();
-            // The store needs a new frame, other than the frame that the first CPU still uses.
+            // The store must not get the frame that the first CPU still uses.
             machine.store(changer, space, FAR - 1, 9).unwrap();
             space.discard(changer, only(FAR - 1)).unwrap();
             machine.load(first, space, HERE)
@@ -60,7 +60,8 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     });
 }
 
-/// A translation that a CPU caches in its timer interrupt, after the flush, stays until the CPU's next tick.
+/// If a CPU caches a translation in its timer interrupt, but after the flush, the translation stays until the
+/// CPU's next tick.
 fn translations_cached_after_the_flush_of_a_tick_stay<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         machine.tick(first, || {

@@ -18,8 +18,8 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// The payload of the panic that abandons an operation that would wait for another CPU. The test continues
-/// after this panic.
+/// If an operation would have to wait for another CPU, a panic with this payload abandons the operation. The
+/// test continues after this panic.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.
@@ -65,7 +65,7 @@ impl Tlb {
     }
 }
 
-/// What made a CPU raise a page fault: the current tables, or an entry that the CPU has cached.
+/// Where a CPU found the entry that caused a page fault: in the current tables, or in its own cache.
 enum Source {
     Tables,
     Cache,

@@ -142,7 +142,7 @@ fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: A
     });
 }
 
-/// A frame that two spaces shared is free when neither space maps it any more.
+/// A frame that two spaces share becomes free when the second of them unmaps it.
 fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -384,7 +384,7 @@ fn tables_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     });
 }
 
-/// A CPU that has cached a read-only or absent entry faults until it flushes the entry.
+/// If a CPU has cached a read-only or absent entry, it faults until it flushes the entry.
 fn all_cpus_can_write_to_a_page_that_they_have_cached_read_only<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let cpus = [first, second, changer];

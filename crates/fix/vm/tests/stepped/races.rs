@@ -49,7 +49,7 @@ fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture
     }
 }
 
-/// An operation that removes pages starts over if copies were made meanwhile. After a few passes, forks
+/// If copies are made while an operation removes pages, the operation starts over. After a few passes, forks
 /// wait for the operation.
 fn forks_in_a_loop_wait_for_an_operation_that_removes_pages<A: Architecture>() {
     with_machine::<A>(|machine, [first, second, changer]| {
